@@ -144,7 +144,7 @@ fn test_files(file: &Path, parsed: &syn::File) -> Vec<PathBuf> {
     modules.map(|name| folder.join(format!("{name}.rs"))).collect()
 }
 
-/// Which rooms each room uses, read from the sources.
+/// The rooms that each room uses, read from the sources.
 fn uses() -> BTreeMap<String, BTreeSet<String>> {
     let parse = |file: &PathBuf| syn::parse_file(&fs::read_to_string(file).expect("it is text")).expect("it is Rust");
     let parsed: Vec<(PathBuf, syn::File)> =

@@ -35,8 +35,7 @@ pub struct Output {
     pub may_differ: bool,
 }
 
-/// Sets of tensors of so many bytes that together are ten times an L2: launches that take turns with them find none of
-/// their own there.
+/// Number of tensor sets to rotate through so that together they exceed ten times L2 and every launch starts cold.
 pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
     (10 * l2_bytes as usize).div_ceil(set_bytes.max(1)).clamp(1, MOST_COPIES)
 }
@@ -44,8 +43,8 @@ pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
 /// Most sets of tensors.
 const MOST_COPIES: usize = 512;
 
-/// Gives a kernel at a size, to be timed; `None` if the size is not one of its family's. It is the table of families,
-/// above this room.
+/// A function that gives a kernel at a size, to be timed; `None` if the size is not one of its family's.
+/// `family::trial` is one; this room does not know families.
 pub type Trials = for<'a> fn(&Variant, &Size, Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
 /// One kernel at one size.

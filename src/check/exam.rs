@@ -44,7 +44,7 @@ pub trait Case: Debug {
         None
     }
 
-    /// The same inputs in tensors that lie otherwise, for which the kernel must give the same bits.
+    /// The same inputs in a different memory layout; outputs must be bit-identical.
     fn twin(&self, _seed: u64) -> Option<Twin> {
         None
     }
@@ -78,7 +78,8 @@ impl<P> Subject<P> {
     }
 }
 
-/// Gives the cases that prove a kernel right at a level, in order: the table of families, which is above this room.
+/// A function that gives the cases that prove a kernel right at a level, in order. `family::cases` is one; this room
+/// does not know families.
 pub type Cases = fn(&Subject, Level) -> Vec<Box<dyn Case>>;
 
 /// The cases of a kernel at a level whose name contains `part`, in order.

@@ -18,7 +18,7 @@ pub enum Status {
     Timeout,
     /// The worker died of a signal.
     Crash,
-    /// It was ended, or not begun, because somebody interrupted all of them: nothing is known of the kernel.
+    /// The run was interrupted before or during this check: nothing is known of the kernel.
     Interrupted,
 }
 

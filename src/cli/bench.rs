@@ -389,12 +389,12 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// `512 TFLOP/s`, or `2617 GB/s` of decoding.
 /// The size of a measurement in its family's short form.
 fn label(measurement: &Measurement) -> String {
     family::of(measurement.variant.kind()).label(&measurement.shape)
 }
 
+/// `512 TFLOP/s`, or `2617 GB/s` of decoding.
 fn rate(numbers: &bench::Numbers) -> String {
     numbers.gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
 }

@@ -25,7 +25,7 @@ impl Place {
     /// Everything goes to the emulator.
     pub const EMULATOR: Self = Self { gpu: None, only_gpu: false };
 
-    /// Finds the device. With `auto`, a GPU that is there and cannot be used is told, and the emulator serves.
+    /// Finds the device. With `auto`, an unusable GPU is reported and the emulator is used.
     ///
     /// # Errors
     /// [`CliError::Environment`] where `gpu` is asked for and there is none.

@@ -345,7 +345,7 @@ fn describe(report: &Report, device: DeviceKind) -> String {
     let ended = match report.ended {
         Ended::Done => String::new(),
         Ended::TimeUp => format!(" of {}: the time was up", report.asked),
-        Ended::TooManyFailures => format!(" of {}: so many failed that more would tell nothing", report.asked),
+        Ended::TooManyFailures => format!(" of {}: stopped after too many failures", report.asked),
         Ended::Interrupted => format!(" of {}: interrupted", report.asked),
     };
     let lost = match report.workers_lost {

@@ -33,7 +33,7 @@ Examples:
                                 its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
                                 my.cu, my.h and include/
-  kgen generate --all --check   is ./generated what the templates give?
+  kgen generate --all --check   verify that ./generated is up to date
 
 A folder keeps the kernels it holds: those selected are added, and all are
 brought up to date. When the selection is the whole grid, the folder becomes

@@ -175,7 +175,7 @@ pub fn note(message: &str) {
     }
 }
 
-/// The same, also with `--quiet`: for what a person has to know of files of theirs, and nothing else says.
+/// The same, also with `--quiet`: for facts on a person's own files that nothing else says.
 pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }

@@ -1,8 +1,8 @@
 //! The table of families. A family is a folder here, a folder of templates, its kinds in `kernel`, and a line in this
 //! table: how its kernels are planned, what proves them, and how they are timed.
 //!
-//! The rooms that all kernels share see a kernel as a [`Variant`] and a [`Plan`]. Rooms above this one ask the table;
-//! rooms below it are passed what they need.
+//! The rooms that all kernels share see a kernel as a [`Variant`] and a [`Plan`]. Rooms that use families ask the
+//! table; rooms that families use (`check`, `bench`) are passed what they need of it.
 
 pub mod append_kv;
 pub mod attention;

@@ -51,7 +51,7 @@ pub enum Workers {
     None(File),
     /// At least one process, and no gap since then: what any of them uses has been used since.
     Since(SystemTime),
-    /// The folder has no locks, so nobody can say that they are there.
+    /// The folder has no locks, so processes cannot announce themselves.
     Unknown,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Processes at work there announce themselves ([`Presence`](super::Presence)) and [`touch`] an entry before they use
 //! it, which takes turns with a prune that looks at it. So what a running process uses is known by its time, and stays.
-//! What is unfinished is somebody's as long as anybody is at work, and nobody's when nobody is.
+//! Unfinished entries stay while any process is at work in the folder.
 
 use super::Workers;
 use std::{
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// What the names of folders begin with in which entries leave.
+/// Prefix of the folders that entries are moved to before they are removed.
 const DOOMED: &str = ".doomed-";
 
 /// What a prune has removed, or would remove.

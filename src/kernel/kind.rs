@@ -1,4 +1,4 @@
-//! What kernels compute: one axis over all families, and what every room may ask about a value of it.
+//! The kind of a kernel, which is one axis over all families, and the facts that every room may ask of it.
 
 use super::UnknownWord;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ impl Axis {
     }
 }
 
-/// What a kernel computes, in the order of lists: kinds of one family stand together.
+/// The computation of a kernel, in the order of lists: kinds of one family stand together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[repr(u8)]
@@ -78,7 +78,7 @@ pub struct KindInfo {
     pub aliases: &'static [&'static str],
     /// Its axes besides the target.
     pub axes: &'static [Axis],
-    /// What comes before its name in names of kernels.
+    /// Characters before its name in names of kernels.
     pub prefix: &'static str,
     /// Spelling of the dtype in names of kernels.
     pub dtype_word: DtypeWord,
@@ -90,7 +90,7 @@ pub struct KindInfo {
     pub workspace: bool,
     /// Kinds without which a library does not use kernels of this kind.
     pub helpers: &'static [Kind],
-    /// What it computes, as a few words of a list.
+    /// A few words on the computation, for lists.
     pub summary: &'static str,
 }
 
@@ -103,7 +103,7 @@ impl KindInfo {
 
 const SHAPE: &[Axis] = &[Axis::HeadDim, Axis::Dtype, Axis::Mask, Axis::Features];
 
-/// What kinds of the small families have in common; each overrides the rest.
+/// The facts that kinds of the small families share; each overrides the rest.
 const PLAIN: KindInfo = KindInfo {
     name: "",
     aliases: &[],

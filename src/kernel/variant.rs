@@ -57,7 +57,7 @@ fn given<T>(kind: Kind, axis: Axis, value: Option<T>) -> T {
 }
 
 impl Variant {
-    /// What it computes.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }

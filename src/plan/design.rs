@@ -1,4 +1,4 @@
-//! What only a kernel's family knows of its plan.
+//! The part of a plan that belongs to the kernel's family.
 
 use super::{Plan, Tiling};
 use crate::kernel::Variant;

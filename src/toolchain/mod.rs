@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 pub trait Say: Sync {
     /// A whole sentence.
     fn say(&self, message: &str);
-    /// So many bytes of about so many are downloaded.
+    /// Download progress: bytes received of the expected total.
     fn downloaded(&self, _bytes: u64, _of: u64) {}
     /// No more of them will come.
     fn download_ended(&self) {}

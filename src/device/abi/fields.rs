@@ -1,6 +1,6 @@
 //! A structure of `kgen.h` that a family writes down field by field, laid out as C lays it out.
 
-use super::{Address, FOREIGN, Header};
+use super::{Address, FOREIGN, Header, LARGEST};
 use std::ffi::c_void;
 
 /// One field, in the order of the structure in C.
@@ -42,6 +42,10 @@ pub(in crate::device) struct Structure {
     /// Bytes of its first version.
     first_version: u32,
 }
+
+/// What an older caller leaves in fields that it does not know: no sensible size, stride, count or address, in either
+/// half.
+const GARBAGE: u64 = 0x7fa5_7fa5_7fa5_7fa5;
 
 impl Field {
     /// Bytes in the structure.
@@ -97,7 +101,7 @@ impl Fields {
         for (field, offset) in self.fields.iter().zip(offsets).filter(|(field, _)| field.bytes() > 0) {
             put(offset, field.value(address, workspace_bytes));
         }
-        words.push(FOREIGN);
+        words.extend([FOREIGN; LARGEST as usize / 8]);
         Structure { words, first_version }
     }
 }
@@ -106,11 +110,12 @@ impl Structure {
     /// The same with another beginning; where that is the first version's, what it does not have is garbage.
     pub(super) fn headed(mut self, header: Header) -> Self {
         let (size, flags) = (self.words[0] as u32, (self.words[0] >> 32) as u32);
+        let size_of_structure = size as usize / 8;
         let (size, flags) = header.of(size, self.first_version, flags);
         self.words[0] = u64::from(flags) << 32 | u64::from(size);
-        self.words.pop();
+        self.words.truncate(size_of_structure);
         if header == Header::FirstVersion {
-            self.words[self.first_version as usize / 8..].fill(FOREIGN);
+            self.words[self.first_version as usize / 8..].fill(GARBAGE);
         }
         self.words.extend(header.tail(8 * self.words.len()));
         self
@@ -127,18 +132,30 @@ mod tests {
     use std::ptr;
 
     #[test]
-    fn fields_lie_where_c_puts_them() {
+    fn fields_are_where_c_puts_them() {
         let fields = vec![Field::Tensor("a"), Field::I32(-1), Field::U64(7), Field::I32(3), Field::I32(4)];
         let fields = Fields { flags: 5, fields, later: 0 };
         assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
-        assert_eq!(structure.words, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003, FOREIGN]);
+        assert_eq!(structure.words[..5], [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003]);
+        assert!(structure.words[5..].len() == LARGEST as usize / 8 && structure.words[5..].iter().all(|word| *word == FOREIGN));
+    }
+
+    #[test]
+    fn a_structure_within_is_aligned_and_an_older_caller_leaves_garbage_in_what_it_does_not_know() {
+        let fields = vec![Field::F32(1.5), Field::Aligned, Field::I32(2), Field::I32(3)];
+        let fields = Fields { flags: 0, fields, later: 3 };
+        assert_eq!(fields.layout(), (vec![8, 16, 16, 20], 24));
+        let structure = fields.structure(&|_| ptr::null_mut(), 0);
+        assert_eq!(structure.words[..3], [24, 1.5_f32.to_bits().into(), 0x3_0000_0002]);
+        let first = structure.headed(Header::FirstVersion);
+        assert_eq!(first.words[..3], [16, 1.5_f32.to_bits().into(), GARBAGE]);
     }
 
     #[test]
     fn a_pointer_into_a_tensor_and_the_size_of_the_workspace_are_passed() {
         let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes], later: 0 };
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 99);
-        assert_eq!(structure.words[1..], [0xf0, 99, FOREIGN]);
+        assert_eq!(structure.words[1..3], [0xf0, 99]);
     }
 }

@@ -131,7 +131,9 @@ pub(crate) fn assert_layout_is_that_of_c(structure: &str, fields: &[&str], writt
     assert_eq!(offsets.len(), fields.len(), "each field has a name");
     let named = fields.iter().zip(&written.fields).zip(offsets);
     let own = named.filter(|((name, field), _)| **field != Field::Aligned && !name.contains('[') || name.ends_with("[0]"));
-    let places = own.map(|((name, _), offset)| (name.trim_end_matches("[0]").to_owned(), offset)).collect();
+    let beginning = [("struct_size".to_owned(), 0), ("flags".to_owned(), 4)];
+    let places =
+        beginning.into_iter().chain(own.map(|((name, _), offset)| (name.trim_end_matches("[0]").to_owned(), offset))).collect();
     tests::compile(&tests::layout_of(structure, places, size));
 }
 

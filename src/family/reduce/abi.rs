@@ -6,7 +6,8 @@ use crate::{
     device::{Field, Fields, Params},
 };
 
-/// What `kind` makes of each row of a matrix of `rows` x `columns` elements of `number`, to where `out` says.
+/// The parameters of `operation` on each row of a matrix of `rows` x `columns` elements of `number`; `out` says where
+/// results go.
 pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, operation: Operation) -> Params {
     let workspace = [Field::Tensor("workspace"), Field::WorkspaceBytes];
     let rest = [Field::U64(rows), Field::U64(columns), Field::I32(number.code()), Field::I32(operation.code())];
@@ -17,7 +18,14 @@ pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, oper
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::assert_layout_is_that_of_c;
+    use crate::device::{assert_constants_are_those_of_c, assert_layout_is_that_of_c};
+
+    #[test]
+    fn operations_are_numbered_as_in_kgen_h() {
+        use Operation::{Logsumexp, Max, Sum};
+        let names = [("KGEN_REDUCE_SUM", Sum), ("KGEN_REDUCE_MAX", Max), ("KGEN_REDUCE_LOGSUMEXP", Logsumexp)];
+        assert_constants_are_those_of_c(&names.map(|(name, operation)| (name, operation.code() as usize)));
+    }
 
     #[test]
     fn fields_lie_where_kgen_h_has_them() {

@@ -1,4 +1,4 @@
-//! What a row is reduced to.
+//! Reductions of a row.
 
 use crate::kernel::{Kind, Variant};
 
@@ -6,11 +6,11 @@ use crate::kernel::{Kind, Variant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// The sum of the elements.
-    Sum,
+    Sum = 0,
     /// The largest of them.
-    Max,
+    Max = 1,
     /// The logarithm of the sum of their exponentials.
-    Logsumexp,
+    Logsumexp = 2,
 }
 
 impl Operation {

@@ -37,7 +37,7 @@ const STATE_BYTES: u32 = 8;
 const OTHER_REGISTERS: u32 = 24;
 
 /// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU,
-/// and for 64 MiB to be two waves of blocks: in a single wave nobody takes over from those that end late.
+/// and for 64 MiB to be two waves of blocks: with a single wave, nothing fills the tail.
 const ROUNDS: u32 = 4;
 
 /// Rounds of loads in the longest row that one block reads: a second kernel costs more than they do.

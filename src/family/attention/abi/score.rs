@@ -24,7 +24,8 @@ pub struct ScoreParams {
 }
 
 impl ScoreParams {
-    /// Adds the fields of `kgen_declared_score`, a structure within. Arrays have the name of their first element.
+    /// Adds the fields of `kgen_declared_score`, a structure within. Each element of an array is a row:
+    /// `score.scalars[0]`.
     pub(super) fn add_to(&self, rows: &mut Rows) {
         rows.begin_structure("score");
         rows.push("score.id", Field::U64(self.id));

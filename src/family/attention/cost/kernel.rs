@@ -12,8 +12,7 @@ use serde::Serialize;
 pub struct KernelCost {
     /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps look at together.
     pub rows: u32,
-    /// Rows of those that multiply together: where a tile has no such rows, nobody multiplies. A warpgroup's 64 of
-    /// `fwd` on Hopper, the tile's elsewhere.
+    /// Rows per MMA group (64 per warpgroup on Hopper, else the tile's M). A group without valid rows skips its MMAs.
     pub group_rows: u32,
     /// Keys that a block takes at a step; `fwd_combine`: its threads.
     pub keys: u32,
@@ -87,8 +86,8 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
 /// Cycles between a request to L2 or device memory under load and its answer, as `fwd_split` shows them on an H100.
 const LATENCY: f64 = 660.0;
 
-/// Cycles in which a multiprocessor widens so many keys and values in FP8: of four bytes seven integer operations, of
-/// which it does 64 at once. Counted, not measured; 0 where K and V have Q's type.
+/// Cycles an SM needs to widen `keys` rows of FP8 K and V: seven integer ops per four bytes at 64 ops per cycle.
+/// Counted, not measured; 0 where K and V have Q's type.
 fn widening(point: Point, keys: u32) -> f64 {
     let bytes = f64::from(keys * (point.head_dim.qk + point.head_dim.v));
     if KvFormat::widened(point).is_some() { bytes * 7.0 / 4.0 / 64.0 } else { 0.0 }

@@ -1,5 +1,5 @@
-//! Cases of kernels that write new rows of K and V themselves. They stand in the place of those of other split kernels:
-//! a call without new rows is none of theirs, and all queries of a key head are rows of one tile.
+//! Cases of kernels that write new rows of K and V themselves. They replace the generic
+//! split cases, because these kernels reject calls without new rows and all queries of a key head are rows of one tile.
 
 use super::{
     featured::{cache_of, in_pages, together},

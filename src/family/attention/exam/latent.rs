@@ -28,7 +28,7 @@ pub(super) fn parts(features: Features) -> Vec<Listed> {
     // Decoding: a quarter of a tile of rows; splits that end inside a tile of keys.
     let mut cases = vec![(Problem::new(&[(1, 300)], 16, 1), 3, None)];
     if !features.has(Feature::Paged) {
-        // Between packed sequences lie rows that are nobody's, and no numbers.
+        // Rows between varlen sequences belong to no sequence and hold NaN.
         cases.push((Problem::new(&[(3, 70), (2, 5), (1, 100)], 4, 1).lengths(Lengths::PackedUsed), 2, None));
     }
     // TMA brings no queries: they may lie anywhere. The launcher has to look at each part of each tensor.

@@ -166,13 +166,13 @@ const SPECIALISED: &[Change] = &[
     ),
     ("a stride of v beyond all memory", |c| strides(c)[2].row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "v_row_stride 1152")),
     ("heads of o beyond all memory", |c| strides(c)[3].head = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "o_head_stride 1152")),
-    ("no batch and no tensors", tensors_of_nobody, Nothing),
+    ("no batch and no tensors", tensors_without_batch, Nothing),
 ];
 
 /// A stride that leads the second element out of all memory.
 const BEYOND_MEMORY: i64 = 1 << 60;
 
-fn tensors_of_nobody(call: &mut Call) {
+fn tensors_without_batch(call: &mut Call) {
     *numbers(call).batch = 0;
     for name in ["q", "k", "v", "o"] {
         drop_tensor(call, name);
@@ -333,7 +333,7 @@ const PACKED_HEADS: &[Change] = &[
         |c| blocks(c, 1 << 30, 2, 1 << 8),
         Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
     ),
-    ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
+    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_of_nobody, Nothing),
 ];
 
 /// The same where these rows have a number of 32 bits.

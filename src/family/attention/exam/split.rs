@@ -154,7 +154,7 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
 }
 
-/// What a call with counters computes otherwise than one whose parts are read.
+/// Whether counters change the result path: the last block merges, so the partial results cannot be read back.
 fn is_merged((problem, splits, _): &Listed) -> bool {
     *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
 }

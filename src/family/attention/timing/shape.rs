@@ -60,7 +60,7 @@ impl Shape {
             heads_k: number("heads_k")?,
             seqlen_q: number("seqlen_q")?,
             seqlen_k: number("seqlen_k")?,
-            page_size: number("page_size").unwrap_or(0),
+            page_size: size.get("page_size").map_or(Some(0), |_| number("page_size"))?,
         })
     }
 }
@@ -135,9 +135,13 @@ fn lengths(wanted: &Wanted, kind: Kind) -> Vec<(u32, u32)> {
     }
 }
 
-/// The numbers asked for under a name. The command line takes none that 32 bits do not hold.
+/// The numbers asked for under a name.
+///
+/// # Panics
+/// If one does not fit 32 bits; the command line takes none.
 fn list(wanted: &Wanted, name: &str) -> Vec<u32> {
-    wanted.of(name).iter().map(|number| *number as u32).collect()
+    let narrow = |number: &u64| u32::try_from(*number).unwrap_or_else(|_| panic!("{name} {number} is beyond 32 bits"));
+    wanted.of(name).iter().map(narrow).collect()
 }
 
 /// The most key heads of which each serves four of `heads` query heads or more, or one.

@@ -28,7 +28,7 @@ const LARGEST_LSE_ERROR: f64 = 1e-3;
 /// The same of an FP8 kernel: Hopper sums Q Kᵀ with 14 bits, and 4.4e-3 was seen on an H100.
 const LARGEST_LSE_ERROR_FP8: f64 = 2e-2;
 
-/// K and V together go round copies that are so many times the L2, where the L2 is to be cold.
+/// For cold-L2 timing, launches rotate through copies of K and V totalling this many times L2.
 const COLD_L2_TIMES: f64 = 10.0;
 
 /// Most sets of tensors.

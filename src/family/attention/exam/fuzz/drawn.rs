@@ -5,7 +5,7 @@ use crate::{
     check::Case,
     device::{Device, Order},
     family,
-    kernel::{Coordinates, Kind},
+    kernel::{Axis, Coordinates, Kind},
     kernel::{Dtype, Target, Variant},
 };
 use std::fmt;
@@ -32,6 +32,9 @@ pub struct DrawnCall {
 
 /// The call that a kind draws, if it draws any.
 pub fn case_of(kind: Kind, dtype: Dtype, size: u32, seed: u64) -> Option<Box<dyn Case>> {
+    if kind.info().axes != [Axis::Dtype] {
+        return None;
+    }
     // The call is the dispatcher's, and the same for each target.
     let at = Coordinates { head_dim: None, dtype: Some(dtype), causal: None, features: None, target: Target::Sm80 };
     family::of(kind).random_case(&kind.at(&at), size, seed)

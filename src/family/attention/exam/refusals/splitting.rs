@@ -41,7 +41,7 @@ pub(super) const SPLIT: &[Change] = &[
         |c| blocks(c, 1 << 30, 2, 1 << 4),
         Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
     ),
-    ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
+    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_of_nobody, Nothing),
     ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
     ("a counter too few", |c| counters(c, 0), Refused(ERROR_INVALID_VALUE, "arrivals_count is 0; the row tiles need 1")),
     (
