@@ -4,6 +4,10 @@
 mod bench;
 #[path = "support/mod.rs"]
 mod folders;
+#[path = "build/interrupted.rs"]
+mod interrupted;
+#[path = "build/machine_code.rs"]
+mod machine_code;
 
 use assert_cmd::assert::Assert;
 use bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk};
@@ -19,6 +23,20 @@ fn starts(log: &[String]) -> usize {
 
 fn stderr(assert: &Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+/// True if the process runs; one that is dead and unreaped does not.
+fn alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -328,97 +346,6 @@ fn a_memory_budget_for_one_compiler_runs_one_at_a_time() {
 }
 
 #[test]
-fn a_spilling_kernel_is_flagged() {
-    let bench = Bench::new();
-    let build = bench.build(&[]).env("MOCK_NVCC_SPILL", ONE).assert().success();
-    build.stdout(contains("96 B").and(contains("1 variant: registers spill")));
-}
-
-#[test]
-fn the_machine_code_of_every_kernel_is_read_once() {
-    let bench = Bench::new();
-    let done = bench.build(&["--format", "json"]).assert().success();
-    let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
-    assert_eq!(report["artifacts"][0]["machine_code"]["tensor_cores"]["HMMA.16816.F32.BF16"], 1);
-    assert_eq!(report["artifacts"][4]["machine_code"], serde_json::Value::Null, "the dispatcher is host code");
-    assert_eq!(report["not_inspected"], serde_json::Value::Null);
-    assert_eq!(bench.take_log().iter().filter(|l| *l == "disassemble").count(), 4);
-    bench.build(&[]).assert().success().stdout(contains("machine code, as promised: 4 HMMA").and(contains("1 HMMA")));
-    assert_eq!(bench.take_log(), Vec::<String>::new());
-}
-
-#[test]
-fn machine_code_that_breaks_the_plans_promise_fails_its_variant_every_time() {
-    let bench = Bench::new();
-    let planted = "QMMA.16832.F32.E4M3.E4M3 R4, R8, R12, R4";
-    let told = format!("`{ONE}`: its plan promises HMMA and its machine code has 1 QMMA.16832.F32.E4M3.E4M3");
-    let build = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", planted)]).assert().code(1);
-    build.stdout(contains(told.as_str()).and(contains("3 compiled")));
-    assert!(!bench.path("build/lib/libkgen.so").exists());
-    bench.take_log();
-    // Of no use to anybody, it was not kept.
-    let again = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", planted)]).assert().code(1);
-    again.stdout(contains(told.as_str()));
-    assert_eq!(starts(&bench.take_log()), 1);
-    bench.build(&[]).assert().success().stdout(contains("1 compiled, 3 cached"));
-}
-
-#[test]
-fn a_kernel_without_any_tensor_core_instruction_breaks_its_promise() {
-    let bench = Bench::new();
-    let build = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", "HFMA2.MMA R6, -RZ, RZ, 0, 0")]).assert().code(1);
-    build.stdout(contains("its plan promises HMMA and its machine code has none"));
-}
-
-#[test]
-fn local_memory_in_machine_code_fails_its_variant_unless_it_is_allowed() {
-    let bench = Bench::new();
-    let planted = [("MOCK_SASS_OF", ONE), ("MOCK_SASS", "HMMA.16816.F32 R4, R8, R12, R4 ;\n /*0018*/ STL.64 [R1], R4")];
-    let build = bench.build(&[]).envs(planted).assert().code(1);
-    build.stdout(contains("its machine code uses local memory (1 STL.64)").and(contains("--allow-spills")));
-    bench.build(&["--allow-spills"]).assert().success();
-}
-
-#[test]
-fn serialised_products_fail_their_variant_also_from_the_cache_unless_they_are_allowed() {
-    let bench = Bench::new();
-    let said = "ptxas serialises its `wgmma` products (insufficient register resources for the wgmma pipeline)";
-    for _ in 0..2 {
-        let build = bench.build(&[]).env("MOCK_NVCC_SERIALISED", ONE).assert().code(1);
-        build.stdout(contains(said).and(contains("--allow-spills")));
-    }
-    bench.build(&["--allow-spills"]).env("MOCK_NVCC_SERIALISED", ONE).assert().success();
-}
-
-#[test]
-fn a_machine_without_a_disassembler_builds_and_says_so_once() {
-    let bench = Bench::new();
-    let nvcc = bench.path("nvcc");
-    fs::copy(support("mock_nvcc.sh"), &nvcc).expect("copied");
-    let build = bench.build(&["--nvcc", "./nvcc", "--offline"]).assert().success();
-    let said = stderr(&build);
-    assert_eq!(said.matches("machine code is not inspected: no `cuobjdump` and `nvdisasm` in").count(), 1, "{said}");
-    build.stdout(contains("machine code not inspected in 4 of 4 variants"));
-    let report: serde_json::Value =
-        serde_json::from_slice(&fs::read(bench.path("build/report.json")).expect("a report")).expect("JSON");
-    assert_eq!(report["artifacts"][0]["machine_code"], serde_json::Value::Null);
-    assert!(report["not_inspected"].as_str().is_some_and(|reason| reason.contains("--offline")));
-    // Where there is one later, what was built without it is read then.
-    bench.take_log();
-    bench.build(&[]).assert().success().stdout(contains("4 cached").and(contains("as promised: 4 HMMA")));
-    assert_eq!(bench.take_log().iter().filter(|l| *l == "disassemble").count(), 4);
-}
-
-#[test]
-fn a_disassembler_that_cannot_read_the_code_stops_no_build() {
-    let bench = Bench::new();
-    let build = bench.build(&[]).env("MOCK_SASS_ERROR", "error").assert().success();
-    let said = stderr(&build);
-    assert_eq!(said.matches("machine code is not inspected: ").count(), 1, "{said}");
-    assert!(said.contains("nvdisasm` failed: nvdisasm fatal   : Unrecognized architecture"), "{said}");
-}
-
-#[test]
 fn what_is_built_to_run_elsewhere_lies_apart_and_says_what_it_is() {
     let bench = Bench::new();
     bench.build(&[]).assert().success();
@@ -612,127 +539,4 @@ fn an_output_folder_that_cannot_be_made_is_named() {
     let build = bench.build(&["--build-dir", "file/build"]).assert().code(2);
     build.stderr(contains("cannot create `file/build/obj`").and(contains("--build-dir")));
     assert_eq!(starts(&bench.take_log()), 0);
-}
-
-#[test]
-fn two_builds_of_one_folder_take_turns() {
-    let bench = Bench::new();
-    let spawn = || {
-        let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-        command.envs(bench.environment()).env("MOCK_NVCC_SLEEP", "0.3").env_remove("CUDA_HOME");
-        command
-            .current_dir(bench.dir.path())
-            .arg("build")
-            .args(SLICE)
-            .stderr(process::Stdio::piped())
-            .stdout(process::Stdio::null());
-        command.spawn().expect("started")
-    };
-    let first = spawn();
-    wait_until(|| bench.path("mock.log").is_file());
-    let second = spawn().wait_with_output().expect("ended");
-    assert!(first.wait_with_output().expect("ended").status.success());
-    assert!(second.status.success());
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains("is building in `build`; waiting for it"), "{said}");
-    assert_eq!(starts(&bench.take_log()), 5, "the second build compiled again");
-}
-
-#[test]
-fn a_second_ctrl_c_kills_the_compilers_and_leaves_nothing_unfinished() {
-    let bench = Bench::new();
-    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-    command.envs(bench.environment()).env("MOCK_NVCC_HANG", ONE).env_remove("CUDA_HOME").current_dir(bench.dir.path());
-    command.arg("build").args(SLICE).stderr(process::Stdio::piped()).stdout(process::Stdio::null());
-    let kgen = command.spawn().expect("started");
-    let child =
-        || fs::read_to_string(bench.path("mock.log")).ok()?.lines().find_map(|l| Some(l.strip_prefix("child ")?.to_owned()));
-    wait_until(|| child().is_some());
-    let signal =
-        |name: &str| process::Command::new("kill").args([name, kgen.id().to_string().as_str()]).status().expect("signalled");
-    signal("-INT");
-    let child = child().expect("a child");
-    // Whatever the others do, the one that hangs is still waited for.
-    thread::sleep(Duration::from_millis(500));
-    assert!(alive(&child), "the first Ctrl-C lets a compiler finish");
-    signal("-INT");
-    let done = kgen.wait_with_output().expect("ended");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(130), "{said}");
-    assert!(said.contains("Ctrl-C again ends them, and their work is lost"), "{said}");
-    wait_until(|| !alive(&child));
-    assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
-    assert!(!bench.path("build/obj").join(format!("{ONE}.o")).exists());
-    bench.build(&[]).assert().success();
-}
-
-#[test]
-fn what_compilers_finish_after_the_first_ctrl_c_is_kept_as_the_message_says() {
-    let bench = Bench::new();
-    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-    command.envs(bench.environment()).env("MOCK_NVCC_SLEEP", "1.5").env_remove("CUDA_HOME").current_dir(bench.dir.path());
-    command.arg("build").args(SLICE).args(["-j", "1"]).stderr(process::Stdio::piped()).stdout(process::Stdio::null());
-    let kgen = command.spawn().expect("started");
-    wait_until(|| bench.path("mock.log").is_file());
-    process::Command::new("kill").args(["-INT", &kgen.id().to_string()]).status().expect("signalled");
-    let done = kgen.wait_with_output().expect("ended");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(130), "{said}");
-    assert!(said.contains("finishing 1 running compiler; Ctrl-C again"), "{said}");
-    assert!(said.contains("interrupted; 1 of 4 kernels are compiled and cached; run the same command to resume"), "{said}");
-    assert_eq!(starts(&bench.take_log()), 1, "nothing was begun after the interruption");
-    bench.build(&[]).assert().success().stdout(contains("3 compiled, 1 cached"));
-}
-
-#[test]
-fn sigterm_ends_running_compilers_at_once() {
-    let bench = Bench::new();
-    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-    command.envs(bench.environment()).env("MOCK_NVCC_HANG", ONE).env_remove("CUDA_HOME").current_dir(bench.dir.path());
-    let kgen = command.arg("build").args(SLICE).stderr(process::Stdio::null()).stdout(process::Stdio::null()).spawn();
-    let mut kgen = kgen.expect("started");
-    wait_until(|| fs::read_to_string(bench.path("mock.log")).is_ok_and(|log| log.contains("child ")));
-    process::Command::new("kill").args(["-TERM", &kgen.id().to_string()]).status().expect("signalled");
-    let start = Instant::now();
-    assert_eq!(kgen.wait().expect("ended").code(), Some(143));
-    assert!(start.elapsed() < Duration::from_secs(20));
-}
-
-#[test]
-fn more_compilers_than_cores_are_not_started_and_that_is_said() {
-    let bench = Bench::new();
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let build = bench.build(&["-j", "99999"]).env("MOCK_NVCC_SLEEP", "0.1").assert().success();
-    build.stderr(contains(format!("{cores} compilers at once, not 99999")));
-    let mut running = 0_usize;
-    for line in bench.take_log() {
-        running = if line.starts_with("start ") { running + 1 } else { running - usize::from(line.starts_with("end ")) };
-        assert!(running <= cores, "{running} compilers at once on {cores} cores");
-    }
-}
-
-/// Whether the process runs; one that is dead and unreaped does not.
-fn alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn what_a_killed_build_left_is_swept_by_the_next() {
-    let bench = Bench::new();
-    bench.build(&["--dtype", "bf16", "--full"]).assert().success();
-    for folder in ["", "obj", "log", "lib", "gen"] {
-        fs::write(bench.path("build").join(folder).join(".kgen-unfinished-x1"), "half").expect("written");
-    }
-    assert_eq!(bench.leftovers("build").len(), 5);
-    bench.build(&["--dtype", "bf16", "--full"]).assert().success();
-    assert!(bench.leftovers("build").is_empty(), "{:?}", bench.leftovers("build"));
 }

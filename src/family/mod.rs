@@ -12,7 +12,7 @@ pub mod transpose;
 pub mod vector_add;
 
 use crate::{
-    bench::{Bench, Size, Trial, Wanted},
+    bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
     kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
@@ -64,8 +64,10 @@ pub trait Family: Sync {
     /// The sizes at which a kernel is timed, among those that a user asks for; none if it is not timed by itself.
     fn sizes(&self, variant: &Variant, wanted: &Wanted) -> Vec<Size>;
 
-    /// A size in the short form of tables: `b8 h16 s2048`.
-    fn label(&self, size: &Size) -> String;
+    /// A size in the short form of tables: `4096x1024`, or `b8 h16 s2048` of attention.
+    fn label(&self, size: &Size) -> String {
+        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
+    }
 
     /// A kernel at a size, to be timed; `None` if the size is not one of the family's.
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>>;

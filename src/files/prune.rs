@@ -72,8 +72,8 @@ pub fn prune(
         if now.duration_since(used).unwrap_or_default() < unused {
             continue;
         }
-        let is_somebodys = if is_unfinished { !workers.are_none() } else { workers.may_use(used) };
-        if taken || is_somebodys {
+        let in_use = if is_unfinished { !workers.are_none() } else { workers.may_use(used) };
+        if taken || in_use {
             pruned.in_use += 1;
             continue;
         }

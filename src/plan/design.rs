@@ -84,6 +84,14 @@ impl Plan {
         self.design.0.tiling(&self.variant)
     }
 
+    /// The design, for the family that has made this plan.
+    ///
+    /// # Panics
+    /// If the plan is of another family.
+    pub fn own_design<D: Design>(&self) -> &D {
+        self.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", self.variant))
+    }
+
     /// The design, if it is of this type.
     pub fn design_as<D: Design>(&self) -> Option<&D> {
         let design: &dyn Any = &*self.design.0;

@@ -43,8 +43,7 @@ pub(in crate::device) struct Structure {
     first_version: u32,
 }
 
-/// What an older caller leaves in fields that it does not know: no sensible size, stride, count or address, in either
-/// half.
+/// Bytes of an older caller in fields that it does not know: no sensible size, stride, count or address.
 const GARBAGE: u64 = 0x7fa5_7fa5_7fa5_7fa5;
 
 impl Field {

@@ -16,7 +16,7 @@ pub use plan::{Design, Tile};
 
 use super::Family;
 use crate::{
-    bench::{Bench, Matrix, Size, Trial, Wanted},
+    bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
     kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
@@ -49,10 +49,6 @@ impl Family for AppendKv {
 
     fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
         wanted.matrices(&trial::SIZES)
-    }
-
-    fn label(&self, size: &Size) -> String {
-        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {

@@ -62,7 +62,7 @@ impl Family for Attention {
     }
 
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
-        let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+        let design: &Design = plan.own_design();
         recipes::to_run_as(point_of(&plan.variant), design.tile, target)
     }
 

@@ -45,10 +45,6 @@ impl Family for Reduce {
         wanted.matrices(&[(1, 1 << 20), (1, 1 << 24), (1, 1 << 28), (4096, 4096)].map(|(rows, columns)| Matrix { rows, columns }))
     }
 
-    fn label(&self, size: &Size) -> String {
-        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
-    }
-
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
         trial::trial(variant, size, bench)
     }

@@ -161,7 +161,7 @@ fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan,
 /// # Panics
 /// If the plan is of another family.
 pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> {
-    let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+    let design: &Design = plan.own_design();
     resolve(plan.variant, Some(target), design.tile)
 }
 

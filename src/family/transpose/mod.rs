@@ -44,10 +44,6 @@ impl Family for Transpose {
         wanted.matrices(&[1024, 4096, 16_384].map(|side| Matrix { rows: side, columns: side }))
     }
 
-    fn label(&self, size: &Size) -> String {
-        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
-    }
-
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
         trial::trial(variant, size, bench)
     }

@@ -9,7 +9,7 @@ pub use plan::{Design, Tile};
 
 use super::Family;
 use crate::{
-    bench::{Bench, Matrix, Size, Trial, Wanted},
+    bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Subject},
     kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
@@ -42,10 +42,6 @@ impl Family for VectorAdd {
 
     fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
         wanted.vectors()
-    }
-
-    fn label(&self, size: &Size) -> String {
-        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {

@@ -11,7 +11,7 @@ use self::{
         WITHOUT_CACHE, WITHOUT_KV, WITHOUT_NEW_ROWS, WITHOUT_PAGE_DESCALE, WITHOUT_PAGES, WITHOUT_QV,
     },
     score::{holds, of_score},
-    splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_of_nobody},
+    splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_without_batch},
 };
 use super::{
     backward::{BackwardCase, BackwardProblem},
@@ -333,7 +333,7 @@ const PACKED_HEADS: &[Change] = &[
         |c| blocks(c, 1 << 30, 2, 1 << 8),
         Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
     ),
-    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_of_nobody, Nothing),
+    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_without_batch, Nothing),
 ];
 
 /// The same where these rows have a number of 32 bits.

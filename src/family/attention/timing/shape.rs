@@ -23,7 +23,7 @@ const DECODING_GROUP: u32 = 4;
 /// Rows of a page, where none are asked for: what vLLM takes.
 pub const PAGE_SIZE: u32 = 16;
 
-/// Query heads of MLA decoding and rows of its pages: DeepSeek-V3 has so many heads, and vLLM such pages.
+/// Query heads of MLA decoding and rows of its pages: the heads of DeepSeek-V3, the pages of vLLM.
 pub const LATENT_HEADS: u32 = 128;
 /// See [`LATENT_HEADS`].
 pub const LATENT_PAGE_SIZE: u32 = 64;

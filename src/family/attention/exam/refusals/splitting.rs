@@ -41,7 +41,7 @@ pub(super) const SPLIT: &[Change] = &[
         |c| blocks(c, 1 << 30, 2, 1 << 4),
         Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
     ),
-    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_of_nobody, Nothing),
+    ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_without_batch, Nothing),
     ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
     ("a counter too few", |c| counters(c, 0), Refused(ERROR_INVALID_VALUE, "arrivals_count is 0; the row tiles need 1")),
     (
@@ -60,7 +60,7 @@ fn counters(call: &mut Call, words: i64) {
     fwd(call).arrivals = words;
 }
 
-pub(super) fn many_rows_of_nobody(call: &mut Call) {
+pub(super) fn many_rows_without_batch(call: &mut Call) {
     blocks(call, 0, 1 << 10, 1 << 20);
     *numbers(call).num_heads_k = 1 << 10;
 }
