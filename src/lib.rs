@@ -8,7 +8,8 @@
 //!                  grid/    grid/     plan/   render/   build/      check/      bench/
 //! ```
 //!
-//! `grid`, `plan` and `render` know nothing of nvcc, GPUs or terminals; only `cli` prints.
+//! `grid`, `plan` and `render` know nothing of nvcc, GPUs or terminals. `command` has a function for each command, for
+//! `cli` and for programs; only `cli` prints.
 
 #[macro_use]
 mod pages;
@@ -17,6 +18,7 @@ pub mod bench;
 pub mod build;
 pub mod check;
 pub mod cli;
+pub mod command;
 pub mod device;
 pub mod expression;
 pub mod family;

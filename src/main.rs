@@ -7,6 +7,6 @@ fn main() -> ExitCode {
     let format = cli.global.format;
     match kgen::cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(format),
+        Err(error) => kgen::cli::report(&error, format),
     }
 }

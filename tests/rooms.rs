@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("render", &["family", "files", "kernel", "plan"]),
     ("build", &["family", "files", "jobs", "kernel", "plan", "toolchain"]),
     (
-        "cli",
+        "command",
         &[
             "bench",
             "build",
@@ -37,7 +37,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "family",
             "files",
             "grid",
-            "isolate",
             "jobs",
             "kernel",
             "plan",
@@ -45,6 +44,26 @@ const ROOMS: &[(&str, &[&str])] = &[
             "text",
             "toolchain",
             "wheel",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "bench",
+            "build",
+            "check",
+            "command",
+            "device",
+            "expression",
+            "family",
+            "files",
+            "grid",
+            "isolate",
+            "kernel",
+            "plan",
+            "render",
+            "text",
+            "toolchain",
         ],
     ),
 ];

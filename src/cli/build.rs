@@ -1,27 +1,17 @@
-//! `kgen build`: render, compile, link. What `kgen build-all` does too, before it checks.
+//! `kgen build`, and the flags that `kgen build-all` and `kgen wheel` share with it.
 
-pub(super) mod made;
+pub(super) mod table;
 mod totals;
 
 use super::{
-    CliError, Format, Global,
-    helpers::HelperArgs,
-    select::SelectionArgs,
-    target::{TargetParser, TargetWord},
-    ui::{self, ByteSize, Installing, Progress},
+    Global,
+    select::{HelperArgs, SelectionArgs, TargetParser},
+    show,
+    values::{ByteSize, at_least_one},
 };
-use crate::{
-    build::{BuildError, BuildOptions},
-    jobs,
-    kernel::Target,
-    toolchain::{Cancel, HostCompiler, Nvcc, NvccRequest, cache_dir, find_nvcc, host_compiler},
-};
-use made::{Extra, Made};
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use crate::command::{self, CommandError, TargetWord, build::Request, limits};
+use std::{num::NonZeroUsize, path::PathBuf};
+use table::Extra;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,14 +49,14 @@ pub struct Args {
 #[command(next_help_heading = "Build")]
 pub(super) struct BuildArgs {
     #[command(flatten)]
-    pub helpers: HelperArgs,
+    helpers: HelperArgs,
 
     /// Link only the selected kernels; drop others that an earlier build put into the library.
     #[arg(long)]
-    pub only: bool,
+    only: bool,
 
     /// Number of parallel compilers [default: one per core]. At most one per core, unless there is a `--launcher`.
-    #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when
@@ -109,98 +99,28 @@ pub(super) struct BuildArgs {
     build_dir: PathBuf,
 
     /// Time limit per compiler, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     time_limit: u64,
 }
 
-/// Where a build puts what it makes: a place of its own for what is to run as another target.
-pub(super) fn output_folder(build_dir: &Path, run_as: Option<Target>) -> PathBuf {
-    run_as.map_or_else(|| build_dir.to_owned(), |target| build_dir.join(format!("run-as-{target}")))
-}
-
-/// The compilers a build uses.
-pub(super) struct Tools {
-    /// CUDA's.
-    pub nvcc: Nvcc,
-    /// The one beneath it.
-    pub host: HostCompiler,
-}
-
 impl BuildArgs {
-    /// The same build, of the selected kernels alone and with an output folder of its own below the build folder: the
-    /// library that others build there keeps its kernels.
-    pub fn apart(mut self, folder: &str) -> Self {
-        self.build_dir = self.build_dir.join(folder);
-        self.only = true;
-        self
-    }
-
-    /// Finds both compilers, installing nvcc where there is none and it is allowed.
-    pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
-        let host = host_compiler(cancel)?;
-        let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };
-        Ok(Tools { nvcc: find_nvcc(&request, &Installing::default())?, host })
-    }
-
-    /// Whether objects carry PTX.
-    pub fn ptx(&self) -> bool {
-        !self.no_ptx
-    }
-
-    /// The target whose GPUs the kernels are to run on instead of their own.
-    pub fn run_as(&self) -> Result<Option<Target>, CliError> {
-        self.run_as.as_ref().map(TargetWord::target).transpose()
-    }
-
-    /// The number of things to do at once on this machine.
-    pub fn jobs(&self) -> usize {
-        jobs::busy(self.jobs)
-    }
-
-    /// The number of compilers at once. A launcher may send them to other machines, so it gets all that were asked for.
-    fn compilers(&self) -> usize {
-        let asked = self.jobs.filter(|_| self.launcher.is_some());
-        asked.map_or_else(|| self.jobs(), NonZeroUsize::get)
-    }
-
-    /// A sentence if fewer compilers run at once than were asked for.
-    pub fn note(&self) -> Option<String> {
-        let (asked, most) = (self.jobs?.get(), self.compilers());
-        let (compilers, cores) = (ui::count(most, "compiler"), ui::count(most, "core"));
-        (asked > most).then(|| format!("{compilers} at once, not {asked}: on {cores} more would only make each slower"))
-    }
-
-    /// The options of the build room.
-    pub fn options(&self) -> Result<BuildOptions, CliError> {
-        let run_as = self.run_as()?;
-        let out_dir = output_folder(&self.build_dir, run_as);
-        Ok(BuildOptions {
-            jobs: self.compilers(),
-            memory_limit: self.memory.map(|m| m.0),
-            launcher: self.launcher.clone(),
-            generated_dir: if run_as.is_some() { out_dir.join("generated") } else { self.generated.clone() },
-            out_dir,
-            cache_dir: cache_dir()?,
-            time_limit: Duration::from_secs(self.time_limit),
+    /// The build of `selection` with these flags.
+    pub fn request(self, selection: SelectionArgs) -> Request {
+        Request {
+            selection: selection.into(),
+            helpers: self.helpers.wanted(),
+            only: self.only,
+            jobs: self.jobs,
+            nvcc: self.nvcc,
             offline: self.offline,
-            // Tiles are chosen for a kernel's own target; what is tried on another need not be its best.
-            allow_spills: self.allow_spills || run_as.is_some(),
-        })
-    }
-}
-
-impl From<BuildError> for CliError {
-    fn from(error: BuildError) -> Self {
-        let message = error.to_string();
-        match error {
-            BuildError::Cancelled => Self::INTERRUPTED,
-            BuildError::Output { .. } | BuildError::Generated { .. } | BuildError::Manifest { .. } => Self::Usage(message),
-            BuildError::Link { .. } => Self::VariantFailed(message),
-            BuildError::Cache { .. }
-            | BuildError::NoLauncher { .. }
-            | BuildError::Obeyed { .. }
-            | BuildError::Start { .. }
-            | BuildError::Threads { .. } => Self::Environment(message),
+            launcher: self.launcher,
+            ptx: !self.no_ptx,
+            allow_spills: self.allow_spills,
+            memory_bytes: self.memory.map(|memory| memory.0),
+            run_as: self.run_as,
+            generated: self.generated,
+            build_dir: self.build_dir,
+            time_limit_s: self.time_limit,
         }
     }
 }
@@ -208,33 +128,10 @@ impl From<BuildError> for CliError {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::VariantFailed`] when a variant did not compile, after the report; what [`made::make`] gives otherwise.
-pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let Args { selection, build } = args;
-    let cancel = ui::cancel_on_ctrl_c();
-    let progress = Progress::new(global.format, "compiling");
-    let made = made::make(global, &selection, &build, &cancel, &progress)?;
-    progress.clear();
-    match global.format {
-        Format::Human => ui::print(&made.describe(&Extra::default()))?,
-        Format::Json => ui::print_json(&made.report)?,
-    }
-    verdict(&made)
-}
-
-/// The error that stands for a build in which something failed.
-pub(super) fn verdict(made: &Made) -> Result<(), CliError> {
-    if let Some(error) = &made.link_error {
-        return Err(CliError::VariantFailed(error.clone()));
-    }
-    if made.report.failures.is_empty() {
-        return Ok(());
-    }
-    let of = ui::count(made.rows(), "variant");
-    let what = match (made.failed_variants(), made.dispatcher_failed()) {
-        (0, _) => "the dispatcher".to_owned(),
-        (failed, false) => format!("{failed} of {of}"),
-        (failed, true) => format!("{failed} of {of} and the dispatcher"),
-    };
-    Err(CliError::VariantFailed(format!("{what} did not build, so `libkgen.so` was not linked")))
+/// As [`command::build::run`], and [`CommandError::Failed`] after the report.
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let request = args.build.request(args.selection);
+    let outcome = command::build::run(&request, &global.interruptible(), &global.console())?;
+    show(global, &outcome, || table::describe(&outcome, &Extra::default()))?;
+    outcome.verdict()
 }

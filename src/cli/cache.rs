@@ -1,16 +1,15 @@
-//! `kgen cache`: how large the cache is, and less of it.
+//! `kgen cache`.
 
-use super::{CliError, Format, Global, ui};
+use super::{Global, show};
 use crate::{
-    build::UNFINISHED_OBJECTS,
-    device::UNFINISHED_KITS,
-    files::{Pruned, prune},
-    toolchain::{cache_dir, folder_size},
+    command::{
+        CommandError,
+        cache::{self, Outcome, PrunedPart, Request, Sizes},
+        limits,
+    },
+    text::{count, size},
 };
 use clap::Subcommand;
-use serde::Serialize;
-use serde_json::json;
-use std::{path::Path, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,14 +17,6 @@ Examples:
   kgen cache prune             remove what has not been used for 30 days
   kgen cache prune --dry-run   how much that would be
   kgen cache prune --days 0    remove everything but the compiler";
-
-/// Folders of the cache whose entries can be made again, what they hold, and how the names of those begin that are not
-/// finished. The compiler is left to `kgen toolchain remove`.
-const PARTS: [(&str, &str, &[&str]); 3] = [
-    ("objects", "compiled kernels and libraries", UNFINISHED_OBJECTS),
-    ("emulator", "kernels compiled for the emulator", UNFINISHED_KITS),
-    ("verdicts", "passed checks", &[]),
-];
 
 /// Arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -43,7 +34,7 @@ enum Action {
     /// Remove what has not been used for some time; kgen rebuilds it when needed.
     Prune {
         /// Days since the last use.
-        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=36_500))]
+        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(limits::DAYS))]
         days: u64,
 
         /// Remove nothing; say what would be removed.
@@ -52,60 +43,41 @@ enum Action {
     },
 }
 
-/// One part, for `--format json`.
-#[derive(Serialize)]
-struct Part {
-    name: &'static str,
-    #[serde(flatten)]
-    what: Pruned,
-    /// Whether it was only counted.
-    dry_run: bool,
-}
-
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Environment`] where the cache cannot be read or written.
-pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let cache = cache_dir()?;
-    let failed = |folder: &Path, error: std::io::Error| {
-        CliError::Environment(format!("cannot prune `{}`: {error}; see to the folder's permissions", folder.display()))
+/// As [`cache::run`].
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let (request, days) = match args.action {
+        Action::Show => (Request::Show, 0),
+        Action::Prune { days, dry_run } => (Request::Prune { days, dry_run }, days),
     };
-    match args.action {
-        Action::Show => {
-            let size = |name: &str| folder_size(&cache.join(name));
-            if global.format == Format::Json {
-                let parts: Vec<_> = PARTS.iter().map(|(name, ..)| json!({ "name": name, "bytes": size(name) })).collect();
-                return ui::print_json(
-                    &json!({ "folder": cache.display().to_string(), "parts": parts, "toolchain_bytes": size("toolchain") }),
-                );
-            }
-            let line = |name: &str, what: &str| format!("{:>8}  {name}: {what}\n", ui::size(size(name)));
-            let parts: String = PARTS.iter().map(|(name, what, _)| line(name, what)).collect();
-            let compiler = line("toolchain", "kgen's own compiler; `kgen toolchain remove` takes it away");
-            ui::print(&format!("{}\n{parts}{compiler}", cache.display()))
-        }
-        Action::Prune { days, dry_run } => {
-            let unused = Duration::from_secs(days * 24 * 3600);
-            let part = |(name, _, unfinished): &(&'static str, &str, &[&str])| {
-                let folder = cache.join(name);
-                let size = |path: &Path| if path.is_dir() { folder_size(path) } else { path.metadata().map_or(0, |m| m.len()) };
-                let what = prune(&folder, unfinished, unused, dry_run, &size).map_err(|error| failed(&folder, error))?;
-                Ok(Part { name, what, dry_run })
-            };
-            let parts = PARTS.iter().map(part).collect::<Result<Vec<Part>, CliError>>()?;
-            if global.format == Format::Json {
-                return ui::print_json(&parts);
-            }
-            let (entries, bytes) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.what.entries, sum.1 + part.what.bytes));
-            let stay = match parts.iter().map(|part| part.what.in_use).sum() {
-                0 => String::new(),
-                1 => "; 1 more stays, which a running kgen uses".to_owned(),
-                in_use => format!("; {in_use} more stay, which a running kgen uses"),
-            };
-            let items = ui::count(entries, "item");
-            let (removed, bytes) = (if dry_run { "would be removed" } else { "removed" }, ui::size(bytes));
-            ui::print(&format!("{items} not used for {days} days {removed}, {bytes} freed{stay}\n"))
-        }
-    }
+    let outcome = cache::run(&request, &global.context(), &global.console())?;
+    show(global, &outcome, || match &outcome {
+        Outcome::Shown(sizes) => describe_sizes(sizes),
+        Outcome::Pruned(parts) => describe_pruned(parts, days),
+    })
+}
+
+fn describe_sizes(sizes: &Sizes) -> String {
+    let what = |name: &str| match name {
+        "objects" => "compiled kernels and libraries",
+        "emulator" => "kernels compiled for the emulator",
+        _ => "passed checks",
+    };
+    let line = |name: &str, bytes: u64, what: &str| format!("{:>8}  {name}: {what}\n", size(bytes));
+    let parts: String = sizes.parts.iter().map(|part| line(part.name, part.bytes, what(part.name))).collect();
+    let compiler = "kgen's own compiler; `kgen toolchain remove` takes it away";
+    format!("{}\n{parts}{}", sizes.folder.display(), line("toolchain", sizes.toolchain_bytes, compiler))
+}
+
+fn describe_pruned(parts: &[PrunedPart], days: u64) -> String {
+    let (entries, bytes) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.what.entries, sum.1 + part.what.bytes));
+    let stay = match parts.iter().map(|part| part.what.in_use).sum() {
+        0 => String::new(),
+        1 => "; 1 more stays, which a running kgen uses".to_owned(),
+        in_use => format!("; {in_use} more stay, which a running kgen uses"),
+    };
+    let removed = if parts.iter().any(|part| part.dry_run) { "would be removed" } else { "removed" };
+    format!("{} not used for {days} days {removed}, {} freed{stay}\n", count(entries, "item"), size(bytes))
 }

@@ -1,33 +1,23 @@
-//! `kgen check`: kernels against the float64 reference, on a GPU or on the emulator.
+//! `kgen check`.
 
 use super::{
-    CliError, Format, Global,
-    build::output_folder,
-    checking::{self, How, Place},
+    Global,
     escape::plain,
-    fuzz::{self, Fuzz, FuzzArgs},
+    fuzz::{self, FuzzArgs},
     junit,
-    select::SelectionArgs,
+    select::{SelectionArgs, TargetParser},
+    show,
     table::{self, Column, Row},
-    target::{TargetParser, TargetWord},
-    ui,
-    workshop::Workshop,
+    values::at_least_one,
 };
 use crate::{
-    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Verdict},
-    device::{DeviceChoice, DeviceKind, GpuInfo, Order},
-    family, jobs,
-    kernel::Target,
-    plan::Plan,
-    toolchain::host_compiler,
+    check::{DEFAULT_SEED, Level, Status, Verdict},
+    command::{self, CommandError, TargetWord, check::Request, limits},
+    device::{DeviceChoice, Order},
+    text::count,
 };
 use console::style;
-use std::{
-    fmt::Write,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt::Write, num::NonZeroUsize, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +54,7 @@ pub struct Args {
 
     /// Number of parallel variants [default: one per core on the emulator, one on a GPU], or of `--fuzz` workers
     /// [default: one per core].
-    #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// The library of kernels a GPU check runs [default: build/lib/libkgen.so, or with `--run-as` the one below
@@ -104,7 +94,7 @@ struct CheckArgs {
     schedule: Option<Order>,
 
     /// Time limit per variant, in seconds [default: 60, thorough 600]; with `--fuzz` per call [default: 120].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     time_limit: Option<u64>,
 
     /// Also write the result to this file as JUnit XML.
@@ -116,133 +106,25 @@ struct CheckArgs {
     fresh: bool,
 }
 
-impl CheckArgs {
-    /// How much is checked.
-    fn level(&self) -> Level {
-        if self.thorough { Level::Thorough } else { Level::Smoke }
-    }
-
-    /// Refuses a `--case` that names nothing, before anything is compiled for it.
-    fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CliError> {
-        let (level, part) = (self.level(), self.case.as_deref());
-        let named = |plan: &Plan, part| {
-            let device = place.device_of(plan);
-            check::selected_cases(family::cases, &Subject { variant: plan.variant, tiling: plan.tiling(), device }, level, part)
-        };
-        if part.is_none() || plans.iter().any(|plan| !named(plan, part).is_empty()) {
-            return Ok(());
-        }
-        let example = plans.iter().flat_map(|plan| named(plan, None)).map(|case| case.name()).next().unwrap_or_default();
-        Err(CliError::Usage(format!(
-            "no {} case's name contains `{}`; a name is for example `{example}`",
-            level.word(),
-            part.unwrap_or_default()
-        )))
-    }
-
-    /// Finds the device. With `auto` a GPU also needs the library; where that is missing the emulator serves.
-    ///
-    /// # Errors
-    /// [`CliError::Environment`] where `gpu` is asked for and there is none, or no library.
-    fn place(&self, library: &Path, run_as: Option<Target>) -> Result<Place, CliError> {
-        let place = Place::find(self.device)?;
-        if place.gpu.is_none() || library.is_file() {
-            return Ok(place);
-        }
-        let flag = run_as.map_or_else(String::new, |target| format!(" --run-as {target}"));
-        let missing = format!("there is no `{}` to run on the GPU; `kgen build{}` makes it", library.display(), flag);
-        if place.only_gpu {
-            return Err(CliError::Environment(missing));
-        }
-        ui::note(&format!("{missing}; checking on the emulator"));
-        Ok(Place::EMULATOR)
-    }
-
-    /// Which cases, and how they are run.
-    fn how(&self, jobs: usize, gpu_jobs: usize, gpu: Option<GpuInfo>) -> How {
-        How {
-            level: self.level(),
-            filter: self.case.clone(),
-            seed: self.seed,
-            schedule: self.schedule,
-            time_limit: self.time_limit.map(Duration::from_secs),
-            fresh: self.fresh,
-            jobs,
-            gpu_jobs,
-            gpu,
-            done_before: None,
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::VariantFailed`] when a variant did not pass, after the report; [`CliError`] for what stops all of it.
-pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
+/// As [`command::check::run`], and [`CommandError::Failed`] after the report.
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
-    let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
-    let named = library.clone();
-    let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
+    let CheckArgs { device, thorough, case, seed, schedule, time_limit: time_limit_s, junit, fresh } = check;
+    let selection = selection.into();
     if fuzz.is_asked() {
-        let place = check.place(&library, None)?;
-        refuse_unused(named.as_deref(), &place)?;
-        let jobs = jobs::busy(jobs);
-        let (seed, call_limit) = (check.seed, check.time_limit.map(Duration::from_secs));
-        let (library, selection) = (library.as_path(), &selection);
-        return fuzz::run(global, Fuzz { args: fuzz, selection, place, library, seed, jobs, call_limit });
+        return fuzz::run(global, &fuzz.request(selection, device, library, seed, jobs, time_limit_s));
     }
-    let cancel = ui::cancel_on_ctrl_c();
-    let workshop = Workshop::new(global)?;
-    let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;
-    let place = check.place(&library, run_as)?;
-    refuse_unused(named.as_deref(), &place)?;
-    check.refuse_unknown_case(&plans, &place)?;
-    if check.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
-        return Err(CliError::Usage("`--schedule` is for the emulator, a GPU has its own; add `--device emulator`".to_owned()));
+    let level = if thorough { Level::Thorough } else { Level::Smoke };
+    let request = Request { selection, device, level, case, seed, schedule, time_limit_s, fresh, jobs, library, run_as };
+    let outcome = command::check::run(&request, &global.interruptible(), &global.console())?;
+    if let Some(file) = &junit {
+        junit::write(file, &outcome.verdicts)?;
     }
-    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is
-    // rendered.
-    let kernel = |plan: &Plan| {
-        if place.device_of(plan) == DeviceKind::Gpu {
-            Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
-        } else {
-            workshop.renderer.kernel(plan).map(|source| Kernel::Source(source.text))
-        }
-    };
-    let request = |plan: &Plan| {
-        kernel(plan).map(|kernel| CheckRequest {
-            variant: plan.variant,
-            tiling: plan.tiling(),
-            compiled_for: plan.compiled_for(),
-            kernel,
-        })
-    };
-    let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
-    let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);
-    let jobs = jobs::busy(jobs);
-    let how = check.how(jobs, gpu_jobs, place.gpu);
-    let host = || Ok(host_compiler(&cancel)?);
-    let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
-    if let Some(file) = &check.junit {
-        junit::write(file, &verdicts)?;
-    }
-    match global.format {
-        Format::Human => ui::print(&describe(&verdicts))?,
-        Format::Json => ui::print_json(&verdicts)?,
-    }
-    checking::judge(&verdicts)
-}
-
-/// Refuses a library that was named and would not be run.
-fn refuse_unused(named: Option<&Path>, place: &Place) -> Result<(), CliError> {
-    match named {
-        Some(library) if place.gpu.is_none() => Err(CliError::Environment(format!(
-            "`--library {}` is run on a GPU, and the emulator compiles kernels itself; leave it out, or go where there is a GPU",
-            library.display()
-        ))),
-        _ => Ok(()),
-    }
+    show(global, &outcome, || describe(&outcome.verdicts))?;
+    outcome.verdict()
 }
 
 /// The table, what failed, and totals.
@@ -285,7 +167,7 @@ fn describe(verdicts: &[Verdict]) -> String {
         let _ = writeln!(
             text,
             "\n{passed} of {} passed{before}: {} cases, seed {}, {}{twins}",
-            ui::count(verdicts.len(), "variant"),
+            count(verdicts.len(), "variant"),
             first.level.word(),
             first.seed,
             first.device

@@ -1,6 +1,7 @@
 //! `kgen completions`.
 
-use super::{Cli, CliError, Global, ui};
+use super::{Cli, Global, ui};
+use crate::command::CommandError;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -21,8 +22,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`] where standard output cannot be written.
-pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
+/// [`CommandError`] if standard output cannot be written.
+pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kgen", &mut script);
     ui::print_verbatim(&String::from_utf8_lossy(&script))

@@ -1,11 +1,14 @@
-//! `kgen expression`: what kgen makes of a score or a mask.
+//! `kgen expression`.
 
-use super::{CliError, Format, Global, escape::plain, ui};
-use crate::expression::{
-    self, Declared, Expr, Goal, HELPERS, Interval, List, Local, Spelling, Stage, Text, Trend, UserScore, Work,
+use super::{Format, Global, escape::plain, ui};
+use crate::{
+    command::{
+        CommandError,
+        expression::{self, Bounds, Named, Outcome, Report, Request},
+    },
+    expression::{HELPERS, Local, Stage, Text, Work},
+    text::count,
 };
-use crate::files;
-use serde::Serialize;
 use std::{fmt::Write, path::PathBuf};
 
 const EXAMPLES: &str = concat!(
@@ -50,119 +53,19 @@ pub struct Args {
     file: Option<PathBuf>,
 }
 
-/// What kgen makes of one expression.
-#[derive(Serialize)]
-struct Report {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    canonical: String,
-    hash: String,
-    /// Integers that a call has to pass positive.
-    divisors: Vec<String>,
-    work: Work,
-    cuda: Text,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    derivative: Option<Derivative>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Bounds>,
-}
-
-#[derive(Serialize)]
-struct Derivative {
-    canonical: String,
-    work: Work,
-    /// Two results: the score and its derivative.
-    cuda: Text,
-}
-
-#[derive(Serialize)]
-struct Bounds {
-    low: String,
-    high: String,
-    exact: bool,
-    low_trend: Trend,
-    high_trend: Trend,
-    cuda: Text,
-}
-
-/// One `[score.NAME]`.
-#[derive(Serialize)]
-struct Named {
-    name: String,
-    hash: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<Report>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mask: Option<Report>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a text that is no expression, names that cannot be declared, and files that cannot be read.
-pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    if let Some(path) = args.file {
-        let failed = |error| CliError::Usage(format!("cannot read `{}`: {error}; give `--file` a readable file", path.display()));
-        let text = files::read_to_string(&path).map_err(failed)?;
-        let scores = expression::read(&text, &path.display().to_string()).map_err(|error| CliError::Usage(error.to_string()))?;
-        let scores: Vec<Named> = scores.iter().map(of_score).collect();
-        return match global.format {
-            Format::Json => ui::print_json(&scores),
-            Format::Human => ui::print(&scores.iter().map(described).collect::<Vec<_>>().join("\n")),
-        };
-    }
-    let mut names = Declared::default();
-    for (list, given) in [(List::Scalars, &args.scalars), (List::Integers, &args.integers), (List::Tables, &args.tables)] {
-        for name in given {
-            names.declare(list, name).map_err(|error| CliError::Usage(format!("{}\nhelp: {}", error.title, error.help)))?;
-        }
-    }
-    let goal = if args.mask { Goal::Mask } else { Goal::Score };
-    let expr = Expr::parse(&args.text.unwrap_or_default(), &names, goal).map_err(|error| CliError::Usage(error.to_string()))?;
-    let given = args.scalars.iter().chain(&args.integers).chain(&args.tables);
-    if let Some(unused) = given.into_iter().find(|name| !expr.uses_name(name)) {
-        return Err(CliError::Usage(format!(
-            "`{unused}` is declared and not used\nhelp: leave it out, or use it in the expression"
-        )));
-    }
-    let report = report(&expr, goal);
-    match global.format {
-        Format::Json => ui::print_json(&report),
-        Format::Human => ui::print_verbatim(&shown(&report)),
-    }
-}
-
-fn of_score(score: &UserScore) -> Named {
-    Named {
-        name: score.name.clone(),
-        hash: score.hash(),
-        score: score.score.as_ref().map(|expr| report(expr, Goal::Score)),
-        mask: score.mask.as_ref().map(|expr| report(expr, Goal::Mask)),
-    }
-}
-
-fn report(expr: &Expr, goal: Goal) -> Report {
-    let spelling = Spelling::default();
-    let derivative = || {
-        let slope = expr.derivative();
-        let both = [expr, &slope];
-        Derivative { canonical: slope.to_string(), work: Work::of(&both), cuda: Text::of(&both, &spelling) }
-    };
-    let bounds = |found: Interval| {
-        let (low_trend, high_trend) = found.trends();
-        let cuda = Text::per_row(&[&found.low, &found.high], &spelling);
-        let (low, high) = (found.low.to_string(), found.high.to_string());
-        Bounds { low, high, exact: found.exact, low_trend, high_trend, cuda }
-    };
-    Report {
-        kind: if goal == Goal::Mask { "mask" } else { "score" },
-        canonical: expr.to_string(),
-        hash: expr.hash(),
-        divisors: expr.divisors(),
-        work: Work::of(&[expr]),
-        cuda: Text::of(&[expr], &spelling),
-        derivative: (goal == Goal::Score).then(derivative),
-        interval: if goal == Goal::Mask { expr.interval().map(bounds) } else { None },
+/// As [`expression::run`].
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let Args { text, mask, scalars, integers, tables, file } = args;
+    let text = text.unwrap_or_default();
+    let request = file.map_or(Request::Text { text, mask, scalars, integers, tables }, Request::File);
+    let outcome = expression::run(&request, &global.context(), &global.console())?;
+    match (global.format, outcome) {
+        (Format::Json, outcome) => ui::print_json(&outcome),
+        (Format::Human, Outcome::File(scores)) => ui::print(&scores.iter().map(described).collect::<Vec<_>>().join("\n")),
+        (Format::Human, Outcome::Text(report)) => ui::print_verbatim(&shown(&report)),
     }
 }
 
@@ -210,11 +113,7 @@ fn shown(report: &Report) -> String {
 
 fn work(work: Work) -> String {
     let special = if work.special > 0 { format!(" ({} special)", work.special) } else { String::new() };
-    format!(
-        "{}{special} and {} per element",
-        ui::count(work.flops as usize, "FLOP"),
-        ui::count(work.other as usize, "other operation")
-    )
+    format!("{}{special} and {} per element", count(work.flops as usize, "FLOP"), count(work.other as usize, "other operation"))
 }
 
 fn no_interval() -> String {

@@ -1,8 +1,9 @@
 //! The report of a check as JUnit XML, which continuous integration shows.
 
-use super::{CliError, escape::plain};
+use super::escape::plain;
 use crate::{
     check::{Status, Verdict},
+    command::CommandError,
     files::write_atomic,
 };
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -11,10 +12,10 @@ use std::{path::Path, time::Duration};
 /// Writes `verdicts` to `file`: a test case for each variant.
 ///
 /// # Errors
-/// [`CliError::Usage`] where the file cannot be written.
-pub(super) fn write(file: &Path, verdicts: &[Verdict]) -> Result<(), CliError> {
+/// [`CommandError::Usage`] if the file cannot be written.
+pub(super) fn write(file: &Path, verdicts: &[Verdict]) -> Result<(), CommandError> {
     let failed = |reason: String| {
-        CliError::Usage(format!("cannot write `{}`: {reason}; choose another file with `--junit`", file.display()))
+        CommandError::Usage(format!("cannot write `{}`: {reason}; choose another file with `--junit`", file.display()))
     };
     let text = report(verdicts).to_string().map_err(|error| failed(error.to_string()))?;
     write_atomic(file, text.as_bytes()).map(drop).map_err(|error| failed(error.to_string()))

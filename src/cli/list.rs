@@ -1,20 +1,21 @@
 //! `kgen list`.
 
-mod compiled;
-
 use super::{
-    CliError, Format, Global,
-    select::{self, SelectionArgs, load_grid},
+    Global,
+    select::SelectionArgs,
+    show,
     table::{self, Column},
     ui,
 };
 use crate::{
-    kernel::{Dtype, Features, HeadDim, Kind, Target, Variant},
-    plan::{self, Plan},
+    command::{
+        self, CommandError,
+        list::{Entry, Request},
+    },
+    kernel::{Features, HeadDim},
+    plan::Plan,
+    text::count,
 };
-use compiled::Compiled;
-use rayon::prelude::*;
-use serde::Serialize;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -42,91 +43,20 @@ pub struct Args {
     build_dir: PathBuf,
 }
 
-/// One line of the list. The first six keys of its JSON are what scripts rely on.
-#[derive(Serialize)]
-struct Entry {
-    name: String,
-    kind: Kind,
-    /// Null, as `dtype` and `causal`, for the helper kernels that have none.
-    head_dim: Option<u32>,
-    /// That of V and O.
-    head_dim_v: Option<u32>,
-    dtype: Option<Dtype>,
-    causal: Option<bool>,
-    /// What a call may ask for besides; null where `dtype` is.
-    features: Option<Features>,
-    target: Target,
-    /// Compute capabilities that run its machine code, and whether newer ones run it by compiling its PTX.
-    runs_on: Vec<String>,
-    newer_by_ptx: bool,
-    /// With `--plan`, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<Plan>,
-    /// With `--plan`: why there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan_error: Option<String>,
-    /// With `--plan`: registers that the compiler took, where the last build compiled the same source.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compiled_registers: Option<u32>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without
-/// one.
-pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let grid = load_grid(global)?;
-    let Args { selection, plan: with_plan, build_dir } = args;
-    let variants = selection.resolve(&grid)?;
-    let mut entries: Vec<Entry> =
-        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| select::plan(&grid, *variant)))).collect();
-    if with_plan && let Some(compiled) = Compiled::read(global, &build_dir)? {
-        entries
-            .par_iter_mut()
-            .for_each(|entry| entry.compiled_registers = entry.plan.as_ref().and_then(|p| compiled.registers(p)));
-    }
-    match global.format {
-        Format::Human => ui::print(&table(&entries, with_plan))?,
-        Format::Json => ui::print_json(&entries)?,
-    }
-    selection.tell_notes(&grid, &variants);
-    let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
-    if let Some(first) = unplanned.first() {
-        let message = match entries.len() {
-            1 => format!("no plan: {first}"),
-            all => format!("{} of {all} variants have no plan; the first: {first}", unplanned.len()),
-        };
-        return Err(CliError::VariantFailed(message));
-    }
-    Ok(())
+/// As [`command::list::run`], and [`CommandError::Failed`] after the list.
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let Args { selection, plan, build_dir } = args;
+    let request = Request { selection: selection.into(), plan, build_dir };
+    let outcome = command::list::run(&request, &global.context(), &global.console())?;
+    show(global, &outcome, || table(&outcome.entries, plan))?;
+    outcome.notes.iter().for_each(|note| ui::note(note));
+    outcome.verdict()
 }
 
 impl Entry {
-    fn new(variant: Variant, plan: Option<Result<Plan, String>>) -> Self {
-        let at = variant.coordinates();
-        let (plan, plan_error) = match plan {
-            None => (None, None),
-            Some(Ok(plan)) => (Some(plan), None),
-            Some(Err(error)) => (None, Some(error)),
-        };
-        Self {
-            name: variant.name(),
-            kind: variant.kind(),
-            head_dim: at.head_dim.map(|head_dim| head_dim.qk),
-            head_dim_v: at.head_dim.map(|head_dim| head_dim.v),
-            dtype: at.dtype,
-            causal: at.causal,
-            features: at.features,
-            target: at.target,
-            runs_on: plan::capabilities_of_machine_code(at.target),
-            newer_by_ptx: at.target.carries_ptx(),
-            plan,
-            plan_error,
-            compiled_registers: None,
-        }
-    }
-
     fn pair_of_head_dims(&self) -> Option<HeadDim> {
         Some(HeadDim { qk: self.head_dim?, v: self.head_dim_v? })
     }
@@ -199,7 +129,7 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
         (true, false) => "; registers are a lower bound, `kgen build` prints the compiler's",
         (true, true) => "; registers are a lower bound, and beside it the compiler's where the last build had the same source",
     };
-    format!("{table}\n{}{bound}\n", ui::count(entries.len(), "variant"))
+    format!("{table}\n{}{bound}\n", count(entries.len(), "variant"))
 }
 
 #[cfg(test)]
@@ -207,7 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{self, Kind, Point, Tile},
-        kernel::{CopyPath, Fp8Mma, HeadDim, StorePath, Turns},
+        kernel::{CopyPath, Dtype, Fp8Mma, StorePath, Target, Turns, Variant},
         plan::{AnyDesign, Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 

@@ -1,7 +1,7 @@
 //! `kgen man`.
 
-use super::{Cli, CliError, Global, ui};
-use crate::bench;
+use super::{Cli, Global, ui};
+use crate::{bench, command::CommandError};
 use clap::{Command, CommandFactory};
 use clap_mangen::{
     Man,
@@ -87,8 +87,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a command that is not there, a folder that cannot be written or a time that is none.
-pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
+/// [`CommandError::Usage`] for a command that is not there, a folder that cannot be written or a time that is none.
+pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
     let mut root = without_help_commands(Cli::command());
     root.build();
     let date = date(env::var_os(EPOCH_VARIABLE).as_deref())?;
@@ -96,24 +96,26 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
         let written = fs::create_dir_all(&folder).and_then(|()| write_pages(&root, &date, &folder));
         return written.map_err(|error| {
             let folder = folder.display();
-            CliError::Usage(format!("cannot write man pages into `{folder}`: {error}; choose another place with `--output`"))
+            CommandError::Usage(format!("cannot write man pages into `{folder}`: {error}; choose another place with `--output`"))
         });
     }
     let name = args.command.join(" ");
-    let unknown = || CliError::Usage(format!("kgen has no command `{name}`; `kgen --help` lists them"));
+    let unknown = || CommandError::Usage(format!("kgen has no command `{name}`; `kgen --help` lists them"));
     let command = find(&root, &page_name(&name)).ok_or_else(unknown)?;
     let page = page(&titled(command, &date));
-    let page = page.map_err(|error| CliError::Environment(format!("cannot make the page: {error}")))?;
+    let page = page.map_err(|error| CommandError::Environment(format!("cannot make the page: {error}")))?;
     ui::print_verbatim(&String::from_utf8_lossy(&page))
 }
 
 /// The date of the pages: the day of `epoch`, seconds after 1970 in UTC, or of the release.
-fn date(epoch: Option<&OsStr>) -> Result<String, CliError> {
+fn date(epoch: Option<&OsStr>) -> Result<String, CommandError> {
     let Some(epoch) = epoch.filter(|epoch| !epoch.is_empty()) else { return Ok(RELEASED.to_owned()) };
     let seconds: Option<u32> = epoch.to_str().and_then(|epoch| epoch.parse().ok());
     let seconds = seconds.ok_or_else(|| {
         let epoch = epoch.to_string_lossy();
-        CliError::Usage(format!("`{EPOCH_VARIABLE}` is `{epoch}`, which is no number of seconds after 1970; correct or unset it"))
+        CommandError::Usage(format!(
+            "`{EPOCH_VARIABLE}` is `{epoch}`, which is no number of seconds after 1970; correct or unset it"
+        ))
     })?;
     Ok(bench::day(seconds.into()))
 }
@@ -181,6 +183,6 @@ mod tests {
         assert_eq!(RELEASED, released, "the day of this version's release");
         assert_eq!(date(None).expect("no variable"), RELEASED);
         assert_eq!(date(Some(OsStr::new("1000000000"))).expect("a time"), "2001-09-09");
-        assert!(date(Some(OsStr::new("yesterday"))).is_err_and(|error| error.code() == 2));
+        assert!(date(Some(OsStr::new("yesterday"))).is_err_and(|error| error.kind() == "usage"));
     }
 }

@@ -1,52 +1,53 @@
-//! The command line: one file a command, each with its arguments and a short `run`. The only room that prints.
+//! The command line: arguments to requests, and outcomes to text, JSON and exit codes. One file a command. The only
+//! room that prints; it computes nothing.
 
-mod ahead;
 mod bench;
 mod build;
 mod build_all;
 mod cache;
 mod check;
-mod checking;
 mod completions;
 mod config;
+mod console;
 mod doctor;
-mod emulated;
 mod error;
 mod escape;
 mod estimate;
 mod expression;
 mod fuzz;
 mod generate;
-mod helpers;
+mod interrupt;
 mod junit;
 mod list;
 mod man;
-mod manner;
 mod names;
 mod pack;
+mod progress;
 mod score;
 mod select;
 mod table;
-mod target;
 mod toolchain;
-pub mod ui;
+mod ui;
+mod values;
 mod vendor;
+mod verbosity;
 mod wheel;
 mod worker;
-mod workshop;
 mod wrap;
 
-pub use error::CliError;
-use error::ErrorDocument;
-pub use manner::Color;
+pub use error::report;
+pub use verbosity::Color;
 
+use self::{console::Console, error::ErrorDocument};
+use crate::command::{CommandError, Context, config::Config};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 use std::{ffi::OsString, path::PathBuf};
 
-/// Names the grid where `--variants` does not.
+/// Names the grid if `--variants` does not.
 const VARIANTS_VARIABLE: &str = "KGEN_VARIANTS";
 
-/// Names the templates where `--templates` does not.
+/// Names the templates if `--templates` does not.
 const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 
 /// Generates, compiles and proves CUDA Flash Attention kernels.
@@ -64,8 +65,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line; ends the process where it cannot be read or asks for help. A variable that is set to
-    /// nothing counts as one that is not set. Where the line asks for JSON, so does the message about it come.
+    /// Reads the command line; ends the process if it cannot be read or asks for help. A variable that is set to
+    /// nothing counts as one that is not set. If the line asks for JSON, so does the message about it come.
     pub fn from_environment() -> Self {
         let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
         let mut command = Self::command();
@@ -77,27 +78,30 @@ impl Cli {
             }
         }
         let line: Vec<OsString> = std::env::args_os().collect();
-        let command = config::apply(command, &line).unwrap_or_else(|error| {
+        let (settings, left_out) = config::find(&line).unwrap_or_else(|error| {
             let format = if json_is_asked_for(line.iter().cloned()) { Format::Json } else { Format::Human };
-            error.report(format);
-            std::process::exit(error.code().into())
+            report(&error, format);
+            std::process::exit(error::code(&error).into())
         });
+        let command = settings.iter().fold(command, config::apply);
         let parsed = command.try_get_matches_from(&line).and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.unwrap_or_else(|error| {
+        let mut cli = parsed.unwrap_or_else(|error| {
             if error.use_stderr() && json_is_asked_for(line.into_iter()) {
                 let text = error.render().to_string();
                 let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
                 // The message goes to standard error all the same.
-                ui::print_json(&ErrorDocument::of(&CliError::Usage(message))).ok();
+                ui::print_json(&ErrorDocument::of(&CommandError::Usage(message))).ok();
             }
             if error.use_stderr() {
                 let text = error.render();
-                let text = if console::colors_enabled_stderr() { text.ansi().to_string() } else { text.to_string() };
+                let text = if ::console::colors_enabled_stderr() { text.ansi().to_string() } else { text.to_string() };
                 ui::tell(format_args!("{}", text.trim_end()));
                 std::process::exit(error.exit_code());
             }
             error.exit()
-        })
+        });
+        (cli.global.settings, cli.global.left_out) = (settings, left_out);
+        cli
     }
 }
 
@@ -149,6 +153,47 @@ pub struct Global {
     /// Print version.
     #[arg(long, short = 'V', global = true, action = ArgAction::Version)]
     version: Option<bool>,
+
+    /// The `kgen.toml` that holds.
+    #[arg(skip)]
+    settings: Option<Config>,
+
+    /// A `kgen.toml` that was found and belongs to another user.
+    #[arg(skip)]
+    left_out: Option<PathBuf>,
+}
+
+impl Global {
+    /// The settings that commands share.
+    fn context(&self) -> Context {
+        Context {
+            variants: self.variants.clone(),
+            templates: self.templates.clone(),
+            config: self.settings.clone(),
+            ..Context::default()
+        }
+    }
+
+    /// The same, for a command that Ctrl-C stops in an orderly way.
+    fn interruptible(&self) -> Context {
+        Context { cancel: interrupt::cancel_on_ctrl_c(), ..self.context() }
+    }
+
+    /// The observer that shows the progress of a command.
+    fn console(&self) -> Console {
+        Console::new(self.format)
+    }
+}
+
+/// Prints an outcome: with [`Format::Json`] itself, otherwise as `text`.
+///
+/// # Errors
+/// [`CommandError::Environment`] if standard output cannot be written.
+fn show(global: &Global, outcome: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CommandError> {
+    match global.format {
+        Format::Human => ui::print(&text()),
+        Format::Json => ui::print_json(outcome),
+    }
 }
 
 /// Output style of a command's result on standard output. Progress and messages go to standard error in both.
@@ -202,12 +247,13 @@ pub enum Command {
 /// Runs the parsed command.
 ///
 /// # Errors
-/// [`CliError`], which knows its message and its exit code.
-pub fn run(cli: Cli) -> Result<(), CliError> {
+/// [`CommandError`], which [`report`] prints.
+pub fn run(cli: Cli) -> Result<(), CommandError> {
     let Cli { global, command } = cli;
-    manner::set(global.quiet, global.verbose, global.color);
-    if !matches!(command, Command::Worker(_)) {
-        config::tell_left_out();
+    verbosity::set(global.quiet, global.verbose, global.color);
+    if let Some(path) = global.left_out.as_ref().filter(|_| !matches!(command, Command::Worker(_))) {
+        let path = path.display();
+        ui::note(&format!("`{path}` belongs to another user and is left out; `--config` takes it all the same"));
     }
     match command {
         Command::List(args) => list::run(&global, args),

@@ -1,47 +1,8 @@
-//! Selection by name: `kgen build flash_fwd_hdim128_bf16_causal_sm80`.
+//! Parsers of names; completions offer those of the built-in grid.
 
-use super::CliError;
-use crate::grid::{Grid, Selection};
-use crate::kernel::{HeadDim, Variant};
-use crate::text::suggestion;
+use crate::grid::Grid;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use std::{collections::BTreeSet, ffi::OsStr};
-
-/// The variants of `names`, in the grid or, as with `--head-dim`, of another head dim; sorted, none twice.
-///
-/// # Errors
-/// [`CliError::Usage`] with the unknown name, and the one that was probably meant.
-pub(super) fn resolve(grid: &Grid, names: &[String]) -> Result<Vec<Variant>, CliError> {
-    names.iter().map(|name| find(grid, name)).collect::<Result<BTreeSet<_>, _>>().map(|found| found.into_iter().collect())
-}
-
-fn find(grid: &Grid, name: &str) -> Result<Variant, CliError> {
-    let of_name = |variants: &[Variant]| variants.iter().find(|variant| variant.name() == name).copied();
-    if let Some(variant) = of_name(grid.variants()) {
-        return Ok(variant);
-    }
-    let elsewhere = match head_dim(name) {
-        None => Vec::new(),
-        Some(head_dim) => {
-            let selection = Selection { head_dims: vec![head_dim], ..Selection::default() };
-            grid.select(&selection).map_err(|error| CliError::Usage(format!("no variant `{name}`: {error}")))?
-        }
-    };
-    of_name(&elsewhere).ok_or_else(|| {
-        let known: Vec<String> = elsewhere.iter().chain(grid.variants()).map(Variant::name).collect();
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let help = suggestion(name, &known).unwrap_or_else(|| "`kgen list` shows the names of the grid".to_owned());
-        CliError::Usage(format!("no variant `{name}` in the grid\nhelp: {help}"))
-    })
-}
-
-/// 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in `flash_fwd_hdim192_128_fp16_sm80`; possible or not.
-fn head_dim(name: &str) -> Option<HeadDim> {
-    let (_, rest) = name.split_once("_hdim")?;
-    let mut words = rest.split('_').map(str::parse);
-    let qk = words.next()?.ok()?;
-    Some(HeadDim { qk, v: words.next().and_then(Result::ok).unwrap_or(qk) })
-}
+use std::ffi::OsStr;
 
 /// Reads the name of a variant; completions offer those of the built-in grid.
 #[derive(Clone, Copy)]
@@ -76,33 +37,5 @@ impl TypedValueParser for SetParser {
         let sets: Vec<PossibleValue> =
             Grid::builtin().sets().iter().map(|set| PossibleValue::new(set.name.clone()).help(set.description.clone())).collect();
         Some(Box::new(sets.into_iter()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(asked: &[&str]) -> Result<Vec<String>, String> {
-        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
-        let found = resolve(&Grid::builtin(), &asked).map_err(|error| error.to_string())?;
-        Ok(found.iter().map(Variant::name).collect())
-    }
-
-    #[test]
-    fn names_are_found_in_the_grid_and_beside_it() {
-        let (inside, outside, helper) =
-            ("flash_fwd_hdim128_bf16_causal_sm80", "flash_fwd_hdim72_fp16_sm80", "flash_fwd_combine_sm80");
-        assert_eq!(names(&[inside, outside, helper, inside]), Ok([outside, inside, helper].map(str::to_owned).into()));
-    }
-
-    #[test]
-    fn a_name_of_nobody_is_answered_with_the_one_meant() {
-        let error = names(&["flash_fwd_hdim128_bf16_casual_sm80"]).expect_err("misspelt");
-        assert!(error.contains("did you mean `flash_fwd_hdim128_bf16_causal_sm80`?"), "{error}");
-        let error = names(&["flash_fwd_hdim100_bf16_sm80"]).expect_err("no such head dim");
-        assert!(error.contains("100"), "{error}");
-        let error = names(&["gemm"]).expect_err("nobody's");
-        assert!(error.contains("`kgen list` shows the names"), "{error}");
     }
 }

@@ -1,10 +1,6 @@
 //! A score or a mask on the command line, for kernels that are made on demand.
 
-use super::CliError;
-use crate::{
-    expression::{Declared, KeptScore, List, UserScore},
-    grid::Grid,
-};
+use crate::command::ScoreRequest;
 
 /// Arguments. Those after the first two say more of it.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
@@ -35,33 +31,9 @@ pub struct ScoreArgs {
     tables: Vec<String>,
 }
 
-impl ScoreArgs {
-    /// What is declared; `None` where no flag was given.
-    ///
-    /// # Errors
-    /// [`CliError::Usage`] for a text that is no expression, and for names that cannot be declared.
-    pub(super) fn declared(&self, grid: &Grid) -> Result<Option<KeptScore>, CliError> {
-        if self.score.is_none() && self.mask.is_none() {
-            let given = [("scalars", &self.scalars), ("integers", &self.integers), ("tables", &self.tables)];
-            let without = given.into_iter().find(|(_, names)| !names.is_empty()).map(|(flag, _)| flag);
-            let without = without.or(self.score_name.as_ref().map(|_| "score-name"));
-            return match without {
-                None => Ok(None),
-                Some(flag) => {
-                    Err(CliError::Usage(format!("`--{flag}` is given and no expression\nhelp: add `--score` or `--mask`")))
-                }
-            };
-        }
-        let mut names = Declared::default();
-        for (list, given) in [(List::Scalars, &self.scalars), (List::Integers, &self.integers), (List::Tables, &self.tables)] {
-            for name in given {
-                names.declare(list, name).map_err(|error| CliError::Usage(format!("{}\nhelp: {}", error.title, error.help)))?;
-            }
-        }
-        let name = self.score_name.as_deref().unwrap_or("user");
-        let score = UserScore::of(name, names, self.score.as_deref(), self.mask.as_deref()).map_err(CliError::Usage)?;
-        let kept = KeptScore::of(score);
-        grid.clone().with_score(kept).map_err(CliError::Usage)?;
-        Ok(Some(kept))
+impl From<ScoreArgs> for ScoreRequest {
+    fn from(args: ScoreArgs) -> Self {
+        let ScoreArgs { score, mask, score_name: name, scalars, integers, tables } = args;
+        Self { score, mask, name, scalars, integers, tables }
     }
 }

@@ -1,19 +1,14 @@
-//! The selection flags every command shares, and the grid they select from.
+//! The selection flags that commands share, and their parsers.
 
 use super::{
-    CliError, Global,
-    config::{self, DefaultTarget},
-    names::{self, NameParser, SetParser},
+    names::{NameParser, SetParser},
     score::ScoreArgs,
-    target::{TargetParser, TargetWord},
-    ui,
 };
-use crate::family::attention;
-use crate::grid::{Filter, Grid, Selection};
-use crate::kernel::{AxisWord, Dtype, Feature, HeadDim, Kind, Target, Variant, read_word};
-use crate::plan::{Plan, PlanError};
+use crate::{
+    command::{ANY_FEATURES, NATIVE, SelectionRequest, TargetWord},
+    kernel::{AxisWord, Dtype, Feature, HeadDim, Kind, Target, read_word},
+};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use itertools::Itertools;
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
 const FILTER_HELP: &str = "\
@@ -114,152 +109,46 @@ pub struct SelectionArgs {
     all: bool,
 }
 
-/// The word of `--features` for whatever there is.
-const ANY: &str = "any";
-
-impl SelectionArgs {
-    /// Whether no flag was given, `--all` neither.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Whether variants are named, so that no flag narrows them.
-    pub fn is_by_name(&self) -> bool {
-        !self.names.is_empty()
-    }
-
-    /// The variants of `grid` that the names or flags mean: sorted, without duplicates, at least one.
-    ///
-    /// # Errors
-    /// [`CliError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
-    /// what is to blame. [`CliError::Environment`] for `--target native` where there is no GPU.
-    pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
-        if !self.names.is_empty() {
-            return names::resolve(grid, &self.names);
-        }
-        let usage = |message: String| CliError::Usage(message);
-        let any = self.features.as_deref().is_some_and(|words| words.trim() == ANY);
-        let features = self.features.as_deref().filter(|_| !any).map(|words| grid.features(words)).transpose();
-        let features = features.map_err(usage)?;
-        let features = match self.score.declared(grid)? {
-            None => features,
-            Some(score) if features.is_some_and(|set| set.score().is_some()) => {
-                return Err(usage(format!(
-                    "`{score}` would be the second score of a kernel\nhelp: leave out `--score` and `--mask`, or the score in `--features`"
-                )));
-            }
-            declared => Some(features.unwrap_or_default().with_score(declared)),
-        };
-        let filter = self.filter.as_deref().map(Filter::from_str).transpose().map_err(|error| usage(error.to_string()))?;
-        let causal = if self.causal { Some(true) } else { self.full.then_some(false) };
-        let selection = Selection {
-            kinds: self.kind.clone(),
-            head_dims: self.head_dim.clone(),
-            dtypes: self.dtype.clone(),
-            causal,
+impl From<SelectionArgs> for SelectionRequest {
+    fn from(args: SelectionArgs) -> Self {
+        let SelectionArgs { names, kind, head_dim, dtype, causal, full, features, score, target, set, filter, all } = args;
+        Self {
+            names,
+            kinds: kind,
+            head_dims: head_dim,
+            dtypes: dtype,
+            causal: if causal { Some(true) } else { full.then_some(false) },
             features,
-            // Who names a shape means one kernel of it.
-            prefers_plain: !(self.head_dim.is_empty() || any || self.all || self.set.is_some() || self.filter.is_some()),
-            targets: self.targets()?,
-            set: self.set.clone(),
+            score: score.into(),
+            targets: target,
+            set,
             filter,
-        };
-        let by_default = self.default_target();
-        if let Some(default) = by_default {
-            ui::note(&format!("only {}, by {}; `--target` takes others", targets_of(&selection), default.place));
+            all,
         }
-        let help = by_default.map_or_else(String::new, |default| {
-            format!("\nhelp: {} takes {} alone; `--target` takes others", default.place, targets_of(&selection))
-        });
-        let selected = grid.select(&selection).map_err(|error| usage(format!("{error}{help}")))?;
-        Ok(if features.is_some() { with_the_features(selected) } else { selected })
-    }
-
-    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid
-    /// declares, which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
-    pub fn tell_notes(&self, grid: &Grid, selected: &[Variant]) {
-        let words = self.target_words();
-        let plans: Vec<Plan> =
-            if words.is_empty() { Vec::new() } else { selected.iter().filter_map(|variant| plan(grid, *variant).ok()).collect() };
-        let gpus = words.iter().filter_map(|word| word.note(&plans));
-        let places = words.iter().filter_map(TargetWord::places);
-        self.note(grid).into_iter().chain(gpus).chain(places).for_each(|note| ui::note(&note));
-    }
-
-    /// The targets asked for, or those of `kgen.toml`; none twice.
-    fn targets(&self) -> Result<Vec<Target>, CliError> {
-        let targets = self.target_words().iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>();
-        let targets = targets.map_err(|error| match self.default_target() {
-            Some(default) => CliError::Environment(format!("{error}; or change {}", default.place)),
-            None => error,
-        })?;
-        Ok(targets.into_iter().unique().collect())
-    }
-
-    fn target_words(&self) -> &[TargetWord] {
-        self.default_target().map_or(&self.target, |default| &default.words)
-    }
-
-    /// The targets of `kgen.toml`, where flags narrow the selection and leave the target open. `--all`, and with it no
-    /// flag at all, is the whole grid; sets and conditions say themselves which targets they mean.
-    fn default_target(&self) -> Option<&'static DefaultTarget> {
-        let says_itself = !self.target.is_empty() || self.is_by_name() || self.all || self.set.is_some() || self.filter.is_some();
-        config::settings().and_then(|settings| settings.target.as_ref()).filter(|_| !says_itself && !self.is_empty())
-    }
-
-    fn note(&self, grid: &Grid) -> Option<String> {
-        let set = grid.set(self.set.as_deref()?)?;
-        let (size, declared) = (set.size? as usize, grid.members(set).count());
-        let missing = size.checked_sub(declared).filter(|missing| *missing > 0)?;
-        Some(format!("the set `{}` names {size} variants; the grid declares {declared} of them, {missing} not yet", set.name))
     }
 }
 
-/// The targets of a selection, for messages.
-fn targets_of(selection: &Selection) -> String {
-    selection.targets.iter().map(|target| format!("`{target}`")).join(", ")
+/// Whether helper kernels come along; shared by the commands that make files.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Selection")]
+pub(super) struct HelperArgs {
+    /// Do not add the helper kernels that selected split-KV kernels need.
+    #[arg(long)]
+    no_helpers: bool,
 }
 
-/// The variants whose templates have their features, with a note about the others; all of them where none has.
-fn with_the_features(selected: Vec<Variant>) -> Vec<Variant> {
-    let lacks = |variant: &Variant| attention::Point::of(variant).is_some_and(attention::lacks_a_feature);
-    let (lacking, made): (Vec<Variant>, Vec<Variant>) = selected.iter().copied().partition(lacks);
-    if made.is_empty() || lacking.is_empty() {
-        return selected;
+impl HelperArgs {
+    /// Whether they do.
+    pub fn wanted(self) -> bool {
+        !self.no_helpers
     }
-    let set = lacking[0].coordinates().features.unwrap_or_default();
-    let kinds = lacking.iter().map(|variant| format!("`{}` on `{}`", variant.kind(), variant.target())).unique().join(", ");
-    ui::note(&format!("left out, since there is no such kernel with `{set}`: {kinds}"));
-    made
-}
-
-/// The grid a command works on: the file of `--variants`, or the built-in one.
-///
-/// # Errors
-/// [`CliError::Usage`] where the file cannot be read or does not hold.
-pub fn load_grid(global: &Global) -> Result<Grid, CliError> {
-    match &global.variants {
-        None => Ok(Grid::builtin()),
-        Some(path) => Grid::load(path).map_err(|error| CliError::Usage(error.to_string())),
-    }
-}
-
-/// Plans `variant` with the tile the grid holds for it.
-///
-/// # Errors
-/// A sentence: why there is no plan, and the line of the grid where a tile of the user's asks for what cannot be.
-pub fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
-    Plan::new(variant, grid.tile_override(&variant).as_ref()).map_err(|error| match grid.tile_place(&variant) {
-        Some(place) if !matches!(error, PlanError::Unsupported { .. }) => format!("{error}; its `[[tile]]` is at {place}"),
-        _ => error.to_string(),
-    })
 }
 
 /// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Words<T>(PhantomData<T>);
+struct Words<T>(PhantomData<T>);
 
-pub(super) fn words<T: AxisWord>() -> Words<T> {
+fn words<T: AxisWord>() -> Words<T> {
     Words(PhantomData)
 }
 
@@ -278,6 +167,24 @@ impl<T: AxisWord> TypedValueParser for Words<T> {
     }
 }
 
+/// Reads [`TargetWord`]s; completions offer the canonical names and `native`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TargetParser;
+
+impl TypedValueParser for TargetParser {
+    type Value = TargetWord;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<TargetWord, clap::Error> {
+        StringValueParser::new().try_map(|word| TargetWord::from_str(&word)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let named =
+            Target::all().iter().map(|target| PossibleValue::new(target.name()).aliases(target.aliases().iter().copied()));
+        Some(Box::new(named.chain([PossibleValue::new(NATIVE)])))
+    }
+}
+
 /// Takes a set of features, whose words the grid knows; completions offer kgen's own.
 #[derive(Debug, Clone, Copy)]
 struct FeaturesParser;
@@ -291,7 +198,10 @@ impl TypedValueParser for FeaturesParser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(
-            Feature::ALL.iter().map(|feature| PossibleValue::new(feature.name())).chain(["none", ANY].map(PossibleValue::new)),
+            Feature::ALL
+                .iter()
+                .map(|feature| PossibleValue::new(feature.name()))
+                .chain(["none", ANY_FEATURES].map(PossibleValue::new)),
         ))
     }
 }
@@ -305,6 +215,7 @@ fn help<T: AxisWord>(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::{Context, list};
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -317,9 +228,13 @@ mod tests {
         Harness::try_parse_from([&["kgen"], flags].concat()).unwrap_or_else(|error| panic!("{error}")).selection
     }
 
+    fn list(flags: &[&str], context: &Context) -> list::Outcome {
+        let request = list::Request { selection: parse(flags).into(), ..list::Request::default() };
+        list::run(&request, context, &()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     fn names(flags: &[&str]) -> Vec<String> {
-        let variants = parse(flags).resolve(&Grid::builtin()).unwrap_or_else(|error| panic!("{error}"));
-        variants.iter().map(Variant::name).collect()
+        list(flags, &Context::default()).entries.into_iter().map(|entry| entry.name).collect()
     }
 
     #[test]
@@ -370,9 +285,11 @@ mod tests {
         let grid = "version = 1\n[targets.sm80]\ndescription = 'A100'\n[[family]]\nkind = ['fwd']\nhead_dim = [64]\ndtype = ['fp16']\n\
                     mask = ['full', 'causal']\ntarget = ['sm80']\n[sets.many]\ndescription = 'more'\nsize = 74\nfilter = 'causal'\n";
         std::fs::write(&file, grid).expect("written");
-        let note = parse(&["--set", "many"]).note(&Grid::load(&file).expect("it reads")).expect("74 are not declared");
-        assert_eq!(note, "the set `many` names 74 variants; the grid declares 1 of them, 73 not yet");
-        assert_eq!(parse(&["--set", "standard-74"]).note(&Grid::builtin()), None, "all 74 are there");
-        assert_eq!(parse(&["--all"]).note(&Grid::builtin()), None);
+        let small = Context { variants: Some(file), ..Context::default() };
+        let note = "the set `many` names 74 variants; the grid declares 1 of them, 73 not yet";
+        assert_eq!(list(&["--set", "many"], &small).notes, [note]);
+        let notes = |flags: &[&str]| list(flags, &Context::default()).notes;
+        assert_eq!(notes(&["--set", "standard-74"]), [""; 0], "all 74 are there");
+        assert_eq!(notes(&["--all"]), [""; 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Tables for people: aligned, and never wider than the terminal.
 
-use super::{manner, wrap};
+use super::{verbosity, wrap};
 use console::{Alignment, Term};
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ pub(super) struct Row {
 /// The table of a result: with `--verbose`, or where it is short, all rows; else the notable ones. Ends with a line on
 /// what is left out. Empty where no row is shown.
 pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
-    let (all, verbose) = (rows.len(), manner::verbose());
+    let (all, verbose) = (rows.len(), verbosity::verbose());
     let shown: Vec<Row> = rows.into_iter().filter(|row| verbose || all <= FEW || row.notable).collect();
     if shown.is_empty() {
         return String::new();

@@ -97,12 +97,14 @@ impl fmt::Display for DeviceKind {
 }
 
 /// What a user asks for with `--device`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
     /// The GPU if there is one, otherwise the emulator.
     #[default]
     Auto,
     /// This kind and no other.
+    #[serde(untagged)]
     Only(DeviceKind),
 }
 

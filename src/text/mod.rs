@@ -1,10 +1,12 @@
 //! Texts that people write, and what is said of them where they are wrong: shared by all that reads such texts.
 
+mod amount;
 mod finding;
 mod near;
 mod toml;
 
 pub(crate) use self::toml::explain;
+pub(crate) use amount::{count, size};
 pub(crate) use finding::{Finding, Lines};
 pub use near::suggestion;
 pub(crate) use near::ticked;

@@ -39,16 +39,17 @@ pub struct Named {
 
 /// The C++ compiler of `CXX`, of `HOST_CXX`, of nvcc's own `NVCC_CCBIN`, or the system's.
 ///
-/// The `cc` crate starts compilers without a time limit, so it works in a process of its own, which can be killed.
+/// The `cc` crate starts compilers without a time limit, so it works in a process of its own, which can be killed:
+/// `program`, which is a kgen executable.
 ///
 /// # Errors
 /// [`ToolchainError::NoHostCompiler`] when there is none, or it does not run or not answer in time;
 /// [`ToolchainError::Cancelled`].
-pub fn host_compiler(cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
+pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
     let asking = |detail: String| ToolchainError::NoHostCompiler { tried: tried(), detail };
     let failed = |error: std::io::Error| asking(format!("could not be asked for ({error})"));
     let answer = tempfile::NamedTempFile::new().map_err(failed)?;
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    let mut command = Command::new(program);
     command.args(ASK).stdin(Stdio::null()).stdout(answer.reopen().map_err(failed)?).stderr(Stdio::null());
     match process::run(&mut command, ASKING_LIMIT, cancel).map_err(failed)?.ending {
         process::Ending::Exited(0) => {}

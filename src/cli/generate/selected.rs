@@ -1,32 +1,14 @@
 //! The files of the kernels that were asked for, and which of them are new or changed.
 
-use crate::{cli::manner, kernel::Variant, render::WriteSummary};
-use serde::Serialize;
+use crate::{cli::verbosity, command::generate::Selected};
 use std::{fmt::Write, path::Path};
 
-/// Of so many kernels each has a line; of more, only their number is told.
+/// Most kernels that have a line each; of more, only the number is shown.
 const FEW: usize = 20;
-
-/// The file of a kernel that was asked for.
-#[derive(Debug, Serialize)]
-pub(super) struct Selected {
-    name: String,
-    /// Below the output folder.
-    file: String,
-    /// Whether it is new or has changed.
-    written: bool,
-}
-
-impl Selected {
-    /// What `summary` says of `file`, which is the kernel's.
-    pub fn new(variant: &Variant, file: String, summary: &WriteSummary) -> Self {
-        Self { name: variant.name(), written: summary.written.contains(&file), file }
-    }
-}
 
 /// A line for each file; of many, without `--verbose`, one line for all.
 pub(super) fn describe(folder: &Path, selected: &[Selected]) -> String {
-    if selected.len() > FEW && !manner::verbose() {
+    if selected.len() > FEW && !verbosity::verbose() {
         let (all, written) = (selected.len(), selected.iter().filter(|kernel| kernel.written).count());
         let unchanged = all - written;
         return format!("selected: {all} kernels, {written} written, {unchanged} unchanged; `--verbose` lists their files\n");

@@ -1,34 +1,35 @@
-//! What a user may write for a target: its name or alias, a GPU it does not name (`rtx3090`, `sm86`), or `native`.
+//! Words for a target: its name or alias, a GPU it does not name (`rtx3090`, `sm86`), or `native`.
 
-use super::CliError;
+use super::CommandError;
 use crate::{
     device::GpuInfo,
-    kernel::{AxisWord, GPUS, Target, Variant, capability_of, capability_text, is_gpu, read_word},
+    kernel::{GPUS, Target, Variant, capability_of, capability_text, is_gpu, read_word},
     plan::{self, Plan},
 };
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::{ffi::OsStr, sync::OnceLock};
+use std::{fmt, str::FromStr, sync::OnceLock};
 
 /// The word for the GPU of this machine.
-const NATIVE: &str = "native";
+pub(crate) const NATIVE: &str = "native";
 
 /// The alias of `sm120` that people also use for the data-centre chips.
 const BLACKWELL: &str = "blackwell";
 
-/// A target as it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TargetWord {
+/// A target as it was asked for. JSON holds the word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum TargetWord {
     /// By its name or an alias.
     Named {
-        /// What was written.
+        /// The word.
         word: String,
-        /// What it names.
+        /// The target that it names.
         target: Target,
     },
     /// By a GPU that runs its files.
     Gpu {
-        /// What was written.
+        /// The word.
         word: String,
         /// Compute capability, `major * 10 + minor`.
         capability: u32,
@@ -43,16 +44,16 @@ impl TargetWord {
     /// The target, which for `native` the driver is asked for.
     ///
     /// # Errors
-    /// [`CliError::Environment`] for `native` where there is no GPU, or one that no kernels are for.
-    pub fn target(&self) -> Result<Target, CliError> {
+    /// [`CommandError::Environment`] for `native` if there is no GPU, or one that no kernels are for.
+    pub fn target(&self) -> Result<Target, CommandError> {
         match self.known()? {
             Self::Named { target, .. } | Self::Gpu { target, .. } => Ok(target),
             Self::Native => unreachable!("`known` leaves none"),
         }
     }
 
-    /// Where the files of a target that was named itself run, if newer GPUs cannot load them; and what else the word
-    /// that named it may have meant.
+    /// Note on the GPUs that run the files of a target that was named itself, if newer ones cannot load them; and on
+    /// the other meaning of the word that named it.
     pub fn places(&self) -> Option<String> {
         let Self::Named { word, target } = self else { return None };
         let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;
@@ -61,8 +62,7 @@ impl TargetWord {
         Some(files + other)
     }
 
-    /// What a user has to know of the files of a target that was not named itself, with the plans of what was selected
-    /// for it.
+    /// Note on the files of a target that was not named itself, with the plans of what was selected for it.
     pub fn note(&self, plans: &[Plan]) -> Option<String> {
         let Ok(Self::Gpu { word, capability, target }) = self.known() else { return None };
         let by = if plan::runs_on(target, capability, false) { "" } else { ", from the PTX in them, which its driver compiles" };
@@ -84,14 +84,14 @@ impl TargetWord {
     }
 
     /// As it was asked for, with the GPU of this machine in place of `native`.
-    fn known(&self) -> Result<Self, CliError> {
+    fn known(&self) -> Result<Self, CommandError> {
         static PRESENT: OnceLock<Result<u32, String>> = OnceLock::new();
         if *self != Self::Native {
             return Ok(self.clone());
         }
         let probe = || GpuInfo::probe().map(|gpu| gpu.compute_capability).map_err(|error| error.to_string());
         let missing =
-            |reason: &str| CliError::Environment(format!("`{NATIVE}`: {reason}; name a target instead, such as `sm80`"));
+            |reason: &str| CommandError::Environment(format!("`{NATIVE}`: {reason}; name a target instead, such as `sm80`"));
         let capability = PRESENT.get_or_init(probe).as_ref().map_err(|reason| missing(reason))?;
         of_gpu(NATIVE, *capability).map_err(|reason| missing(&reason))
     }
@@ -108,46 +108,46 @@ fn of_gpu(word: &str, capability: u32) -> Result<TargetWord, String> {
     Ok(TargetWord::Gpu { word: word.to_owned(), capability, target })
 }
 
-fn read(word: &str) -> Result<TargetWord, String> {
-    if word.trim().eq_ignore_ascii_case(NATIVE) {
-        return Ok(TargetWord::Native);
-    }
-    let unknown = match read_word::<Target>(word) {
-        Ok(target) => return Ok(TargetWord::Named { word: word.trim().to_owned(), target }),
-        Err(unknown) => unknown,
-    };
-    match capability_of(word) {
-        // A number may be anything; a GPU of it there must be.
-        Some(capability) if is_gpu(capability) => of_gpu(word.trim(), capability),
-        _ => Err(unknown.to_string()),
-    }
-}
+impl FromStr for TargetWord {
+    type Err = String;
 
-/// Reads [`TargetWord`]s; completions offer the canonical names and `native`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TargetParser;
-
-impl TargetParser {
-    /// Reads one word.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what was probably meant.
-    pub fn read(word: &str) -> Result<TargetWord, String> {
-        read(word)
+    /// Fails with what is wrong with the word, and what was probably meant.
+    fn from_str(word: &str) -> Result<Self, String> {
+        if word.trim().eq_ignore_ascii_case(NATIVE) {
+            return Ok(Self::Native);
+        }
+        let unknown = match read_word::<Target>(word) {
+            Ok(target) => return Ok(Self::Named { word: word.trim().to_owned(), target }),
+            Err(unknown) => unknown,
+        };
+        match capability_of(word) {
+            // A number may be anything; a GPU of it there must be.
+            Some(capability) if is_gpu(capability) => of_gpu(word.trim(), capability),
+            _ => Err(unknown.to_string()),
+        }
     }
 }
 
-impl TypedValueParser for TargetParser {
-    type Value = TargetWord;
-
-    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<TargetWord, clap::Error> {
-        StringValueParser::new().try_map(|word| read(&word)).parse_ref(command, arg, value)
+impl fmt::Display for TargetWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named { word, .. } | Self::Gpu { word, .. } => f.write_str(word),
+            Self::Native => f.write_str(NATIVE),
+        }
     }
+}
 
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let named =
-            Target::all().iter().map(|target| PossibleValue::new(target.name()).aliases(target.aliases().iter().copied()));
-        Some(Box::new(named.chain([PossibleValue::new(NATIVE)])))
+impl TryFrom<String> for TargetWord {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        word.parse()
+    }
+}
+
+impl From<TargetWord> for String {
+    fn from(word: TargetWord) -> Self {
+        word.to_string()
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     };
 
     fn target(word: &str) -> Target {
-        let read = read(word).unwrap_or_else(|error| panic!("{word}: {error}"));
+        let read = word.parse::<TargetWord>().unwrap_or_else(|error| panic!("{word}: {error}"));
         read.target().unwrap_or_else(|error| panic!("{word}: {error}"))
     }
 
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn a_word_without_files_is_answered_with_the_reason() {
         for word in ["v100", "sm70", "sm_61", "gtx1080"] {
-            let error = read(word).expect_err(word);
+            let error = word.parse::<TargetWord>().expect_err(word);
             assert!(error.contains("older than 7.5"), "{word}: {error}");
         }
-        let unknown = read("sm85").expect_err("no such GPU");
+        let unknown = "sm85".parse::<TargetWord>().expect_err("no such GPU");
         assert!(unknown.contains("unknown target `sm85`") && !unknown.contains("did you mean"), "{unknown}");
     }
 
@@ -208,7 +208,7 @@ mod tests {
             target: Target::Sm80,
         };
         let plans = [variant, Point { head_dim: HeadDim::equal(64), ..variant }].map(|v| Plan::new(v, None).expect("has a plan"));
-        let note = |word| read(word).expect(word).note(&plans);
+        let note = |word: &str| word.parse::<TargetWord>().expect(word).note(&plans);
         let ampere = note("rtx3090").expect("not a target's name");
         assert!(ampere.contains("8.6: the files of `sm80` run there; not 1 of the 2 selected, `flash_bwd_hdim128"), "{ampere}");
         assert!(ampere.contains("99 KB"), "{ampere}");

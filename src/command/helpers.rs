@@ -1,47 +1,33 @@
 //! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV
 //! kernels never splits.
 
-use super::ui;
+use super::Observer;
 use crate::{
     grid::Grid,
-    kernel::Kind,
-    kernel::{Target, Variant},
+    kernel::{Kind, Target, Variant},
     plan::runs_on,
 };
 use itertools::Itertools;
 use std::collections::BTreeSet;
 
-/// Whether they do; shared by the commands that make files.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-#[command(next_help_heading = "Selection")]
-pub(super) struct HelperArgs {
-    /// Do not add the helper kernels that selected split-KV kernels need.
-    #[arg(long)]
-    no_helpers: bool,
-}
-
-impl HelperArgs {
-    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to
-    /// say.
-    pub fn complete(self, grid: &Grid, selected: Vec<Variant>) -> Vec<Variant> {
-        let missing = missing(grid, &selected);
-        let flag = "`--no-helpers` leaves them out";
-        if self.no_helpers || (missing.there.is_empty() && missing.nowhere.is_empty()) {
-            return selected;
-        }
-        if !missing.there.is_empty() {
-            let names = missing.there.iter().map(|helper| format!("`{helper}`")).join(", ");
-            let (comes, left_out) =
-                if missing.there.len() == 1 { ("comes", "`--no-helpers` leaves it out") } else { ("come", flag) };
-            ui::note(&format!("{names} {comes} along, which selected kernels need; {left_out}"));
-        }
-        for (kind, target) in &missing.nowhere {
-            ui::note(&format!(
-                "the grid has no `{kind}` that runs on `{target}`; without one a library never splits the keys there"
-            ));
-        }
-        selected.into_iter().chain(missing.there).sorted_unstable().collect()
+/// `selected` and the helpers of `grid` that kernels among them need, sorted. Notes report what was added, and what the
+/// grid lacks.
+pub(super) fn complete(grid: &Grid, selected: Vec<Variant>, observer: &dyn Observer) -> Vec<Variant> {
+    let Missing { there, nowhere } = missing(grid, &selected);
+    if there.is_empty() && nowhere.is_empty() {
+        return selected;
     }
+    if !there.is_empty() {
+        let names = there.iter().map(|helper| format!("`{helper}`")).join(", ");
+        let (comes, them) = if there.len() == 1 { ("comes", "it") } else { ("come", "them") };
+        observer.note(&format!("{names} {comes} along, which selected kernels need; `--no-helpers` leaves {them} out"));
+    }
+    for (kind, target) in &nowhere {
+        observer.note(&format!(
+            "the grid has no `{kind}` that runs on `{target}`; without one a library never splits the keys there"
+        ));
+    }
+    selected.into_iter().chain(there).sorted_unstable().collect()
 }
 
 /// Helpers that are needed and not selected.
@@ -49,7 +35,7 @@ impl HelperArgs {
 struct Missing {
     /// Those of the grid.
     there: BTreeSet<Variant>,
-    /// Kinds that the grid has for no target whose files run where they are needed.
+    /// Kinds that the grid has for no target whose files run on the GPUs that need them.
     nowhere: BTreeSet<(Kind, Target)>,
 }
 
@@ -101,7 +87,7 @@ mod tests {
         assert_eq!(
             missing_of(&grid, &[attention::Kind::Fwd, attention::Kind::Bwd], &[Target::Sm80]),
             Missing::default(),
-            "nobody needs one"
+            "none is needed"
         );
     }
 

@@ -17,7 +17,7 @@ pub enum Color {
     Never,
 }
 
-/// Sets the manner of this process.
+/// Sets the verbosity and the colours of this process.
 pub(super) fn set(quiet: bool, verbose: bool, color: Color) {
     QUIET.store(quiet, Ordering::SeqCst);
     VERBOSE.store(verbose, Ordering::SeqCst);

@@ -1,17 +1,14 @@
 //! Compiles the emulator while nvcc is installed and compiles: of one kernel, that is half of the time from nothing to
 //! the end of its check.
 
-use crate::{
-    device::EmulatorKit,
-    render::Templates,
-    toolchain::{Cancel, cache_dir, host_compiler},
-};
+use super::{CommandError, Context};
+use crate::{device::EmulatorKit, toolchain::Cancel};
 use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-/// How often it is looked whether somebody has asked to stop.
+/// Pause between two looks at whether it is to stop.
 const POLL: Duration = Duration::from_millis(10);
 
 /// The emulator in the making. Dropped, it is given up.
@@ -21,16 +18,20 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Begins, with the emulator of these templates. What stops it stops the check too, which says so.
-    pub fn start(templates: Templates) -> Self {
+    /// Begins, with the templates of `context`. What stops it stops the check too, which reports it.
+    ///
+    /// # Errors
+    /// As [`Context::templates`].
+    pub fn start(context: &Context) -> Result<Self, CommandError> {
+        let templates = context.templates()?;
         let cancel = Cancel::default();
-        let shared = cancel.clone();
+        let context = Context { cancel: cancel.clone(), ..context.clone() };
         let make = move || {
-            let (Ok(host), Ok(cache)) = (host_compiler(&shared), cache_dir()) else { return };
+            let (Ok(host), Ok(cache)) = (context.host_compiler(), context.cache_dir()) else { return };
             let (include, emulator) = (templates.include_files(), templates.emulator_files());
-            EmulatorKit::new(&cache, include, emulator, &host, &shared).ok();
+            EmulatorKit::new(&cache, include, emulator, &host, &context.cancel).ok();
         };
-        Self { cancel, thread: Some(thread::spawn(make)) }
+        Ok(Self { cancel, thread: Some(thread::spawn(make)) })
     }
 
     /// Waits until it is there, or `cancel` is requested.
@@ -44,7 +45,7 @@ impl Ahead {
     }
 
     fn join(&mut self) {
-        // A panic of the thread is the check's to meet.
+        // A panic of the thread shows up in the check.
         self.thread.take().map(JoinHandle::join).transpose().ok();
     }
 }

@@ -1,17 +1,16 @@
-//! The one kernel of a single file, where a selection leaves a choice.
+//! The one kernel of a single file, if a selection leaves a choice.
 
 use crate::{
-    cli::{CliError, ui},
-    kernel::Coordinates,
-    kernel::{Kind, Variant},
+    command::{CommandError, Observer},
+    kernel::{Coordinates, Kind, Variant},
 };
 use itertools::Itertools;
 use std::path::Path;
 
-/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice
+/// The variant a single file is to hold. Forward attention and the full mask are taken if the flags leave a choice
 /// of kind or mask, and a note says how the others are chosen. Anything else has to be said. Variants that are `named`
 /// leave no choice.
-pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool) -> Result<Variant, CliError> {
+pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool, observer: &dyn Observer) -> Result<Variant, CommandError> {
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
     };
@@ -21,7 +20,7 @@ pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool) -> Result
     if let [variant] = left[..] {
         let others = others(variant, variants);
         if !others.is_empty() {
-            ui::note(&format!("`{file}` is `{variant}`; {} instead", others.join(" or ")));
+            observer.note(&format!("`{file}` is `{variant}`; {} instead", others.join(" or ")));
         }
         return Ok(variant);
     }
@@ -30,7 +29,7 @@ pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool) -> Result
     let more = if count > 3 { ", …" } else { "" };
     let narrowed = narrowing(&left).filter(|_| !named).map(|flags| format!("narrow it, as with `{flags}`"));
     let remedy = narrowed.unwrap_or_else(|| "name one of them".to_owned());
-    Err(CliError::Usage(format!(
+    Err(CommandError::Usage(format!(
         "`--output {file}` holds one kernel and {count} are selected ({some}{more}); {remedy}, or give a folder"
     )))
 }
@@ -46,7 +45,7 @@ fn others(taken: Variant, variants: &[Variant]) -> Vec<String> {
     mask.into_iter().chain(kind).collect()
 }
 
-/// Flags that narrow `variants` to the first of them, where they differ in what flags tell apart.
+/// Flags that narrow `variants` to the first of them, if they differ in what flags tell apart.
 fn narrowing(variants: &[Variant]) -> Option<String> {
     let places: Vec<Coordinates> = variants.iter().map(Variant::coordinates).collect();
     let first = places.first()?;

@@ -1,0 +1,192 @@
+//! Kernels against the float64 reference, on a GPU or on the emulator.
+
+use super::{
+    CommandError, Context, Observer, SelectionRequest, TargetWord,
+    build::{library, missing_library, run_as},
+    checking::{self, How, Place},
+    limits,
+    session::Session,
+};
+use crate::{
+    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Subject, Verdict},
+    device::{DeviceChoice, DeviceKind, Order},
+    family, jobs,
+    kernel::Target,
+    plan::Plan,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Request of a check. The default is a smoke check of the whole grid, on the GPU if there is one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// The variants.
+    pub selection: SelectionRequest,
+    /// Device that kernels run on.
+    pub device: DeviceChoice,
+    /// Level of the cases that are run.
+    pub level: Level,
+    /// Text that the names of cases have to contain; `None` for all cases.
+    pub case: Option<String>,
+    /// Seed of the inputs and, on the emulator, of the thread order.
+    pub seed: u64,
+    /// Thread order on the emulator; `None` for the usual ones.
+    pub schedule: Option<Order>,
+    /// Time limit per variant, in seconds; `None` for the usual one of the level.
+    pub time_limit_s: Option<u64>,
+    /// Whether kernels are run again that passed before and have not changed.
+    pub fresh: bool,
+    /// Variants at once; `None` for one per core on the emulator, one on a GPU.
+    pub jobs: Option<NonZeroUsize>,
+    /// Library of kernels that a GPU runs; `None` for the one that a build into `build` makes.
+    pub library: Option<PathBuf>,
+    /// Target whose GPUs run the kernels in place of their own, as a build with the same `run_as` makes them.
+    pub run_as: Option<TargetWord>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            selection: SelectionRequest::default(),
+            device: DeviceChoice::Auto,
+            level: Level::Smoke,
+            case: None,
+            seed: DEFAULT_SEED,
+            schedule: None,
+            time_limit_s: None,
+            fresh: false,
+            jobs: None,
+            library: None,
+            run_as: None,
+        }
+    }
+}
+
+/// Outcome of a check.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Outcome {
+    /// A verdict on each variant, in their order.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Checks the variants.
+///
+/// # Errors
+/// [`CommandError`] for what stops all of it. Variants that do not pass are in the outcome.
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    if let Some(seconds) = request.time_limit_s {
+        limits::within("time_limit_s", seconds, &limits::SECONDS)?;
+    }
+    let run_as = run_as(request.run_as.as_ref())?;
+    let library = library(request.library.as_deref(), run_as);
+    let session = Session::open(context)?;
+    let plans = session.plan_all(&request.selection.resolve(context, &session.grid, observer)?, run_as)?;
+    let place = place(request.device, &library, run_as, observer)?;
+    refuse_unused(request.library.as_deref(), &place)?;
+    request.refuse_unknown_case(&plans, &place)?;
+    if request.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
+        let said = "`--schedule` is for the emulator, a GPU has its own; add `--device emulator`";
+        return Err(CommandError::Usage(said.to_owned()));
+    }
+    // What a GPU runs is in the library, which is taken to carry PTX if it can; the emulator compiles what is
+    // rendered.
+    let kernel = |plan: &Plan| {
+        if place.device_of(plan) == DeviceKind::Gpu {
+            Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
+        } else {
+            session.renderer.kernel(plan).map(|source| Kernel::Source(source.text))
+        }
+    };
+    let check = |plan: &Plan| {
+        kernel(plan).map(|kernel| CheckRequest {
+            variant: plan.variant,
+            tiling: plan.tiling(),
+            compiled_for: plan.compiled_for(),
+            kernel,
+        })
+    };
+    let checks: Vec<CheckRequest> = plans.iter().map(check).collect::<Result<_, _>>()?;
+    let how = How {
+        level: request.level,
+        filter: request.case.clone(),
+        seed: request.seed,
+        schedule: request.schedule,
+        time_limit: request.time_limit_s.map(Duration::from_secs),
+        fresh: request.fresh,
+        jobs: jobs::busy(request.jobs),
+        gpu_jobs: request.jobs.map_or(1, NonZeroUsize::get),
+        gpu: place.gpu,
+        done_before: None,
+    };
+    let verdicts = checking::run(&checks, how, &session.templates, || context.host_compiler(), context, observer)?;
+    Ok(Outcome { verdicts })
+}
+
+impl Request {
+    /// Refuses a case that names nothing, before anything is compiled for it.
+    fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CommandError> {
+        let (level, part) = (self.level, self.case.as_deref());
+        let named = |plan: &Plan, part| {
+            let device = place.device_of(plan);
+            check::selected_cases(family::cases, &Subject { variant: plan.variant, tiling: plan.tiling(), device }, level, part)
+        };
+        if part.is_none() || plans.iter().any(|plan| !named(plan, part).is_empty()) {
+            return Ok(());
+        }
+        let example = plans.iter().flat_map(|plan| named(plan, None)).map(|case| case.name()).next().unwrap_or_default();
+        Err(CommandError::Usage(format!(
+            "no {} case's name contains `{}`; a name is for example `{example}`",
+            level.word(),
+            part.unwrap_or_default()
+        )))
+    }
+}
+
+impl Outcome {
+    /// Fails if a variant did not pass.
+    ///
+    /// # Errors
+    /// [`CommandError::Failed`] with the number of those.
+    pub fn verdict(&self) -> Result<(), CommandError> {
+        checking::judge(&self.verdicts)
+    }
+}
+
+/// Finds the device. With [`DeviceChoice::Auto`] a GPU also needs the library; if that is missing the emulator serves.
+///
+/// # Errors
+/// [`CommandError::Environment`] if a GPU is asked for and there is none, or no library.
+pub(super) fn place(
+    device: DeviceChoice,
+    library: &Path,
+    run_as: Option<Target>,
+    observer: &dyn Observer,
+) -> Result<Place, CommandError> {
+    let place = Place::find(device, observer)?;
+    if place.gpu.is_none() || library.is_file() {
+        return Ok(place);
+    }
+    let missing = missing_library(library, run_as);
+    if place.only_gpu {
+        return Err(CommandError::Environment(missing));
+    }
+    observer.note(&format!("{missing}; checking on the emulator"));
+    Ok(Place::EMULATOR)
+}
+
+/// Refuses a library that was named and would not be run.
+pub(super) fn refuse_unused(named: Option<&Path>, place: &Place) -> Result<(), CommandError> {
+    match named {
+        Some(library) if place.gpu.is_none() => Err(CommandError::Environment(format!(
+            "`--library {}` is run on a GPU, and the emulator compiles kernels itself; leave it out, or go where there is a GPU",
+            library.display()
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,262 @@
+//! Kernels rendered to files.
+
+mod chosen;
+
+use super::{
+    CommandError, Context, Observer, SelectionRequest, helpers, names,
+    selection::resolve_with_notes,
+    session::{Session, unwritable, warn_of_edited},
+};
+use crate::{
+    files::{self, path::lossy},
+    kernel::Variant,
+    plan::Plan,
+    render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
+};
+use chosen::only_one;
+use serde::{Deserialize, Serialize};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// The flag that names the output.
+const FLAG: &str = "--output";
+
+/// Request of rendered kernels. The default is the whole grid into `generated`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// The variants.
+    pub selection: SelectionRequest,
+    /// Whether the helper kernels are added that selected split-KV kernels need.
+    pub helpers: bool,
+    /// Folder to write, or a file ending in `.cu` if one variant is selected.
+    pub output: PathBuf,
+    /// Whether nothing is written, and files that differ from what would be written are a failure.
+    pub check: bool,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self { selection: SelectionRequest::default(), helpers: true, output: "generated".into(), check: false }
+    }
+}
+
+/// Outcome of a request.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// Files were written.
+    Written(Written),
+    /// Files were compared.
+    Compared(Compared),
+}
+
+/// Files that were written.
+#[derive(Debug, Serialize)]
+pub struct Written {
+    /// The folder or file.
+    #[serde(serialize_with = "lossy")]
+    pub output: PathBuf,
+    /// Names of all kernels that it holds now.
+    pub variants: Vec<String>,
+    /// The file of each kernel of the selection.
+    pub selected: Vec<Selected>,
+    /// The files.
+    #[serde(flatten)]
+    pub summary: WriteSummary,
+    /// Duration of the command.
+    pub milliseconds: u128,
+    /// Whether the selection is the whole grid.
+    #[serde(skip)]
+    pub whole_grid: bool,
+}
+
+/// The file of a kernel that was asked for.
+#[derive(Debug, Serialize)]
+pub struct Selected {
+    /// Name of the kernel.
+    pub name: String,
+    /// The file, below the output folder.
+    pub file: String,
+    /// Whether it is new or has changed.
+    pub written: bool,
+}
+
+/// Files that were compared with what would be written.
+#[derive(Debug, Serialize)]
+pub struct Compared {
+    /// The folder or file.
+    #[serde(serialize_with = "lossy")]
+    pub output: PathBuf,
+    /// Names of the kernels that it is to hold.
+    pub variants: Vec<String>,
+    /// The differences.
+    pub drift: Vec<Drift>,
+}
+
+/// Renders the kernels, or compares the files that are there.
+///
+/// # Errors
+/// [`CommandError::Usage`] if a variant has no plan or the output cannot be written. Differences are in the outcome.
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    let start = Instant::now();
+    let Request { selection, helpers, output, check } = request;
+    let session = Session::open(context)?;
+    let variants = resolve_with_notes(selection, context, &session.grid, observer)?;
+    refuse_other_endings(output)?;
+    let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
+    let variants = if is_file {
+        vec![only_one(&variants, output, selection.is_by_name(), observer)?]
+    } else if *helpers {
+        helpers::complete(&session.grid, variants, observer)
+    } else {
+        variants
+    };
+
+    if *check {
+        let compare = if is_file { check_file(&session, output, variants[0]) } else { check_folder(&session, output, &variants) };
+        let (variants, drift) = compare?;
+        return Ok(Outcome::Compared(Compared { output: output.clone(), variants: names_of(&variants), drift }));
+    }
+    let (held, summary) = if is_file {
+        write_file(&session, output, variants[0], observer)?
+    } else {
+        write_folder(&session, output, &variants, context, observer)?
+    };
+    let selected = |variant: &Variant| {
+        let file = if is_file { name_of(output) } else { render::file_name(variant) };
+        Selected { name: variant.name(), written: summary.written.contains(&file), file }
+    };
+    let selected = variants.iter().map(selected).collect();
+    warn_of_edited(folder_of(output), &summary, observer);
+    Ok(Outcome::Written(Written {
+        output: output.clone(),
+        variants: names_of(&held),
+        selected,
+        summary,
+        milliseconds: start.elapsed().as_millis(),
+        whole_grid: session.is_whole_grid(&variants),
+    }))
+}
+
+impl Outcome {
+    /// Fails if files differ from what would be written.
+    ///
+    /// # Errors
+    /// [`CommandError::Failed`] with what to do.
+    pub fn verdict(&self) -> Result<(), CommandError> {
+        let Self::Compared(Compared { output, drift, .. }) = self else { return Ok(()) };
+        let differences = match drift.len() {
+            0 => return Ok(()),
+            1 => "1 file is".to_owned(),
+            count => format!("{count} files are"),
+        };
+        let stale = drift.iter().any(|drift| !matches!(drift, Drift::Extra { written_by_kgen: false, .. }));
+        let remedy = if stale {
+            "run the same command without `--check` to bring it up to date"
+        } else {
+            "remove what kgen did not write"
+        };
+        Err(CommandError::Failed(format!("`{}`: {differences} not as generated; {remedy}", output.display())))
+    }
+}
+
+/// The folder that a folder is, or that a file is in.
+pub(crate) fn folder_of(output: &Path) -> &Path {
+    if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output }
+}
+
+/// Refuses an output that looks like a file and is none that kgen writes: `my.cuh` would silently become a folder.
+/// A version number at the end of a folder's name is no ending.
+fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
+    let Some(ending) = output.extension().map(|ending| ending.to_string_lossy().into_owned()) else { return Ok(()) };
+    let written_as_folder = output.as_os_str().to_string_lossy().ends_with('/');
+    if ending == "cu" || written_as_folder || output.is_dir() || ending.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(());
+    }
+    let (path, file) = (output.display(), output.with_extension("cu"));
+    let file = file.display();
+    Err(CommandError::Usage(format!(
+        "`--output {path}` is no `.cu` file; write `{file}` for one kernel, or `{path}/` for a folder"
+    )))
+}
+
+/// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it. Returns
+/// the variants it holds now.
+///
+/// # Errors
+/// [`CommandError::Usage`]; the folder is then as it was.
+fn write_folder(
+    session: &Session,
+    folder: &Path,
+    variants: &[Variant],
+    context: &Context,
+    observer: &dyn Observer,
+) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
+    // Before the folder is made.
+    let plans = session.plan_all(variants, None)?;
+    let open = Folder::open(folder, &|message| observer.note(message), &|| context.cancel.requested());
+    let open = open.map_err(unwritable(FLAG))?;
+    let (plans, files) = session.folder_files(folder, variants, plans, open.held())?;
+    Ok((variants_of(&plans), open.write(&files, Prune::Yes).map_err(unwritable(FLAG))?))
+}
+
+fn check_folder(session: &Session, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
+    let plans = session.plan_all(variants, None)?;
+    let (plans, files) = session.folder_files(folder, variants, plans, &render::held_variants(folder)?)?;
+    Ok((variants_of(&plans), render::drift(folder, &files)?))
+}
+
+fn write_file(
+    session: &Session,
+    file: &Path,
+    variant: Variant,
+    observer: &dyn Observer,
+) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
+    let (kernel, header) = kernel_files(session, file, variant)?;
+    let written = written_before(session, file).unwrap_or_default();
+    let summary =
+        render::write_kernel_file(file, &kernel.text, &header, &written, &session.templates, &|message| observer.note(message));
+    Ok((vec![variant], summary.map_err(unwritable(FLAG))?))
+}
+
+/// Texts that this kgen writes as `file`, and as the header beside it, for the kernel that `file` names now;
+/// `None` if it names none.
+fn written_before(session: &Session, file: &Path) -> Option<Vec<OutputFile>> {
+    let text = files::read_to_string(file).ok()?;
+    let name = text.lines().next()?.strip_prefix("// ")?.to_owned();
+    let variant = *names::resolve(&session.grid, &[name]).ok()?.first()?;
+    let (kernel, header) = kernel_files(session, file, variant).ok()?;
+    Some(vec![kernel, header])
+}
+
+fn check_file(session: &Session, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
+    let (kernel, header) = kernel_files(session, file, variant)?;
+    let files = render::with_used_headers(&session.templates, [kernel, header])?;
+    let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
+    // Other kernels beside a single file are none of its business.
+    drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
+    Ok((vec![variant], drift))
+}
+
+/// The kernel and the header that declares it.
+fn kernel_files(session: &Session, file: &Path, variant: Variant) -> Result<(OutputFile, OutputFile), CommandError> {
+    let plan = session.plan(variant).map_err(CommandError::Usage)?;
+    let path = name_of(file);
+    let text = session.renderer.kernel_in_file(&plan, &path)?.text;
+    Ok((OutputFile { path, text }, render::kernel_header(&session.renderer, &plan, &name_of(file))?))
+}
+
+fn variants_of(plans: &[Plan]) -> Vec<Variant> {
+    plans.iter().map(|plan| plan.variant).collect()
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn names_of(variants: &[Variant]) -> Vec<String> {
+    variants.iter().map(Variant::name).collect()
+}

@@ -1,0 +1,37 @@
+//! Ranges of the numbers in requests. The command line takes the same.
+
+use super::CommandError;
+use std::ops::RangeInclusive;
+
+/// Time limits, in seconds: up to a year, with which the arithmetic of no clock overflows.
+pub(crate) const SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 3600;
+
+/// Rounds of a timing.
+pub(crate) const ROUNDS: RangeInclusive<u64> = 1..=10_000;
+
+/// Warm-up of a timing, in milliseconds.
+pub(crate) const WARM_UP_MS: RangeInclusive<u64> = 0..=60_000;
+
+/// Rounds of a timing together, in milliseconds.
+pub(crate) const MEASURE_MS: RangeInclusive<u64> = 1..=600_000;
+
+/// Sizes of a call: what a kernel takes fits 31 bits, and what a GPU holds is far less.
+pub(crate) const SIZE: RangeInclusive<u64> = 1..=1 << 24;
+
+/// Sides of a matrix: a vector may have more elements than 32 bits count.
+pub(crate) const MATRIX_SIDE: RangeInclusive<u64> = 1..=1 << 36;
+
+/// Ages of entries of the cache, in days.
+pub(crate) const DAYS: RangeInclusive<u64> = 0..=36_500;
+
+/// Refuses a number of a request that is out of range.
+///
+/// # Errors
+/// [`CommandError::Usage`] with the name of the field.
+pub(super) fn within(field: &str, value: u64, range: &RangeInclusive<u64>) -> Result<(), CommandError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = (range.start(), range.end());
+    Err(CommandError::Usage(format!("`{field}` is {value}; give a number from {least} to {most}")))
+}

@@ -1,0 +1,55 @@
+//! The commands as functions: a request that is plain data, an outcome that is plain data, and events in between. One
+//! file a command. Knows nothing of command lines and terminals; it prints nothing.
+//!
+//! ```no_run
+//! use kgen::command::{Context, list};
+//!
+//! let request = serde_json::from_str(r#"{ "selection": { "targets": ["rtx3090"] }, "plan": true }"#)?;
+//! let outcome = list::run(&request, &Context::default(), &())?;
+//! assert!(outcome.verdict().is_ok(), "every variant has a plan");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A function fails for what stops all of it. If it can go on after a failure, its outcome lists what failed, and the
+//! method `verdict` gives the error that sums it up. The JSON of a request has the names of its fields as keys; keys
+//! that are not known are refused, and those left out have the values of the request's default.
+
+mod ahead;
+pub mod bench;
+pub mod build;
+pub mod build_all;
+pub mod cache;
+pub mod check;
+mod checking;
+pub mod config;
+mod context;
+pub mod doctor;
+mod emulated;
+mod error;
+pub mod expression;
+pub mod fuzz;
+pub mod generate;
+mod head_dims;
+mod helpers;
+pub(crate) mod limits;
+pub mod list;
+mod names;
+mod observer;
+pub mod pack;
+mod score;
+mod selection;
+mod session;
+mod target;
+pub mod toolchain;
+pub mod vendor;
+pub mod wheel;
+pub mod worker;
+
+pub use context::Context;
+pub use error::CommandError;
+pub use observer::{Event, Observer, StepResult, Work};
+pub use score::ScoreRequest;
+pub(crate) use selection::ANY_FEATURES;
+pub use selection::SelectionRequest;
+pub(crate) use target::NATIVE;
+pub use target::TargetWord;

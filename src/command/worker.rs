@@ -1,0 +1,32 @@
+//! One piece of work in an isolated process; see `isolate`.
+
+use super::CommandError;
+use crate::{
+    bench, check,
+    family::{self, attention::fuzz},
+};
+use std::io::{BufRead, Write};
+
+/// Kinds of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// A kernel's check.
+    Check,
+    /// A kernel's timing.
+    Bench,
+    /// Random calls of a library.
+    Fuzz,
+}
+
+/// Serves the one request that `input` holds, with answers to `output`.
+///
+/// # Errors
+/// [`CommandError::Usage`] if the request cannot be understood: something else than kgen sent it.
+pub fn serve(task: Task, input: &mut impl BufRead, output: impl Write) -> Result<(), CommandError> {
+    let served = match task {
+        Task::Check => check::serve_worker(family::cases, input, output),
+        Task::Bench => bench::serve_worker(family::trial, input, output),
+        Task::Fuzz => fuzz::serve(input, output),
+    };
+    served.map_err(CommandError::Usage)
+}
