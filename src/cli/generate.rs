@@ -1,6 +1,7 @@
 //! `kgen generate`.
 
 mod chosen;
+mod hashes;
 mod selected;
 
 use super::{
@@ -34,10 +35,13 @@ Examples:
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
                                 my.cu, my.h and include/
   kgen generate --all --check   verify that ./generated is up to date
+  kgen generate --all --hashes grid.b3
+                                hashes of all kernels, and no kernel: `--check`
+                                names those that an edited template changes
 
 A folder keeps the kernels it holds: those selected are added, and all are
-brought up to date. When the selection is the whole grid, the folder becomes
-exactly that. Files kgen did not write are never touched; one that has been
+brought up to date. With `--exact`, and when the selection is the whole grid,
+the folder becomes exactly the selection. Files kgen did not write are never touched; one that has been
 edited since is replaced, and the edited text kept beside it.";
 
 /// The flag that names where files go.
@@ -56,6 +60,14 @@ pub struct Args {
     /// Folder to write, or a file ending in .cu where one variant is selected.
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
     output: PathBuf,
+
+    /// Make the folder exactly the selection: kernels of earlier runs that are not selected are removed.
+    #[arg(long)]
+    exact: bool,
+
+    /// Write the BLAKE3 of each selected kernel's file to FILE, as `b3sum` prints it, and no kernels.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "exact"])]
+    hashes: Option<PathBuf>,
 
     /// Write nothing; fail and name the files that differ from what would be written.
     #[arg(long)]
@@ -92,11 +104,14 @@ struct CheckReport<'a> {
 /// `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let start = Instant::now();
-    let Args { selection, helpers, output, check } = args;
+    let Args { selection, helpers, output, exact, hashes, check } = args;
     let output = output.as_path();
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
     selection.tell_notes(&workshop.grid, &variants);
+    if let Some(file) = hashes {
+        return hashes::run(global, &workshop, &variants, &file, check);
+    }
     refuse_other_endings(output)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file {
@@ -104,13 +119,20 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     } else {
         helpers.complete(&workshop.grid, variants)
     };
+    if exact && is_file {
+        return Err(CliError::Usage("`--exact` is for a folder; a `.cu` file is always exactly one kernel".to_owned()));
+    }
 
     if check {
-        return if is_file { check_file(&workshop, output, variants[0]) } else { check_folder(&workshop, output, &variants) }
-            .and_then(|(variants, drift)| report_drift(global, output, &variants, &drift));
+        return if is_file {
+            check_file(&workshop, output, variants[0])
+        } else {
+            check_folder(&workshop, output, &variants, exact)
+        }
+        .and_then(|(variants, drift)| report_drift(global, output, &variants, &drift));
     }
     let (held, summary) =
-        if is_file { write_file(&workshop, output, variants[0])? } else { write_folder(&workshop, output, &variants)? };
+        if is_file { write_file(&workshop, output, variants[0])? } else { write_folder(&workshop, output, &variants, exact)? };
     let file_of = |variant: &Variant| if is_file { name_of(output) } else { render::file_name(variant) };
     let selected: Vec<Selected> = variants.iter().map(|variant| Selected::new(variant, file_of(variant), &summary)).collect();
     let is_plain = workshop.is_whole_grid(&variants) && !manner::verbose();
@@ -147,22 +169,33 @@ fn refuse_other_endings(output: &Path) -> Result<(), CliError> {
     Err(CliError::Usage(format!("`--output {path}` is no `.cu` file; write `{file}` for one kernel, or `{path}/` for a folder")))
 }
 
-/// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it. Returns
-/// the variants it holds now.
+/// Brings `folder` to hold `variants` beside what it held, or exactly them if `exact` or if they are the whole grid.
+/// Returns the variants it holds now.
 ///
 /// # Errors
 /// [`CliError::Usage`]; the folder is then as it was.
-fn write_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
+fn write_folder(
+    workshop: &Workshop,
+    folder: &Path,
+    variants: &[Variant],
+    exact: bool,
+) -> Result<(Vec<Variant>, WriteSummary), CliError> {
     // Before the folder is made.
     let plans = workshop.plan_all(variants, None)?;
     let open = Folder::open(folder, &ui::note, &|| false).map_err(unwritable(FLAG))?;
-    let (plans, files) = workshop.folder_files(folder, variants, plans, open.held())?;
+    let (plans, files) = workshop.folder_files(folder, variants, plans, if exact { &[] } else { open.held() })?;
     Ok((variants_of(&plans), open.write(&files, Prune::Yes).map_err(unwritable(FLAG))?))
 }
 
-fn check_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
+fn check_folder(
+    workshop: &Workshop,
+    folder: &Path,
+    variants: &[Variant],
+    exact: bool,
+) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
     let plans = workshop.plan_all(variants, None)?;
-    let (plans, files) = workshop.folder_files(folder, variants, plans, &render::held_variants(folder)?)?;
+    let held = if exact { Vec::new() } else { render::held_variants(folder)? };
+    let (plans, files) = workshop.folder_files(folder, variants, plans, &held)?;
     Ok((variants_of(&plans), render::drift(folder, &files)?))
 }
 
