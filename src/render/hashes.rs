@@ -2,6 +2,7 @@
 //! hundredth of the size of their text.
 
 use super::{Source, file_name};
+use itertools::Itertools;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
@@ -38,7 +39,7 @@ impl fmt::Display for HashDrift {
 
 /// The lines of `sources`, sorted by name: BLAKE3 in hexadecimal, two spaces, the file's name.
 pub fn hashes(sources: &[Source]) -> String {
-    by_path(sources).iter().map(|(path, hash)| format!("{hash}  {path}\n")).collect()
+    by_path(sources).iter().map(|(path, hash)| format!("{hash}  {path}\n")).join("")
 }
 
 /// Differences between `text`, which [`hashes`] made earlier, and what it makes of `sources`; sorted by name.
