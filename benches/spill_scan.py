@@ -15,18 +15,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-TARGETS = {"sm75": range(16, 129, 8), **{t: range(16, 257, 8) for t in ("sm80", "sm89", "sm90", "sm100", "sm120", "sm121")}}
+TARGETS = {"sm75": range(16, 129, 8),
+    **{t: range(16, 257, 8) for t in ("sm80", "sm89", "sm90", "sm100", "sm120", "sm121")}}
 
 
 def build(kgen, target, head_dims, dtypes, jobs):
     """The artifacts of one target's default plans, as `kgen build --format json` tells them."""
     with tempfile.TemporaryDirectory() as root:
-        command = [kgen, "build", "--kind", "fwd", "--dtype", dtypes, "--target", target, "--format", "json", "--jobs", str(jobs)]
-        command += ["--head-dim", ",".join(map(str, head_dims)), "--generated", f"{root}/generated", "--build-dir", f"{root}/build"]
+        command = [kgen, "build", "--kind", "fwd", "--dtype", dtypes, "--target", target, "--format", "json", "--jobs",
+            str(jobs)]
+        command += ["--head-dim", ",".join(map(str, head_dims)), "--generated", f"{root}/generated", "--build-dir",
+            f"{root}/build"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{target}: {done.stderr.strip()}")
-    return [artifact for artifact in json.loads(done.stdout)["artifacts"] if artifact["target"]]  # all but the dispatcher
+    return [artifact for artifact in json.loads(done.stdout)["artifacts"]
+        if artifact["target"]]  # all but the dispatcher
 
 
 def main():
