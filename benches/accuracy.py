@@ -18,16 +18,16 @@ the most exact peer. They are in the rows' details.
 
 Speed (--speed): each library and a peer (FlashAttention-2 beside sm80's kernels, else -3) in interleaved rounds, for
 randn times 1 and times 3, since a kernel may rescale O more often where few weights dominate. Ratios are to the first
-library. """
+library.
+"""
 
-import os
 import sys
 
 import torch
 
 from lab import Bench, Contender, attention, parser, stats
 from lab.kgen import FLAG_PATHS, fwd_params
-from lab.peers import Fa3Wheel, Sdpa, first_line, found
+from lab.peers import Fa3Wheel, Sdpa, first_line
 
 MANTISSA = {"bf16": 8, "fp16": 11}  # bits, the leading one included
 # batch, heads, seqlen_q, seqlen_k, head dim, causal
@@ -111,8 +111,10 @@ def compare_errors(bench, peers):
         errors = {}
         for name, contender in sides.items():
             try:
-                contender.error(lambda out: errors.update(
-                    {name: ulps(out[0] if contender.own else out, reference, largest, dtype)}) or 0.0)
+                judge = lambda out: errors.update(
+                    {name: ulps(out[0] if contender.own else out, reference, largest, dtype)}) or 0.0
+                if contender.error(judge) != 0.0:  # NaN in O
+                    errors[name] = {"worst_ulp": float("nan"), "dominated_ulp": None, "mean": float("nan")}
             except Exception as why:
                 bench.note(f"{name} does not take {dtype} {shape}: {first_line(why)}")
         best = min((error["mean"] for name, error in errors.items() if not sides[name].own), default=None)
@@ -123,8 +125,7 @@ def compare_errors(bench, peers):
             numbers = {"relative_error": error["mean"]} if is_right else None
             bench.add(
                 f"{dtype} {shape} x{times}", name, "ok" if is_right else "wrong", "" if is_right else "NaN in O",
-                numbers,
-                own=sides[name].own, shape=sizes, dtype=dtype, details=error)
+                numbers, own=sides[name].own, shape=sizes, dtype=dtype, details=error)
 
 
 def error_table(rows):
@@ -164,18 +165,14 @@ def compare_speed(bench, peers):
 
 
 def main():
-    arguments = parser(__doc__, rounds=8, round_ms=15)
-    arguments.add_argument("--site", default=os.environ.get("PEERS_SITE"),
-        help="folder with the unpacked wheel fa3-fwd")
+    arguments = parser(__doc__, rounds=8, round_ms=15, peers=["site"], seqlen=[1024, 4096, 16384])
     arguments.add_argument("--no-errors", action="store_true")
     arguments.add_argument("--speed", action="store_true")
     arguments.add_argument("--timed", default="fwd_sm90", help="kernel or path of --speed, as in the table of errors")
     arguments.add_argument("--dtype", choices=list(MANTISSA), default="bf16", help="of --speed")
-    arguments.add_argument("--seqlen", type=int, nargs="+", default=[1024, 4096, 16384])
     bench = Bench(args := arguments.parse_args())
-    peers, absent = found(
+    peers = bench.peers(
         {"fa2": lambda: Sdpa("fa2"), "cudnn": lambda: Sdpa("cudnn"), "fa3": lambda: Fa3Wheel(args.site)})
-    bench.absent(absent)
     if not args.no_errors:
         compare_errors(bench, peers)
         print(error_table(bench.points), flush=True)

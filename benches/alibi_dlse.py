@@ -9,7 +9,8 @@ without dLSE.
 
 Needs torch and a Hopper GPU. 16,384 tokens in all, 2048 / head dim heads, bf16, head dims 64 and 128, both masks.
 Slopes are 2^(-8 h / heads), the usual ones. Ratios are to the first library, and for dLSE to the call without it. Only
-NaN is refused: `kgen check` proves these kernels. """
+NaN is refused: `kgen check` proves these kernels.
+"""
 
 import ctypes
 import itertools
@@ -61,9 +62,7 @@ class Point:
 
 
 def main():
-    arguments = parser(__doc__, rounds=8, round_ms=10)
-    arguments.add_argument("--seqlen", type=int, nargs="+", default=[1024, 4096])
-    bench = Bench(args := arguments.parse_args())
+    bench = Bench(args := parser(__doc__, rounds=8, round_ms=10, seqlen=[1024, 4096]).parse_args())
     newest = list(bench.libraries.values())[-1]
     shapes = itertools.product((64, 128), (False, True), args.seqlen)
     for shape in bench.selected(shapes, lambda shape: f"d{shape[0]} {attention.mask(shape[1])} s{shape[2]}"):

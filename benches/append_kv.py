@@ -8,7 +8,8 @@ Needs torch. 64 sequences, 32 heads of Q and 8 of K, head dim 128, bf16, pages o
 one cache as vLLM has them. Each result is compared with torch. Graphs of calls go round tensors that are together more
 than twice the L2. `torch` is the same in torch, compiled (rotation and `index_put_`), `copy` a copy of as many bytes as
 kgen reads and writes: ratios are their times / kgen's, so that of `copy` is the share of a copy's rate that kgen
-reaches. """
+reaches.
+"""
 
 import sys
 
@@ -129,8 +130,7 @@ def main():
             name, {"batch": BATCH, "heads": HEADS, "heads_k": HEADS_K, "seqlen_new": new, "seqlen_k": cached + new,
                 "head_dim": DIM},
             contenders, judge=judge, allowed=0.13 if last.fp8 else 0.01, dtype="bf16", layout="paged", moved=moved,
-            l2="cold", graph=True,
-            formula="K, V, rotated Q read and written, without tables")
+            l2="cold", graph=True, formula="K, V, rotated Q read and written, without tables")
         del sets, last, contenders
     return bench.finish(group="seqlen_new")
 

@@ -6,7 +6,8 @@
 Without --quick every head dim of the grid, both masks, s 512 to 16384, 16,384 tokens in all. Both sides get the same O
 and LSE, FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up
 to s 4096 with float64 gradients of one head; deterministic kernels must give the same bits again. FLOPs are 10 B H Sq
-Sk D, halved for causal. """
+Sk D, halved for causal.
+"""
 
 import sys
 
@@ -67,9 +68,7 @@ class Point:
 
 
 def main():
-    arguments = parser(__doc__, rounds=8, round_ms=20)
-    arguments.add_argument("--head-dim", type=int, nargs="+")
-    arguments.add_argument("--seqlen", type=int, nargs="+")
+    arguments = parser(__doc__, rounds=8, round_ms=20, head_dim=None, seqlen=None)
     arguments.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
     arguments.add_argument("--target", default="sm80")
     arguments.add_argument("--deterministic", action="store_true", help="time the deterministic option too")

@@ -7,7 +7,8 @@ bf16, random normal inputs, one query a sequence. Calls go round copies of K and
 as graph replays, so L2 is cold for K and V (what a combine kernel reads is warm, as in use). GB/s count K and V once;
 the time includes every launch of `kgen_fwd`. O and LSE are compared with float64 before and after timing. Peers: FA2
 (PyTorch's flash backend), and FA3 where the wheel `fa3-fwd` is installed (`fa3`) or where --fa3 or the folder `PEERS`
-names `_vllm_fa3_C.abi3.so` (`fa3_vllm`). """
+names `_vllm_fa3_C.abi3.so` (`fa3_vllm`).
+"""
 
 import os
 import sys
@@ -15,7 +16,7 @@ from functools import partial
 
 from lab import Bench, Contender, attention, parser, timing
 from lab.kgen import fwd_params, put
-from lab.peers import Fa3, Fa3Wheel, Sdpa, found
+from lab.peers import Fa3, Fa3Wheel, Sdpa
 
 try:
     import torch
@@ -94,8 +95,7 @@ class Problem:
     def time(self, bench, contenders):
         return bench.point(
             self.text, self.shape, contenders, judge=self.judge, allowed=1e-2, dtype="bf16", moved=self.bytes,
-            l2="cold", graph=True,
-            formula="K and V once: 4 Hk D bytes a key")
+            l2="cold", graph=True, formula="K and V once: 4 Hk D bytes a key")
 
 
 def main():
@@ -103,17 +103,13 @@ def main():
         import tiles
 
         return tiles.main("split")
-    arguments = parser(__doc__, rounds=10, round_ms=20)
+    arguments = parser(__doc__, rounds=10, round_ms=20, peers=["site", "fa3"])
     arguments.add_argument("--splits", type=int, nargs="*", default=[],
         help="also these split counts in place of the library's choice")
-    arguments.add_argument("--site", default=os.environ.get("PEERS_SITE"),
-        help="the unpacked wheel fa3-fwd (PEERS_SITE)")
-    default = os.path.join(os.environ.get("PEERS", ""), "_vllm_fa3_C.abi3.so")
-    arguments.add_argument("--fa3", metavar="FILE", default=default, help="_vllm_fa3_C.abi3.so ($PEERS/…)")
+    arguments.set_defaults(fa3=os.path.join(os.environ.get("PEERS", ""), "_vllm_fa3_C.abi3.so"))
     bench = Bench(args := arguments.parse_args())
     makers = {"fa2": lambda: Sdpa("fa2"), "fa3": lambda: Fa3Wheel(args.site), "fa3_vllm": lambda: Fa3(args.fa3)}
-    peers, absent = found(makers)
-    bench.absent(absent)
+    peers = bench.peers(makers)
     for shape in bench.selected([*SHAPES, UNEQUAL], text_of):
         problem = Problem(*shape)
         contenders = {label: problem.kgen(library) for label, library in bench.libraries.items()}

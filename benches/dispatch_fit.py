@@ -16,7 +16,8 @@ constants, in time and in regret. Needs nothing but Python.
 
 With `--library` the predictions and choices are those of another library's `kgen_explain_choice`, on a GPU like the one
 of the data, and the times stay: the regret of a model that was changed, by the recorded times of forced paths. Nothing
-is launched. """
+is launched.
+"""
 
 import argparse
 import json

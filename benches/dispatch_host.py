@@ -5,7 +5,8 @@
     python3 benches/dispatch_host.py everything [--only sm90]
 
 Says for a few requests what `kgen_fwd`, `kgen_fwd_workspace` and `kgen_bwd` take, the least of several rounds, and how
-many questions a call asks CUDA's runtime: those take the real one 20 to 100 ns each, which is not in the times. """
+many questions a call asks CUDA's runtime: those take the real one 20 to 100 ns each, which is not in the times.
+"""
 
 import re
 import subprocess

@@ -16,7 +16,8 @@ where they are small, as in a model. O of every path is compared with that of th
 
 A row is a forced path (`split 4`), the dispatcher (`own`) or the other library's (`old`); its details hold the request
 and the prediction's parts. `benches/dispatch_fit.py regret.jsonl` fits the model's constants to them, which `--fit`
-does at once. """
+does at once.
+"""
 
 import math
 import random
@@ -104,7 +105,9 @@ class Problem:
         make = lambda rows, length, heads: attention.normal(*dims(rows, length), heads, shape["head_dim"],
             dtype=shape["dtype"])
         self.q = make(rows_q, shape["queries"], shape["heads"])
-        self.count = max(1, min(copies, (256 << 20) // max(1, 4 * rows_k * shape["heads_k"] * shape["head_dim"])))
+        kv_bytes = 4 * rows_k * shape["heads_k"] * shape["head_dim"]
+        self.count = max(1, min(copies, (256 << 20) // max(1, kv_bytes)))
+        self.l2 = "cold" if self.count * kv_bytes > torch.cuda.get_device_properties(0).L2_cache_size else "warm"
         self.kv = [[make(rows_k, shape["keys"], shape["heads_k"]) for _ in "kv"] for _ in range(self.count)]
         self.o = torch.empty_like(self.q)
         lse = (shape["heads"], rows_q) if self.packed else (shape["batch"], shape["heads"], shape["queries"])
@@ -215,7 +218,7 @@ def measure(bench, shape, library, old):
         label = dispatch_fit.label(details[key]) if key in details else key
         status = ("ok", "") if timed else ("absent", f"excluded: {details[key]['excluded']}")
         numbers = timed and {"microseconds": stats.summary(timed.times), "round_microseconds": timed.times,
-            "repeated": "graph", "l2": "mixed"}
+            "repeated": "graph", "l2": problem.l2}
         given = {"request": shape, **details.get(key, {})}
         rows.append(bench.add(name, label, *status, numbers, shape=sizes, dtype=shape["dtype"], details=given))
     return rows
@@ -228,11 +231,10 @@ def head_dims_of(library, dtype):
 
 
 def main():
-    arguments = parser(__doc__, round_ms=1.5)
+    arguments = parser(__doc__, round_ms=1.5, head_dim=None)
     arguments.add_argument("--old-lib", help="another libkgen.so whose dispatcher is timed beside it")
     arguments.add_argument("--shapes", type=int, default=200)
     arguments.add_argument("--dtype", choices=["bf16", "fp16"], default="fp16")
-    arguments.add_argument("--head-dim", type=int, nargs="*", help="of these only; the library's by default")
     arguments.add_argument("--copies", type=int, default=8,
         help="copies of K and V at most; 1: L2 stays warm where it holds them")
     arguments.add_argument("--minutes", type=float, default=9, help="stops drawing shapes after that long")

@@ -16,7 +16,8 @@ reader of its input (several probes and torch.sum). Ratios to peers must be 1 or
 with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
 
 Exit code 1: a result of kgen was wrong. A rate below its floor is no error; it is listed and counted. --huge checks
-tensors of more than 2^31 elements, with about 40 GiB of device memory, and times nothing. """
+tensors of more than 2^31 elements, with about 40 GiB of device memory, and times nothing.
+"""
 
 import math
 import sys
@@ -61,8 +62,7 @@ class Families:
 
     def __init__(self, bench):
         self.bench, self.missed = bench, []
-        peers, absent = found({"compiled": CompiledPeers, "cudaMemcpy": cuda_memcpy})
-        bench.absent(absent)
+        peers = bench.peers({"compiled": CompiledPeers, "cudaMemcpy": cuda_memcpy})
         self.compiled, memcpy = peers.get("compiled"), peers.get("cudaMemcpy")
         self.copies_of_the_card = {"copy_": lambda t: t["out"].view(-1).copy_(t["x"].view(-1))}
         if memcpy:
@@ -103,8 +103,7 @@ class Families:
         shape = dict(zip(("rows", "columns") if len(what) == 2 else ("count",), what))
         rows = self.bench.point(
             case, shape, contenders, judge=judged, allowed=0, dtype=case.split()[1], layout="row-major", moved=moved,
-            l2="cold",
-            formula="what must be moved: three vectors, two matrices, one input",
+            l2="cold", formula="what must be moved: three vectors, two matrices, one input",
             details={"floor": floor, "peers": sorted(peers)})
         timed = {label: row["numbers"] for label, row in rows.items() if row["numbers"]}
         best = max((label for label in references if label in timed), key=lambda label: timed[label]["rate"],

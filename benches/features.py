@@ -18,7 +18,8 @@ several processes may do it at once beforehand. What a peer refuses is recorded,
 
 16,384 tokens in all, 2048 / head dim heads, bf16, graph replays. O of the middle rows of the first head is compared
 with float64 before and after. Ratios are to the library that has no more than the call needs. --errors times nothing,
-and prints errors of windows over all rows of two heads and where they are largest, kgen's and FA3's. """
+and prints errors of windows over all rows of two heads and where they are largest, kgen's and FA3's.
+"""
 
 import sys
 from functools import partial
@@ -27,7 +28,7 @@ import torch
 
 from lab import Bench, Contender, attention, parser
 from lab.kgen import FLAG_WINDOW, Library, fwd_params
-from lab.peers import Absent, Fa3, Fa4, first_line, found
+from lab.peers import Absent, Fa3, Fa4, first_line
 
 ROWS = 256  # that are compared
 OURS = ("plain", "window", "features")
@@ -108,24 +109,20 @@ def errors_of_windows(bench, library, fa3, head_dims):
 
 
 def main():
-    arguments = parser(__doc__, library=None)
+    arguments = parser(__doc__, library=None, peers=["fa3", "fa4"], head_dim=[64, 128, 256])
     for name in OURS:
         arguments.add_argument(f"--{name}", metavar="FILE")
-    arguments.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
-    arguments.add_argument("--fa4", metavar="FOLDER", help="where FlashAttention-4 and CuTe DSL are unpacked")
     arguments.add_argument("--fa4-seconds", type=float, default=240,
         help="FA4 compiles no further kernel after so many")
     arguments.add_argument("--compile-fa4", action="store_true", help="only compile FA4's kernels, into its cache")
     arguments.add_argument("--errors", action="store_true", help="errors of windows over all rows, and no times")
-    arguments.add_argument("--head-dim", type=int, nargs="*", default=[64, 128, 256])
     args = arguments.parse_args()
     given = {name: getattr(args, name) for name in OURS}
     if not args.compile_fa4 and not all(given[name] for name in (("window",) if args.errors else OURS)):
         arguments.error("--window is needed" if args.errors else "--plain, --window and --features are needed")
     bench = Bench(args, libraries=given)
     makers = {"fa3": (lambda: Fa3(args.fa3)) if args.fa3 and not args.compile_fa4 else None}
-    peers, absent = found({**makers, "fa4": (lambda: Fa4(args.fa4, args.fa4_seconds)) if args.fa4 else None})
-    bench.absent(absent)
+    peers = bench.peers({**makers, "fa4": (lambda: Fa4(args.fa4, args.fa4_seconds)) if args.fa4 else None})
     libraries = {name: Library(path) for name, path in given.items() if path and not args.compile_fa4}
     if args.errors:
         errors_of_windows(bench, libraries["window"], peers.get("fa3"), args.head_dim)
@@ -145,8 +142,7 @@ def main():
         if not args.compile_fa4:
             bench.point(
                 text_of(case), shape, contenders, judge=partial(error_of, qkv, **call), allowed=0.02, dtype="bf16",
-                graph=True,
-                details={key: value for key, value in features.items() if value})
+                graph=True, details={key: value for key, value in features.items() if value})
     return bench.finish(tables=not args.compile_fa4)
 
 

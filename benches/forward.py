@@ -15,14 +15,14 @@ is compared with float64 before and after timing, and kgen writes the LSE too, a
 the dequantised inputs. `fa2_bf16` and `fa3_bf16` are those peers on the tensors in bf16: for want of FP8 in
 FlashAttention-2, and of fp16 in the wheel. FP8 kernels of sm89, sm120 and sm121 run on Hopper for their correctness
 only: it has no FP8 `mma.sync`, and ptxas makes two fp16 ones of each. --short: small shapes as graph replays, fp16
-unless --dtype says otherwise. kgen is then a call of kgen_fwd, and the row's details name the kernel that it picks. """
+unless --dtype says otherwise. kgen is then a call of kgen_fwd, and the row's details name the kernel that it picks.
+"""
 
-import os
 import sys
 
 from lab import Bench, Contender, attention, parser
 from lab.kgen import fwd_params
-from lab.peers import Absent, Fa3, Fa3Wheel, Sdpa, found
+from lab.peers import Absent, Fa3, Fa3Wheel, Sdpa
 
 try:
     import torch
@@ -74,10 +74,10 @@ class Point:
 
 
 def peers_of(names, site, vllm_fa3):
-    """({name: function of Q, K and V}, {name: why it is absent})"""
+    """{name: function that makes that peer}, which is a function of Q, K and V."""
     fa3 = (lambda: Fa3(vllm_fa3)) if vllm_fa3 else (lambda: Fa3Wheel(site))
-    return found(
-        {name: fa3 if name.startswith("fa3") else lambda name=name: Sdpa(name.removesuffix("_bf16")) for name in names})
+    return {name: fa3 if name.startswith("fa3") else lambda name=name: Sdpa(name.removesuffix("_bf16"))
+        for name in names}
 
 
 def picked(library, target, dtype, shape):
@@ -108,23 +108,18 @@ def case_of(shape):
 
 
 def main():
-    arguments = parser(__doc__, rounds=8, round_ms=20)
+    arguments = parser(__doc__, rounds=8, round_ms=20, peers=["site"], head_dim=HEAD_DIMS, seqlen=SEQLENS)
     arguments.add_argument("--target", default="sm90", help="target in the kernels' names (sm90)")
     arguments.add_argument("--dtype", choices=["bf16", "fp16", "fp8"], help="bf16, with --short fp16")
-    arguments.add_argument("--head-dim", type=int, nargs="+", default=HEAD_DIMS)
-    arguments.add_argument("--seqlen", type=int, nargs="+", default=SEQLENS)
     arguments.add_argument("--mask", choices=["both", "full", "causal"], default="both")
     arguments.add_argument("--short", action="store_true", help="small shapes in place of the grid, in microseconds")
     arguments.add_argument("--peers", nargs="*", choices=["fa2", "cudnn", "fa3", "fa3_bf16", "fa2_bf16"],
         help="by dtype")
-    arguments.add_argument("--site", default=os.environ.get("PEERS_SITE"),
-        help="the unpacked wheel fa3-fwd (PEERS_SITE)")
     arguments.add_argument("--vllm-fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so, in place of fa3-fwd")
     args = arguments.parse_args()
     args.dtype = args.dtype or ("fp16" if args.short else "bf16")
     bench = Bench(args)
-    peers, absent = peers_of(SIDES[args.dtype] if args.peers is None else args.peers, args.site, args.vllm_fa3)
-    bench.absent(absent)
+    peers = bench.peers(peers_of(SIDES[args.dtype] if args.peers is None else args.peers, args.site, args.vllm_fa3))
     for shape in bench.selected(points(args), case_of):
         name, point = picked(bench.library, args.target, args.dtype, shape), Point(shape, args.dtype)
         held = {label: library for label, library in bench.libraries.items() if library.holds(name)}

@@ -11,7 +11,8 @@ sequence has 1 or 4 queries and as many new rows. Graphs of calls go round copie
 than the L2, as the layers of a model do (benches/paged.py). `two` is `kgen_append_kv` and `kgen_fwd`; `kvcache` is
 `kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which has one way; `attention` is `kgen_fwd` alone,
 on a cache that has the rows. O and the rows in the cache of `kvcache` and `one` are compared with those of `two`: rows
-bit for bit. Ratios are to `kvcache`. """
+bit for bit. Ratios are to `kvcache`.
+"""
 
 import sys
 
@@ -97,8 +98,7 @@ def main():
             name_of(case), work.shape(seqlen_new=queries), {way: steps.contender(way) for way in steps.calls},
             judge=None, allowed=0.02,
             dtype="bf16", layout="paged", moved=work.bytes / (1 if cached == "bf16" else 2), l2="cold", graph=True,
-            base="kvcache",
-            formula="K and V once: 2 Hk D elements a key", details={"cache": cached})
+            base="kvcache", formula="K and V once: 2 Hk D elements a key", details={"cache": cached})
         del work, steps
     return bench.finish()
 

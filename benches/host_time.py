@@ -12,7 +12,8 @@
 the library and the driver is not in it, nor the allocator of a GPU, which takes the place of the CPU's. Times are of
 the processor. An op without a body, of the same schema, is what Torch takes to call any such op from Python. `gpu`
 times problems so small that the GPU waits for the host. A round is as many calls as the launch queue takes without
-waiting, then a synchronisation outside of the time; times are by the wall clock. The least round of a call counts. """
+waiting, then a synchronisation outside of the time; times are by the wall clock. The least round of a call counts.
+"""
 
 import os
 import subprocess

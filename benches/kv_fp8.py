@@ -17,7 +17,8 @@ All FP8 caches hold the bf16 one's numbers, rounded; descales are powers of two 
 strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries; `fp8`
 is kgen's way to do the same. `--beside` times other kernels for a cache in E4M3 in the same run. Every O is compared
 with float64 on its own numbers. Ratios are to `e4m3`: that of `bf16` says how many times more tokens a second the FP8
-cache gives, for which the target is 1.7 at B64 L4096. GB/s count K and V once. """
+cache gives, for which the target is 1.7 at B64 L4096. GB/s count K and V once.
+"""
 
 import sys
 from functools import partial
@@ -27,7 +28,7 @@ import torch
 from lab import Bench, named, parser, timing
 from lab.kgen import Library
 from lab.paged import Work, even
-from lab.peers import Fa3, found
+from lab.peers import Fa3
 from paged import decode_cases, prefill_cases
 
 K_DESCALE, V_DESCALE = 2.0**-6, 2.0**-5
@@ -52,7 +53,7 @@ class Cache:
             self.copies = [(cache / factors).to(dtype) for cache in work.caches]
             self.exact = self.copies[-1].to(torch.bfloat16) * factors
             self.descales = [torch.full((1, 1), scale, device="cuda").expand(work.batch, work.heads_k)
-                for scale in (1, K_DESCALE, V_DESCALE)]
+                for scale in (1.0, K_DESCALE, V_DESCALE)]
             self.fields = {"kv_dtype": code, "k_descale": self.descales[1], "v_descale": self.descales[2]}
 
 
@@ -62,20 +63,18 @@ def judged(work, cache):
 
 
 def main():
-    arguments = parser(__doc__, library=None)
+    arguments = parser(__doc__, library=None, peers=["fa3"])
     for name in ("bf16", "e4m3", "e5m2"):
         arguments.add_argument(f"--{name}", metavar="LIBRARY", required=name != "e5m2",
             help=f"kernels for caches in {name}")
     arguments.add_argument("--fp8", metavar="LIBRARY", help="kernels for queries and caches in e4m3")
-    arguments.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
     arguments.add_argument("--beside", action="append", default=[], metavar="NAME=LIBRARY",
         help="another one for caches in e4m3")
     args = arguments.parse_args()
     paths = {name: getattr(args, name) for name in ("bf16", "e4m3", "e5m2", "fp8")} | named(args.beside)
     bench = Bench(args, copy_gbs=timing.copy_gbs(), libraries=paths)
     libraries = {name: Library(path) for name, path in paths.items() if path}
-    peers, absent = found({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None})
-    bench.absent(absent)
+    peers = bench.peers({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None})
     for case, sizes in bench.selected(cases()):
         work = Work(*sizes)
         caches, contenders = {name: Cache(work, name) for name in ("bf16", "e4m3", "e5m2")}, {}
@@ -92,8 +91,7 @@ def main():
             details = {"chosen": chosen[0][chosen[1]].variant.decode()} if chosen[1] is not None else {}
             contenders[name] = work.kgen(
                 library, make, cache.copies, judge=judged_by(cache), allowed=0.1 if name == "fp8" else None,
-                details=details,
-                bytes=work.bytes / (1 if name == "bf16" else 2))
+                details=details, bytes=work.bytes / (1 if name == "bf16" else 2))
         if peers:
             given = dict(zip(("q_descale", "k_descale", "v_descale"), caches["e4m3"].descales))
             contenders["FA3 fp8"] = work.fa3(peers["fa3"], 32, caches["e4m3"].copies, q, **given)
@@ -101,8 +99,7 @@ def main():
             contenders["FA3 fp8"].bytes = work.bytes / 2
         bench.point(
             case, work.shape(), contenders, judge=None, allowed=0.02, dtype="bf16", layout="paged", moved=work.bytes,
-            l2="cold", graph=True,
-            base="e4m3", formula="K and V once: 2 Hk D elements a key")
+            l2="cold", graph=True, base="e4m3", formula="K and V once: 2 Hk D elements a key")
         del work, caches, contenders, make, cache
     return bench.finish()
 

@@ -28,13 +28,15 @@ def bench_of(*arguments, **defaults):
 def numbers_of(times, base=None):
     ratio = stats.ratio(times, base or times)
     ratio = {"to": "kgen", "verdict": stats.verdict(ratio), **ratio}
-    return {"microseconds": stats.summary(times), "round_microseconds": times, "rate": 5.0, "unit": "GB/s", "ratio": ratio}
+    return {"microseconds": stats.summary(times), "round_microseconds": times, "rate": 5.0, "unit": "GB/s",
+        "ratio": ratio}
 
 
 class Statistics(unittest.TestCase):
     def test_summary_has_the_numbers_of_a_known_sample(self):
         found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
-        self.assertEqual((found["median"], found["mad"], found["n"], found["mean"], found["min"]), (3.0, 1.0, 5, 22.0, 1.0))
+        self.assertEqual((found["median"], found["mad"], found["n"], found["mean"], found["min"]),
+            (3.0, 1.0, 5, 22.0, 1.0))
         self.assertAlmostEqual(found["p95"], 4 + 0.8 * 96)
         self.assertAlmostEqual(found["p99"], 4 + 0.96 * 96)
         low, high = found["interval"]
@@ -59,7 +61,8 @@ class Statistics(unittest.TestCase):
         self.assertRaises(ValueError, stats.ratio, [1.0], [1.0, 2.0])
 
     def test_an_interval_that_holds_1_is_a_tie(self):
-        verdicts = [stats.verdict({"interval": interval}) for interval in ([1.01, 1.2], [0.9, 0.99], [0.99, 1.01], [1.0, 1.0])]
+        verdicts = [stats.verdict({"interval": interval})
+            for interval in ([1.01, 1.2], [0.9, 0.99], [0.99, 1.01], [1.0, 1.0])]
         self.assertEqual(verdicts, ["win", "loss", "tie", "tie"])
 
     def test_the_geometric_mean_of_a_ratio_and_its_inverse_is_1(self):
@@ -69,7 +72,8 @@ class Statistics(unittest.TestCase):
 
 class Order(unittest.TestCase):
     def test_every_round_has_all_names_and_turns_around(self):
-        self.assertEqual(list(timing.interleave(["a", "b"], 3)), [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")])
+        self.assertEqual(list(timing.interleave(["a", "b"], 3)),
+            [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")])
 
     def test_a_race_times_contenders_in_that_order(self):
         calls = []
@@ -95,7 +99,8 @@ class Records(unittest.TestCase):
         self.assertEqual([row["contender"] for row in rows], ["kgen", "fa2"])
         self.assertEqual(rows[0]["numbers"]["round_microseconds"], FAST)
         run = rows[0]["run"]
-        self.assertEqual((rows[0]["bench"], run["command"], run["seed_of_day"]), ("some_bench", ["python3", "some_bench.py", "--out", str(path)], 7))
+        self.assertEqual((rows[0]["bench"], run["command"], run["seed_of_day"]),
+            ("some_bench", ["python3", "some_bench.py", "--out", str(path)], 7))
         self.assertRegex(run["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertRegex(run["kgen"], r"^\d+\.\d+\.\d+$")
         self.assertEqual(rows[0]["run"]["id"], rows[1]["run"]["id"])
@@ -104,12 +109,14 @@ class Records(unittest.TestCase):
         good = self.row()
         self.assertEqual(record.complaints(good), [])
         wrong = {
-            "`status`": {"status": "fine"}, "`format`": {"format": 99}, "`numbers`": {"numbers": None}, "`shape`": {"shape": [1]},
+            "`status`": {"status": "fine"}, "`format`": {"format": 99}, "`numbers`": {"numbers": None},
+            "`shape`": {"shape": [1]},
             "`colour`": {"colour": "red"},
         }
         for word, change in wrong.items():
             self.assertIn(word, " ".join(record.complaints({**good, **change})))
-        self.assertIn("`dtype` is missing", record.complaints({key: value for key, value in good.items() if key != "dtype"}))
+        self.assertIn("`dtype` is missing",
+            record.complaints({key: value for key, value in good.items() if key != "dtype"}))
         self.assertRaisesRegex(ValueError, "`status`", record.Writer(None).write, {**good, "status": "fine"})
 
     def test_an_old_document_is_refused_with_file_and_line(self):
@@ -139,7 +146,7 @@ class Peers(unittest.TestCase):
     def test_absent_peers_are_rows_and_no_failures(self):
         made = bench_of()
         with contextlib.redirect_stderr(io.StringIO()):
-            made.absent({"fa4": "fa4 is absent"})
+            made.peers({"fa4": lambda: peers.Fa4("/nowhere", 1)})
         self.assertEqual([(row["contender"], row["status"]) for row in made.points], [("fa4", "absent")])
         self.assertEqual(made.failed, 0)
 
@@ -152,7 +159,8 @@ class Benches(unittest.TestCase):
         cases = [("decode B1", 1), ("decode B2", 2), ("prefill", 3)]
         self.assertEqual(list(bench_of("--only", "B2", "--only", "pre").selected(cases)), cases[1:])
         self.assertEqual(list(bench_of("--quick").selected(cases)), cases[:2])
-        self.assertRaisesRegex(SystemExit, "(?s)no case.*decode B1.*prefill", list, bench_of("--only", "x").selected(cases))
+        self.assertRaisesRegex(SystemExit, "(?s)no case.*decode B1.*prefill", list,
+            bench_of("--only", "x").selected(cases))
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(list(bench_of("--limit-s", "-1").selected(cases)), [])
 
@@ -174,7 +182,8 @@ class Benches(unittest.TestCase):
     def test_a_rate_beyond_the_card_is_refused(self):
         made, timer = bench_of(), mock.Mock(runs=3, calls=2, repeated="graph")
         made.run["ceiling"] = {"tflops_16_bit": 1000.0, "tflops_fp8": 2000.0, "memory_gbs": 4000.0}
-        judge = lambda **work: made._numbers(Contender(None), 0.0, 1.0, timer, FAST, work.get("flops"), work.get("moved"), None, "", work["l2"], work["dtype"])
+        judge = lambda **work: made._numbers(Contender(None), 0.0, 1.0, timer, FAST, work.get("flops"),
+            work.get("moved"), None, "", work["l2"], work["dtype"])
         self.assertEqual(judge(flops=1e9, l2="warm", dtype="bf16")[1], "")
         self.assertIn("beyond", judge(flops=1.5e9, l2="warm", dtype="bf16")[1])
         self.assertEqual(judge(flops=1.5e9, l2="warm", dtype="fp8")[1], "")

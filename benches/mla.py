@@ -10,14 +10,15 @@ dims 576 and 512 and V inside K; FA3, the library in vLLM's wheel, with `q_v`; F
 own function. Graphs of calls go round copies of the cache together larger than the L2, as the layers of a model do. O
 is compared with float64 first and last. GB/s count the cache once, FLOPs 2 (64 + 512 + 512) for each visible pair of a
 query's head and a key. `--splits` times forced numbers of splits as well, to which the constants of
-`KernelCost::latent` are fitted. """
+`KernelCost::latent` are fitted.
+"""
 
 import sys
 from functools import partial
 
 from lab import Bench, Contender, parser, timing
 from lab.paged import Work, spread
-from lab.peers import Fa3, flash_mla, found
+from lab.peers import Fa3, flash_mla
 
 LATENT, TURNED, PAGE = 512, 64, 64
 SCALE = (128 + 64) ** -0.5  # of the attention that the absorbed one stands for
@@ -47,12 +48,10 @@ def flash_mla_contender(module, work):
 
 
 def main():
-    arguments = parser(__doc__)
-    arguments.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
+    arguments = parser(__doc__, peers=["fa3"])
     arguments.add_argument("--splits", default="", help="numbers of splits to force besides, with commas")
     bench = Bench(args := arguments.parse_args(), copy_gbs=timing.copy_gbs())
-    peers, absent = found({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None, "flash_mla": flash_mla})
-    bench.absent(absent)
+    peers = bench.peers({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None, "flash_mla": flash_mla})
     for name, queries, keys, heads in bench.selected(cases()):
         work = Work(queries, keys, heads, 1, LATENT + TURNED, page=PAGE, latent=LATENT, scale=SCALE)
         contenders = {label: work.kgen(library) for label, library in bench.libraries.items()}
@@ -63,8 +62,7 @@ def main():
         if "flash_mla" in peers and (mla := flash_mla_contender(peers["flash_mla"], work)):
             contenders["FlashMLA"] = mla
         bench.point(
-            name, work.shape(), contenders, judge=work.judge, allowed=0.02,
-            dtype="bf16",
+            name, work.shape(), contenders, judge=work.judge, allowed=0.02, dtype="bf16",
             layout="paged", flops=work.flops, moved=work.bytes, rate="gbs", l2="cold", graph=True,
             formula="the cache once, 1152 bytes a key; 2 (64 + 512 + 512) FLOPs a visible pair")
         del work, contenders

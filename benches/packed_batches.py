@@ -10,7 +10,8 @@
 Self-attention in bf16: `cu_seqlens_q` is `cu_seqlens_k`, lengths are uniform in the given range. Calls are graph
 replays, L2 is warm. O is compared with float64 on three sequences. Needs a GPU that the library has kernels for,
 PyTorch 2.10 or newer for the first peer, vLLM's library for the second. --ways times each path that the library holds
-kernels for, with a work counter and without; kgen's own choice is called with one. """
+kernels for, with a work counter and without; kgen's own choice is called with one.
+"""
 
 import random
 import sys
@@ -20,7 +21,7 @@ import torch
 from lab import Bench, Contender, attention, parser
 from lab.kgen import FLAG_PATHS, packed_params
 from lab.paged import counters
-from lab.peers import Fa3, Varlen, found
+from lab.peers import Fa3, Varlen
 
 # Sequences, shortest and longest, query heads, key heads, head dim, causal: of the outside report that found the crash.
 BATCHES = [
@@ -88,13 +89,11 @@ class Batch:
 
 
 def main():
-    arguments = parser(__doc__, rounds=15)
+    arguments = parser(__doc__, rounds=15, peers=["fa3"])
     arguments.add_argument("--batch", dest="only", action="append", metavar="TEXT", help="as --only")
     arguments.add_argument("--ways", action="store_true", help="every path, with and without a work counter")
-    arguments.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
     bench = Bench(args := arguments.parse_args())
-    peers, absent = found({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None, "varlen_attn": Varlen})
-    bench.absent(absent)
+    peers = bench.peers({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None, "varlen_attn": Varlen})
     counter = counters()[0]
     for description in bench.selected(BATCHES, name_of):
         batch, contenders = Batch(description), {}
@@ -110,8 +109,7 @@ def main():
                 peers["varlen_attn"](*batch.qkv, batch.starts, batch.longest, batch.causal))
         bench.point(
             name_of(description), batch.shape, contenders, judge=batch.judge, allowed=0.02, dtype="bf16",
-            layout="packed", graph=True,
-            flops=batch.flops, formula="4 H D a visible pair of a query and a key")
+            layout="packed", graph=True, flops=batch.flops, formula="4 H D a visible pair of a query and a key")
     return bench.finish()
 
 

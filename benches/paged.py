@@ -26,7 +26,7 @@ from functools import partial
 from lab import Bench, named, parser, timing
 from lab.kgen import FLAG_CAUSAL, FLAG_PATHS, Library
 from lab.paged import MERGING, Work, counters, even, spread
-from lab.peers import Fa3, found
+from lab.peers import Fa3
 
 
 def decode_cases():
@@ -65,16 +65,14 @@ def engine_cases():
 
 
 def main():
-    arguments = parser(__doc__)
-    arguments.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
+    arguments = parser(__doc__, peers=["fa3"])
     arguments.add_argument("--ways", action="store_true", help="every path, with and without the work counter")
     arguments.add_argument("--beside", action="append", default=[], metavar="NAME=LIBRARY", help="another library")
     arguments.add_argument("--splits", default="",
         help="numbers of splits to force where there is one query each, with commas")
     bench = Bench(args := arguments.parse_args(), copy_gbs=timing.copy_gbs())
     bench.libraries |= {name: Library(path) for name, path in named(args.beside).items()}
-    peers, absent = found({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None})
-    bench.absent(absent)
+    peers = bench.peers({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 else None})
     counter, counted = counters()
     for name, sizes in bench.selected([*decode_cases(), *prefill_cases(), *engine_cases()]):
         work = Work(*sizes)
@@ -103,11 +101,9 @@ def main():
         if peers and decodes:
             contenders["FA3 graph"] = work.fa3(peers["fa3"], 32)
         bench.point(
-            name, work.shape(), contenders, judge=work.judge, allowed=0.02,
-            dtype="bf16",
+            name, work.shape(), contenders, judge=work.judge, allowed=0.02, dtype="bf16",
             layout="paged", flops=work.flops, moved=work.bytes, rate="gbs" if decodes else "tflops", l2="cold",
-            graph=True,
-            formula="K and V once, 4 Hk D bytes a key; 4 H D FLOPs a visible pair")
+            graph=True, formula="K and V once, 4 Hk D bytes a key; 4 H D FLOPs a visible pair")
         assert not counted["arrivals"].any(), "counters are left"
         del work, contenders, ways
     return bench.finish()

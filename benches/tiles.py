@@ -21,7 +21,6 @@ Needs nvcc, PyTorch and a GPU that runs the target.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -86,7 +85,7 @@ def label(tile):
     for key, value in tile.items():
         if key in ("m", "n", "templates") or (key, value) in (("rescale_threshold", 8), ("q_in_registers", False)):
             continue
-        key = "q" if key == "q_in_registers" else short.get(key, key)
+        key = {"q_in_registers": "q", "copy": ""}.get(key, short.get(key, key))
         words.append(key if value is True else f"no-{key}" if value is False else f"{key}{value}")
     words += [Path(tile["templates"]).name] if "templates" in tile else []
     return " ".join(words) or "default"
@@ -102,15 +101,15 @@ def build(bench, folder, tile, kind="fwd", head_dim=64, dtype="bf16", masks=("fu
     grid += HELPERS.format(target=target) if kind == "fwd_split" else ""
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
     (place / "grid.toml").write_text(grid + (TILE.format(head_dim=head_dim, keys=lines) if lines else ""))
-    command = [bench.args.kgen, *(["--templates", tile["templates"]] if "templates" in tile else []), "--variants",
-        place / "grid.toml"]
-    command += ["build", "--format", "json", "--allow-spills", "--offline", "-j", "2", "--generated",
-        place / "generated"]
-    command += ["--build-dir", place / "build", *(["--run-as", run_as] if run_as else [])]
+    templates = ["--templates", tile["templates"]] if "templates" in tile else []
+    command = [bench.args.kgen, *templates, "--variants", place / "grid.toml", "build", "--format", "json", "--offline"]
+    command += ["--allow-spills", "-j", "2", "--build-dir", place / "build"]
+    command += ["--run-as", run_as] if run_as else ["--generated", place / "generated"]
     done = subprocess.run(command, capture_output=True, text=True)
     library = place / "build" / (f"run-as-{run_as}" if run_as else "") / "lib/libkgen.so"
     if done.returncode != 0 or not library.exists():
-        why = (done.stderr.strip().splitlines() or ["?"])[-1]
+        said = done.stderr.strip().splitlines() or ["?"]
+        why = next((line for line in said if line.startswith("error")), said[-1])
         bench.add(f"d{head_dim}", label(tile), "refused", f"not built: {why}", own=False)
         return None
     artifacts = json.loads(done.stdout)["artifacts"]
@@ -158,8 +157,7 @@ def plan(args):
 def dense(bench, args):
     rows, target, dtype, sides = plan(args)
     rows = [row for row in rows if not args.head_dim or row[0] in args.head_dim]
-    peers, absent = forward.peers_of(sides, args.site, None)
-    bench.absent(absent)
+    peers = bench.peers(forward.peers_of(sides, args.site, None))
     cases = [(*row, seqlen) for row in rows for seqlen in args.seqlen]
     name_of = lambda case: f"d{case[0]} {attention.mask(case[1])} s{case[3]}"
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +197,7 @@ def split(bench, args):
 
 
 def main(mode=None):
-    arguments = parser(__doc__, rounds=6, round_ms=10, library=None)
+    arguments = parser(__doc__, 6, 10, library=None, peers=["site"], head_dim=None, seqlen=[2048, 8192])
     if mode is None:
         arguments.add_argument("mode", choices=["portable", "hopper", "tma", "split"])
     arguments.add_argument("--sweep", action="store_true", help="as decode.py calls it: split")
@@ -207,10 +205,6 @@ def main(mode=None):
     arguments.add_argument("--target", default="sm80", help="of portable: whose machine code the GPU at hand runs")
     arguments.add_argument("--candidates", type=Path, help="of hopper: a JSON file")
     arguments.add_argument("--dtype", choices=["bf16", "fp16", "fp8"], default="bf16", help="of hopper")
-    arguments.add_argument("--head-dim", type=int, nargs="+")
-    arguments.add_argument("--seqlen", type=int, nargs="+", default=[2048, 8192])
-    arguments.add_argument("--site", default=os.environ.get("PEERS_SITE"),
-        help="the unpacked wheel fa3-fwd (PEERS_SITE)")
     args = arguments.parse_args()
     args.mode = mode or args.mode
     bench = Bench(args)

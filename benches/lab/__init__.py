@@ -2,7 +2,8 @@
 calls.
 
 Modules: `stats` and `record` need nothing but Python; `timing`, `peers`, `kgen`, `attention` and `paged` use PyTorch,
-which they import if it is there; `bench` ties them together. Times are microseconds of one call everywhere. """
+which they import if it is there; `bench` ties them together. Times are microseconds of one call everywhere.
+"""
 
 from .bench import Bench, Contender, named, parser
 

@@ -1,6 +1,7 @@
 """One run of a bench: common arguments, points that are proven and timed, rows, progress, and tables at the end."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -8,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import record, stats, timing
-from .peers import first_line
+from .peers import first_line, found as made_of
 
 NAN = float("nan")
 
 
-def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True):
-    """The arguments that all benches take; `library` None leaves out --library."""
+def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, peers=(), **shapes):
+    """The arguments that all benches take; `library` None leaves out --library. `peers` are those of `site`, `fa3` and
+    `fa4` that say where a peer lies, `shapes` default lists of sizes, such as `head_dim`."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
     made.add_argument("--only", action="append", default=[], metavar="TEXT",
@@ -27,6 +29,16 @@ def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True
     if library:
         text = "a libkgen.so; more are timed beside the first"
         made.add_argument("--library", action="append", metavar="[NAME=]FILE", help=f"{text} ({library})")
+    places = {
+        "site": {"default": os.environ.get("PEERS_SITE"),
+            "help": "folder with the unpacked wheel fa3-fwd (PEERS_SITE)"},
+        "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel"},
+        "fa4": {"metavar": "FOLDER", "help": "where FlashAttention-4 and CuTe DSL are unpacked"},
+    }
+    for place in peers:
+        made.add_argument(f"--{place}", **places[place])
+    for name, default in shapes.items():
+        made.add_argument(f"--{name.replace('_', '-')}", type=int, nargs="+", default=default)
     made.set_defaults(gpu=gpu, default_library=library)
     return made
 
@@ -144,11 +156,14 @@ class Bench:
         self.points.append(self.writer.write(row))
         return row
 
-    def absent(self, why):
-        """Records peers that this machine lacks, {name: reason}."""
-        for peer, reason in why.items():
+    def peers(self, makers):
+        """The peers that {name: function that makes it or None} makes; the rows say of those that this machine lacks
+        why."""
+        there, absent = made_of(makers)
+        for peer, reason in absent.items():
             self.note(reason)
             self.add("", peer, "absent", reason, own=False)
+        return there
 
     def host(self, what, call, number=10000, rounds=9, timer=time.process_time, contender="kgen", settle=lambda: None,
             **more):

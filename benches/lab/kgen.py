@@ -15,15 +15,8 @@ except ImportError:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from kgen_attn import abi  # noqa: E402
 from kgen_attn.abi import (  # noqa: E402, F401
-    FLAG_CAUSAL,
-    FLAG_DETERMINISTIC,
-    FLAG_ROTARY_INTERLEAVED,
-    FLAG_WINDOW,
-    AppendKvParams,
-    AttentionFeatures,
-    BwdParams,
-    DeclaredScore,
-    FwdParams,
+    FLAG_CAUSAL, FLAG_DETERMINISTIC, FLAG_ROTARY_INTERLEAVED, FLAG_WINDOW, AppendKvParams, AttentionFeatures, BwdParams,
+    DeclaredScore, FwdParams,
 )
 
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()} if torch else {}

@@ -148,8 +148,7 @@ class Fa3:
             flat(q), *((k, v) if used is not None else (flat(k), flat(v))), **of_k, cu_seqlens_q=starts(seqlen),
             max_seqlen_q=seqlen,
             max_seqlen_k=keys, is_causal=causal, window_size_left=left, window_size_right=right, softcap=softcap,
-            s_aux=sinks,
-            num_splits=splits, **dict(zip(("q_descale", "k_descale", "v_descale"), descales or ())),
+            s_aux=sinks, num_splits=splits, **dict(zip(("q_descale", "k_descale", "v_descale"), descales or ())),
         )
         return lambda: call().unflatten(0, (batch, seqlen))
 
