@@ -245,12 +245,12 @@ def fitted(rows):
     if len(rows) < 4 * FOLDS:
         return f"\n{len(rows)} shapes are too few to fit factors to: {4 * FOLDS} at least"
     errors, regrets = kept_out(rows)
-    left_out = f" ({len(everything) - len(rows)} shapes of unknown length left out)" if len(rows) < len(
-        everything) else ""
+    left = len(everything) - len(rows)
+    left_out = f" ({left} shapes of unknown length left out)" if left else ""
     lines = [
         "",
-        f"Shapes kept out of the fit{left_out}: error of a time, and regret by forced times where both choices were timed "
-        f"({len(regrets[0])} shapes)",
+        f"Shapes kept out of the fit{left_out}: error of a time, and regret by forced times where both choices were "
+        f"timed ({len(regrets[0])} shapes)",
         f"* with today's constants: {errors[1]:.4f}; {spread(regrets[1])}",
         f"* with factors fitted to the others: {errors[0]:.4f}; {spread(regrets[0])}",
     ]
