@@ -44,8 +44,8 @@ class Tensors:
         kind = torch.float8_e4m3fn if fp8 else torch.bfloat16
         cache = torch.zeros(BATCH * each, PAGE, HEADS_K, 2 * DIM, device="cuda", dtype=torch.bfloat16).to(kind)
         raw = cache.view(torch.uint8) if fp8 else cache
-        self.k_cache, self.v_cache, self.k_raw, self.v_raw = cache[..., :DIM], cache[..., DIM:], raw[...,
-            :DIM], raw[..., DIM:]
+        self.k_cache, self.v_cache = cache[..., :DIM], cache[..., DIM:]
+        self.k_raw, self.v_raw = raw[..., :DIM], raw[..., DIM:]
         self.table = torch.randperm(BATCH * each, device="cuda").int().view(BATCH, each)
         self.lengths = torch.full((BATCH,), cached, device="cuda", dtype=torch.int32)
         self.cos, self.sin = attention.rotary_tables(cached + new, rotary_dim) if rotary_dim else (None, None)

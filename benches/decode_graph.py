@@ -98,8 +98,8 @@ class Step:
         self.o, self.lse = torch.empty_like(self.rotated_q), torch.empty(HEADS, tokens, device="cuda")
         self.cache = attention.normal(schedule.num_pages, PAGE, HEADS_K, 2 * dim).fill_(float("nan"))
         for sequence, count in enumerate(schedule.keys):
-            self.flat()[torch.tensor(schedule.slots(sequence), device="cuda")] = attention.normal(count, HEADS_K,
-                2 * dim)
+            slots = torch.tensor(schedule.slots(sequence), device="cuda")
+            self.flat()[slots] = attention.normal(count, HEADS_K, 2 * dim)
         self.halves = self.cache[..., :dim], self.cache[..., dim:]
         self.cos, self.sin = attention.rotary_tables(MOST_KEYS, dim)
         whole = lambda *shape, dtype=torch.int32: torch.zeros(*shape, device="cuda", dtype=dtype)
@@ -185,17 +185,16 @@ class Step:
         for sequence, count in enumerate(schedule.queries):
             if count == 0:
                 continue
-            slots, rows = torch.tensor(schedule.slots(sequence), device="cuda"), slice(starts[sequence],
-                starts[sequence + 1])
+            slots = torch.tensor(schedule.slots(sequence), device="cuda")
+            rows = slice(starts[sequence], starts[sequence + 1])
             cos, sin = (x[self.positions[rows]] for x in (self.cos, self.sin))
             q = attention.rotated(self.q[rows], cos, sin).bfloat16().transpose(0, 1)
             k, v = (x.reshape(-1, HEADS_K, self.dim)[slots].transpose(0, 1) for x in self.halves)
             expected, lse, _ = attention.exact(q, k, v, causal=True)
             wide, keys = [x.float().repeat_interleave(group, 0) for x in (k, v)], len(slots)
             hidden = torch.ones(count, keys, device="cuda", dtype=torch.bool).triu(keys - count + 1)
-            s = ((q.float() @ wide[0].mT).bfloat16().float() * scale).bfloat16().float().masked_fill(hidden,
-                float("-inf"))
-            naive = (torch.softmax(s, -1).bfloat16().float() @ wide[1]).bfloat16()
+            s = ((q.float() @ wide[0].mT).bfloat16().float() * scale).bfloat16().float()
+            naive = (torch.softmax(s.masked_fill(hidden, float("-inf")), -1).bfloat16().float() @ wide[1]).bfloat16()
             got = self.o[rows].transpose(0, 1).double()
             found.append((worst(got - expected), worst(naive.double() - expected), worst(expected),
                 worst(self.lse[:, rows] - lse)))

@@ -30,8 +30,8 @@ class CompiledPeers:
         done = subprocess.run([*command, source], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise Absent(f"{what}: nvcc says {done.stderr.strip()[:300]}")
-        self.library, self.never = ctypes.CDLL(str(folder / "peers.so")), torch.zeros(1, device="cuda",
-            dtype=torch.int32)
+        self.library = ctypes.CDLL(str(folder / "peers.so"))
+        self.never = torch.zeros(1, device="cuda", dtype=torch.int32)
         self.blocks = 8 * card.multi_processor_count
 
     def launch(self, name, *arguments):

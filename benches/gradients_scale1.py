@@ -195,8 +195,8 @@ def main():
                 head_dim = dims[i % len(dims)]
                 shape, errors, of_sums = one_call(kgen, draw, dtype, head_dim, scale or head_dim**-0.5)
                 kept, worst = keeps_the_rule(errors, of_sums, dtype), max(errors["kgen"])
-                status = ("ok", "", {"relative_error": worst}) if all(kept) else ("wrong", f"breaks the rule: {kept}",
-                    None)
+                right = all(kept)
+                status = ("ok", "", {"relative_error": worst}) if right else ("wrong", f"breaks the rule: {kept}", None)
                 case = f"{word} scale {scale or '1/sqrt(d)'} call {i}"
                 bench.add(case, "kgen", *status, shape=shape, dtype=word,
                     details={"errors": errors, "of_fp32_sums": of_sums})

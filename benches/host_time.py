@@ -130,8 +130,8 @@ def of_engine(device):
     q = fused[:, : heads * dim].view(batch, heads, dim)
     cache = torch.randn(64, heads_k, 16, 2 * dim, **on).bfloat16().transpose(1, 2)
     k, v = cache[..., :dim], cache[..., dim:]
-    out, cu = torch.empty(batch, heads, dim, dtype=torch.bfloat16, **on), torch.arange(batch + 1, dtype=torch.int32,
-        **on)
+    out = torch.empty(batch, heads, dim, dtype=torch.bfloat16, **on)
+    cu = torch.arange(batch + 1, dtype=torch.int32, **on)
     used, table = torch.full((batch,), 100, dtype=torch.int32, **on), torch.zeros(batch, 8, dtype=torch.int32, **on)
     ones, no = torch.ones(1, **on).expand(batch, heads_k), (None,)
     sizes = (batch, 1, 128, heads, heads_k, dim, dim, torch.bfloat16)

@@ -25,6 +25,7 @@ def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True
     made.add_argument("--limit-s", type=float, default=float("inf"), help="no case is begun after so many seconds")
     made.add_argument("--rounds", type=int, default=rounds)
     made.add_argument("--round-ms", type=float, default=round_ms, help="milliseconds of each contender in each round")
+    made.add_argument("--graph-below-ms", type=float, default=1, help="shorter calls are timed as replays of graphs")
     made.add_argument("--seed", type=int, default=1)
     if library:
         text = "a libkgen.so; more are timed beside the first"
@@ -93,23 +94,21 @@ class Bench:
     """What a run has found. `Bench(parser(__doc__).parse_args())`."""
 
     def __init__(self, args, **facts):
-        self.args, self.name, self.begun, self.points, self.failed = args, Path(
-            sys.argv[0]).stem, time.monotonic(), [], 0
+        self.args, self.name, self.begun = args, Path(sys.argv[0]).stem, time.monotonic()
+        self.points, self.failed, self.libraries, self.noted = [], 0, {}, set()
         if args.quick:
             args.rounds, args.round_ms = min(args.rounds, 3), min(args.round_ms, 3)
-        self.libraries = {}
         if args.gpu:
+            timing.GRAPH_BELOW_US = 1e3 * args.graph_below_ms
             timing.torch.manual_seed(args.seed)
             timing.torch.set_grad_enabled(False)
         if getattr(args, "default_library", None) and args.gpu:
             from .kgen import Library
 
-            self.libraries = {name: Library(path)
-                for name, path in named(args.library or [args.default_library]).items()}
-            facts["libraries"] = {name: library.path for name, library in self.libraries.items()}
+            facts["libraries"] = named(args.library or [args.default_library])
+            self.libraries = {name: Library(path) for name, path in facts["libraries"].items()}
         self.run = record.circumstances(args.gpu, seed=args.seed, rounds=args.rounds, round_ms=args.round_ms, **facts)
         self.writer = record.Writer(args.out)
-        self.noted = set()
         gpu = self.run["gpu"]
         self.head = f"{gpu['name']}, driver {self.run['driver']}, torch {self.run['torch']}, " if gpu else ""
         self.head += f"kgen {self.run['kgen']} at {self.run['commit']}, {self.run['date']}"
@@ -256,8 +255,8 @@ class Bench:
             contenders[name].poison()  # what is found afterwards was written by calls that were timed
         times = timing.race(timers, self.args.rounds)
         card |= record.card_state() if timers else {}
-        base = base if base in timers else next((name for name in timers if contenders[name].own),
-            next(iter(timers), None))
+        if base not in timers:
+            base = next((name for name in timers if contenders[name].own), next(iter(timers), None))
         for name, timer in timers.items():
             contender, message = contenders[name], messages[name]
             limit = allowed if contender.allowed is None else contender.allowed

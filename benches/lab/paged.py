@@ -49,16 +49,16 @@ class Work:
         copies = timing.copies_for(2 * shape[0] * page * heads_k * shape[3], 6)
         copies = max(1, min(copies, MOST_BYTES // (2 * shape[0] * page * heads_k * shape[3])))
         self.caches = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
-        order, self.table = torch.randperm(sum(pages), dtype=torch.int32), torch.zeros(self.batch, max(pages) + 7,
-            dtype=torch.int32)
+        order = torch.randperm(sum(pages), dtype=torch.int32)
+        self.table = torch.zeros(self.batch, max(pages) + 7, dtype=torch.int32)
         for row, (count, part) in enumerate(zip(pages, order.split(pages))):
             self.table[row, :count] = part
         self.table = self.table.cuda()
         fused = heads if latent else heads + 2 * heads_k
         self.q = torch.randn(sum(queries), fused, dim, device="cuda", dtype=torch.bfloat16)[:, :heads]
         ends = torch.tensor([0, *queries], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        self.ends, self.starts, self.used = ends.tolist(), ends.cuda(), torch.tensor(keys, dtype=torch.int32,
-            device="cuda")
+        self.ends, self.starts = ends.tolist(), ends.cuda()
+        self.used = torch.tensor(keys, dtype=torch.int32, device="cuda")
         self.bytes = 2 * sum(keys) * heads_k * shape[3]
         self.flops = sum(2 * (dim + self.dim_v) * heads * (q * k - q * (q - 1) / 2) for q, k in zip(queries, keys))
 

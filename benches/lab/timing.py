@@ -76,8 +76,8 @@ class Timer:
             self.run, self.calls = self.graph.replay, len(calls)
         else:
             self.run = lambda: [call() for call in calls]
-            self.lead = int(
-                once < GRAPH_BELOW_US)  # a run that does not count, so that the device never waits for the host
+            # Runs that do not count, so that the device never waits for the host.
+            self.lead = int(once < GRAPH_BELOW_US)
         first = elapsed_us(self.run, 1)
         each = elapsed_us(self.run, max(1, int(1e3 * WARM_UP_MS / first)))
         self.runs = max(1, round(1e3 * round_ms / each))
