@@ -25,8 +25,8 @@ def build(args, target, head_dims):
     """The artifacts of one target's default plans, as `kgen build --format json` tells them."""
     dtypes = "fp16" if target == "sm75" else args.dtype
     with tempfile.TemporaryDirectory() as root:
-        command = [args.kgen.resolve(), "build", "--kind", "fwd", "--dtype", dtypes, "--target", target, "--format", "json"]
-        command += ["--jobs", str(args.jobs), "--head-dim", ",".join(map(str, head_dims))]
+        command = [args.kgen.resolve(), "build", "--kind", "fwd", "--dtype", dtypes, "--target", target]
+        command += ["--format", "json", "--jobs", str(args.jobs), "--head-dim", ",".join(map(str, head_dims))]
         command += ["--generated", f"{root}/generated", "--build-dir", f"{root}/build"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
