@@ -1,68 +1,59 @@
-"""Times kgen's own commands on the machine at hand: medians of wall time, in fresh folders, with a warm object cache.
+"""Times kgen's own commands on the machine at hand: wall time, in fresh folders, with a warm object cache.
 
     python3 benches/commands.py [--kgen target/release/kgen] [--runs 15]
 
-Prints a Markdown table. Needs nvcc (kgen's own will do) for the last rows only.
+Needs nvcc (kgen's own will do) for the last rows only.
 """
 
-import argparse
 import os
-import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-ALL_HEAD_DIMS = ",".join(str(d) for d in range(16, 257, 8))
+from lab import Bench, parser
+
+HEAD_DIMS = ",".join(str(d) for d in range(16, 257, 8))
+FOUR = f"for i in 1 2 3 4; do $KGEN generate --head-dim {HEAD_DIMS} --output $i || exit; done"
+# What it is, the command, whether its folder stays
+COMMANDS = [
+    ("kgen list", "$KGEN list", False),
+    ("kgen list --set standard-74 --format json", "$KGEN list --set standard-74 --format json", False),
+    ("kgen generate --all, empty folder (32 kernels)", "$KGEN generate --all", False),
+    ("kgen generate --all, nothing changed", "$KGEN generate --all", True),
+    ("kgen generate --head-dim 16,24,…,256, empty folder (124 kernels)", f"$KGEN generate --head-dim {HEAD_DIMS}",
+        False),
+    ("the same into four empty folders, one after another (496 kernels)", FOUR, False),
+    ("kgen build-all --device emulator, nothing changed", "$KGEN build-all --device emulator", True),
+]
 
 
-def run(command, folder):
-    start = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+def seconds(command, kgen, folder):
+    begun = time.perf_counter()
+    environment = {**os.environ, "KGEN": kgen}
+    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))} failed: {done.stderr.strip()[-400:]}")
-    return time.perf_counter() - start
-
-
-def fresh(command, runs):
-    """Each run in a folder of its own."""
-    times = []
-    for _ in range(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            times.append(run(command, folder))
-    return times
-
-
-def repeated(command, runs):
-    """One folder; the first run is not counted."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(command, folder)
-        return [run(command, folder) for _ in range(runs)]
+        raise SystemExit(f"{command} failed: {done.stderr.strip()[-400:]}")
+    return time.perf_counter() - begun
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kgen", default="target/release/kgen", type=Path)
-    parser.add_argument("--runs", type=int, default=15)
-    args = parser.parse_args()
-    kgen = str(args.kgen.resolve())
-    rows = [
-        ("`kgen list`", fresh([kgen, "list"], args.runs)),
-        ("`kgen list --set standard-74 --format json`", fresh([kgen, "list", "--set", "standard-74", "--format", "json"], args.runs)),
-        ("`kgen generate --all`, empty folder (32 kernels)", fresh([kgen, "generate", "--all"], args.runs)),
-        ("`kgen generate --all`, nothing changed", repeated([kgen, "generate", "--all"], args.runs)),
-        ("`kgen generate --head-dim 16,24,…,256`, empty folder (124 kernels)", fresh([kgen, "generate", "--head-dim", ALL_HEAD_DIMS], args.runs)),
-        (
-            "the same into four empty folders, one after another (496 kernels)",
-            fresh(["sh", "-c", f"for i in 1 2 3 4; do {kgen} generate --head-dim {ALL_HEAD_DIMS} --output $i || exit; done"], args.runs),
-        ),
-        ("`kgen build-all --device emulator`, nothing changed", repeated([kgen, "build-all", "--device", "emulator"], args.runs)),
-    ]
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {args.runs} runs each\n")
-    print("| command | median | slowest |\n|---|---|---|")
-    for label, times in rows:
-        print(f"| {label} | {statistics.median(times) * 1e3:.1f} ms | {max(times) * 1e3:.1f} ms |")
+    arguments = parser(__doc__, library=None, gpu=False)
+    arguments.add_argument("--kgen", default="target/release/kgen", type=Path)
+    arguments.add_argument("--runs", type=int, default=15)
+    bench = Bench(args := arguments.parse_args(), cores=os.cpu_count(), load=os.getloadavg()[0])
+    runs = 2 if args.quick else args.runs
+    for what, command, stays in bench.selected(COMMANDS):
+        times = []
+        with tempfile.TemporaryDirectory() as whole:
+            for run in range(runs + stays):  # the first run in a folder that stays is not counted
+                folder = Path(whole) / ("one" if stays else str(run))
+                folder.mkdir(exist_ok=True)
+                times.append(1e6 * seconds(command, str(args.kgen.resolve()), folder))
+        bench.clocked(what, times[stays:])
+    return bench.finish()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

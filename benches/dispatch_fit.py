@@ -1,30 +1,37 @@
 #!/usr/bin/env python3
-"""Reads what benches/dispatch_regret.py measured: the regret, and by what factors the constants of the model should change.
+"""Reads what benches/dispatch_regret.py measured: the regret, and by what factors the constants of the model should
+change.
 
-    python3 benches/dispatch_fit.py regret.json
-    python3 benches/dispatch_fit.py regret.json --library build/lib/libkgen.so
+    python3 benches/dispatch_fit.py regret.jsonl
+    python3 benches/dispatch_fit.py regret.jsonl --library build/lib/libkgen.so
 
 A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
 (docs/dispatch.md), and every part goes by a number of src/family/attention/cost (chain and step hold the tiles after a
-block's first as well, which a factor on them moves along). So the raw data are enough to say about what another constant
-would have predicted and chosen: factors on them are searched, one after another, for the logarithms of the times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the
-model does not understand decides nothing, and a factor stays near 1 unless the times ask for another, always between 1/2 and
-2. They are judged on shapes kept out of the fit, a fifth at a time, and printed only if they do better there than today's
+block's first as well, which a factor on them moves along). So the raw data are enough to say about what another
+constant would have predicted and chosen: factors on them are searched, one after another, for the logarithms of the
+times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the model does
+not understand decides nothing, and a factor stays near 1 unless the times ask for another, always between 1/2 and 2.
+They are judged on shapes kept out of the fit, a fifth at a time, and printed only if they do better there than today's
 constants, in time and in regret. Needs nothing but Python.
 
-With `--library` the predictions and choices are those of another library's `kgen_explain_choice`, on a GPU like the one of the
-data, and the times stay: the regret of a model that was changed, by the recorded times of forced paths. Nothing is launched.
+With `--library` the predictions and choices are those of another library's `kgen_explain_choice`, on a GPU like the one
+of the data, and the times stay: the regret of a model that was changed, by the recorded times of forced paths. Nothing
+is launched.
 """
 
 import argparse
-import ctypes
 import json
 import math
 import statistics
 from pathlib import Path
 
+from lab import record
+from lab.kgen import DTYPE_NUMBERS, FLAG_CAUSAL, PATHS, FwdParams, Library, made
+from lab.stats import spread
+
 KERNELS = {"dense": "dense", "short": "short", "split": "split", "scheduled": "split"}
-PARTS = ("launch", "tile", "chain", "step", "memory")
+PARTS = ("launch", "tile", "chain", "step", "memory")  # of a prediction, and its helpers
+ALL_PARTS = ("predicted", *PARTS, "combine", "scheduler")
 # Name of a factor, and the constant that it multiplies.
 FACTORS = {
     f"{kernel}.{part}": f"{part}_{'ns' if part == 'launch' else 'cycles'} of KernelCost::{functions}"
@@ -44,19 +51,35 @@ FOLDS = 5
 FAR_OFF = 1.5  # a prediction that is worth a look
 
 
+def of_rows(rows):
+    """A shape each: `name`, `shape`, `candidates` with their times `us`, the place `chosen`, and `own_us` and
+    `old_us`."""
+    shapes = {}
+    for row in rows:
+        us = row["numbers"] and row["numbers"]["microseconds"]["median"]
+        if "request" not in row["details"]:
+            continue
+        found = shapes.setdefault(row["case"],
+            {"name": row["case"], "shape": row["details"]["request"], "candidates": []})
+        if row["contender"] in ("own", "old"):
+            found[f"{row['contender']}_us"] = us
+            continue
+        if row["details"]["chosen"]:
+            found["chosen"] = len(found["candidates"])
+        found["candidates"].append({**row["details"], "us": us})
+    return list(shapes.values())
+
+
 def load(path):
-    """The raw data. Version 1 holds times of the host where a path was thought to be slow: those are left out."""
-    data = json.loads(Path(path).read_text())
-    if data.get("version") not in (1, 2):
-        raise SystemExit(f"dispatch_fit.py: `{path}` has version {data.get('version')}, 1 or 2 is known; was it written by dispatch_regret.py?")
-    if data["version"] == 1:
-        for row in data["rows"]:
-            for place, candidate in enumerate(row["candidates"]):
-                us = candidate["us"]
-                # A host's time was a whole number of nanoseconds, a graph's is an odd part of one. The path chosen was always replayed.
-                if place != row["chosen"] and us is not None and us >= 1000 and abs(us * 1000 - round(us * 1000)) < 0.02:
-                    candidate["us"] = None
-    return data
+    """(what they were measured on, shapes) of rows, or of the document that dispatch_regret.py wrote before it wrote
+    rows."""
+    text = Path(path).read_text()
+    if text.startswith('{"version": 2'):
+        data = json.loads(text)
+        return f"{data['gpu']}, torch {data['torch']}, seed {data['seed']}", data["rows"]
+    rows = record.read(path)
+    run = rows[0]["run"]
+    return f"{run['gpu']['name']}, torch {run['torch']}, seed {run['seed']}", of_rows(rows)
 
 
 def able(row):
@@ -95,7 +118,8 @@ def best_us(row):
 
 
 def regret_of(row, factors):
-    """Of what the model would choose with these factors, by the times of forced paths; None where that path was not timed."""
+    """Of what the model would choose with these factors, by the times of forced paths; None where that path was not
+    timed."""
     chosen = min(possible(row), key=lambda c: predicted_us(c, factors, row["rest"]))
     return None if chosen["us"] is None else chosen["us"] / best_us(row) - 1
 
@@ -117,7 +141,8 @@ def ratio_of(row):
 def line_of(row):
     chosen = row["candidates"][row["chosen"]]
     fastest = min(able(row), key=lambda c: c["us"], default=chosen)
-    timed = f"best of {len(able(row))} timed {label(fastest)} {fastest['us']:.1f}" if fastest["us"] is not None else "no path timed alone"
+    best = f"best of {len(able(row))} timed {label(fastest)}"
+    timed = f"{best} {fastest['us']:.1f}" if fastest["us"] is not None else "no path timed alone"
     old = f", before {row['old_us']:.1f} ({100 * measured_regret(row, 'old_us'):+.1f} %)" if "old_us" in row else ""
     return (
         f"{row['name']}: {label(chosen)} {row['own_us']:.1f} us (predicted {chosen['predicted'] / 1e3:.1f}), {timed}, "
@@ -125,32 +150,24 @@ def line_of(row):
     )
 
 
-def spread(values):
-    if not values:
-        return "none"
-    ordered = sorted(values)
-    return (
-        f"mean {100 * statistics.fmean(values):.2f} %, median {100 * statistics.median(values):.2f} %, "
-        f"95th percentile {100 * ordered[int(0.95 * (len(ordered) - 1))]:.1f} %, worst {100 * ordered[-1]:.1f} %"
-    )
-
-
-def is_packed(row):
-    return bool(row["shape"]["lengths"]) and row["shape"]["packed"]
+def is_packed(shape):
+    return bool(shape["lengths"]) and shape["packed"]
 
 
 def summary(rows):
     lines = []
-    for kind, some in (("", rows), (" packed", [row for row in rows if is_packed(row)])):
+    for kind, some in (("", rows), (" packed", [row for row in rows if is_packed(row["shape"])])):
         if not some:
             continue
-        lines.append(f"regret of the dispatcher over {len(some)}{kind} shapes: {spread([measured_regret(row) for row in some])}")
-        if all("old_us" in row for row in some):
-            lines.append(f"regret of the library before, {len(some)}{kind} shapes: {spread([measured_regret(row, 'old_us') for row in some])}")
+        for who, key in (("dispatcher", "own_us"), ("library before", "old_us")):
+            if all(key in row for row in some):
+                found = spread([measured_regret(row, key) for row in some])
+                lines.append(f"regret of the {who} over {len(some)}{kind} shapes: {found}")
     partly = sum(len(able(row)) < len(possible(row)) for row in rows)
     if partly:
         lines.append(f"Of {partly} shapes not every path was timed: their regret is at least what is counted here.")
-    lines += ["", "| path | chosen | fastest | predicted / measured, median (10th to 90th percentile) |", "|---|---|---|---|"]
+    lines += ["", "| path | chosen | fastest | predicted / measured, median (10th to 90th percentile) |",
+        "|---|---|---|---|"]
     for path in KERNELS:
         ratios = sorted(c["predicted"] / 1e3 / c["us"] for row in rows for c in able(row) if c["path"] == path)
         chosen = sum(row["candidates"][row["chosen"]]["path"] == path for row in rows)
@@ -160,15 +177,19 @@ def summary(rows):
         lines.append(f"| {path} | {chosen} | {fastest} | {about} |")
     worst = sorted(rows, key=measured_regret, reverse=True)[:10]
     lines += ["", "The largest:", *(f"* {line_of(row)}" for row in worst)]
-    off = sorted((row for row in rows if abs(math.log(ratio_of(row))) > math.log(FAR_OFF)), key=lambda row: -abs(math.log(ratio_of(row))))
+    off = sorted((row for row in rows if abs(math.log(ratio_of(row))) > math.log(FAR_OFF)),
+        key=lambda row: -abs(math.log(ratio_of(row))))
     lines += ["", f"Predicted more than {FAR_OFF} times too long or too short, {len(off)} shapes:"]
-    lines += [f"* {row['name']}: {label(row['candidates'][row['chosen']])} {row['own_us']:.1f} us, predicted / measured {ratio_of(row):.2f}" for row in off]
+    for row in off:
+        chosen = label(row["candidates"][row["chosen"]])
+        lines.append(f"* {row['name']}: {chosen} {row['own_us']:.1f} us, predicted / measured {ratio_of(row):.2f}")
     return "\n".join(lines)
 
 
 def log_error(rows, factors):
     """Mean error of log2(predicted / measured) over shapes, of each the mean over its candidates."""
-    return statistics.fmean(statistics.fmean(counted(math.log2(predicted_us(c, factors, row["rest"]) / c["us"])) for c in able(row)) for row in rows)
+    return statistics.fmean(statistics.fmean(counted(math.log2(predicted_us(c, factors, row["rest"]) / c["us"]))
+        for c in able(row)) for row in rows)
 
 
 def counted(error):
@@ -199,12 +220,14 @@ def fit(rows):
 
 
 def follows(row):
-    """Whether the predictions follow from their parts: where nobody says how many keys there are, they are means of two guesses."""
+    """Whether the predictions follow from their parts: where nobody says how many keys there are, they are means of two
+    guesses."""
     return all(abs(predicted_us(c, {}, row["rest"]) * 1e3 - c["predicted"]) <= 1e-6 * c["predicted"] for c in able(row))
 
 
 def kept_out(rows):
-    """For each fifth of the shapes, factors fitted to the others: mean error and regrets, with factors and with today's constants."""
+    """For each fifth of the shapes, factors fitted to the others: mean error and regrets, with factors and with today's
+    constants."""
     errors, regrets = ([], []), ([], [])
     for fold in range(FOLDS):
         others, kept = [row for i, row in enumerate(rows) if i % FOLDS != fold], rows[fold::FOLDS]
@@ -222,65 +245,63 @@ def fitted(rows):
     if len(rows) < 4 * FOLDS:
         return f"\n{len(rows)} shapes are too few to fit factors to: {4 * FOLDS} at least"
     errors, regrets = kept_out(rows)
-    left_out = f" ({len(everything) - len(rows)} shapes of unknown length left out)" if len(rows) < len(everything) else ""
+    left = len(everything) - len(rows)
+    left_out = f" ({left} shapes of unknown length left out)" if left else ""
     lines = [
         "",
-        f"Shapes kept out of the fit{left_out}: error of a time, and regret by forced times where both choices were timed ({len(regrets[0])} shapes)",
+        f"Shapes kept out of the fit{left_out}: error of a time, and regret by forced times where both choices were "
+        f"timed ({len(regrets[0])} shapes)",
         f"* with today's constants: {errors[1]:.4f}; {spread(regrets[1])}",
         f"* with factors fitted to the others: {errors[0]:.4f}; {spread(regrets[0])}",
     ]
     if errors[0] >= errors[1] or (regrets[0] and statistics.fmean(regrets[0]) > statistics.fmean(regrets[1]) + 1e-9):
-        return "\n".join([*lines, "", "Factors do no better on shapes that they were not fitted to: none are proposed."])
+        return "\n".join(
+            [*lines, "", "Factors do no better on shapes that they were not fitted to: none are proposed."])
     factors = fit(rows)
     lines += ["", "| factor | constant | multiply by |", "|---|---|---|"]
     lines += [f"| {name} | {constant} | {factors[name]:.3f} |" for name, constant in FACTORS.items()]
     return "\n".join(lines)
 
 
-def asked(shape, kgen):
+def asked(shape):
     """The parameters of a recorded shape; addresses are made up, since nothing reads them."""
-    p = kgen.FwdParams(struct_size=ctypes.sizeof(kgen.FwdParams), flags=kgen.FLAG_CAUSAL if shape["causal"] else 0)
-    packed = bool(shape["lengths"]) and shape["packed"]
-    somewhere = 1 << 20
-    for name, heads, rows in (("q", "heads", "queries"), ("k", "heads_k", "keys"), ("v", "heads_k", "keys"), ("o", "heads", "queries")):
-        row_stride = shape[heads] * shape["head_dim"]
-        setattr(p, name, somewhere)
-        setattr(p, f"{name}_batch_stride", 0 if packed else shape[rows] * row_stride)
-        setattr(p, f"{name}_row_stride", row_stride)
-        setattr(p, f"{name}_head_stride", shape["head_dim"])
-    p.batch, p.seqlen_q, p.seqlen_k = shape["batch"], shape["queries"], shape["keys"]
-    p.num_heads, p.num_heads_k, p.head_dim = shape["heads"], shape["heads_k"], shape["head_dim"]
-    p.dtype, p.softmax_scale = {"fp16": 0, "bf16": 1}[shape["dtype"]], shape["head_dim"] ** -0.5
+    somewhere, packed = 1 << 20, is_packed(shape)
+    fields = {"batch": shape["batch"], "seqlen_q": shape["queries"], "seqlen_k": shape["keys"],
+        "num_heads": shape["heads"]}
+    fields |= {"num_heads_k": shape["heads_k"], "head_dim": shape["head_dim"], "dtype": DTYPE_NUMBERS[shape["dtype"]]}
+    fields |= {"softmax_scale": shape["head_dim"] ** -0.5, "workspace": somewhere, "workspace_bytes": 1 << 62}
+    for name, heads, rows in (("q", "heads", "queries"), ("k", "heads_k", "keys"), ("v", "heads_k", "keys"),
+            ("o", "heads", "queries")):
+        row = shape[heads] * shape["head_dim"]
+        fields |= {name: somewhere, f"{name}_row_stride": row, f"{name}_head_stride": shape["head_dim"]}
+        fields[f"{name}_batch_stride"] = 0 if packed else shape[rows] * row
     if packed:
-        p.cu_seqlens_q = p.cu_seqlens_k = somewhere
-        p.total_q, p.total_k = (sum(lengths) for lengths in shape["lengths"])
+        fields |= {"cu_seqlens_q": somewhere, "cu_seqlens_k": somewhere}
+        fields |= dict(zip(("total_q", "total_k"), map(sum, shape["lengths"])))
     elif shape["lengths"]:
-        for side, lengths in zip("qk", shape["lengths"]):
-            if min(lengths) < max(lengths):
-                setattr(p, f"seqused_{side}", somewhere)
-        p.total_k = sum(shape["lengths"][1]) if shape["told"] else 0
-    p.workspace, p.workspace_bytes = somewhere, 1 << 62
-    return p
+        fields |= {f"seqused_{side}": somewhere for side, x in zip("qk", shape["lengths"]) if min(x) < max(x)}
+        fields["total_k"] = sum(shape["lengths"][1]) if shape["told"] else 0
+    return made(FwdParams, FLAG_CAUSAL if shape["causal"] else 0, **fields)
 
 
 def predicted_anew(rows, path):
-    """The rows with the predictions and choices of a library; without those whose choice was not timed, whose names come second."""
-    import kgen_ctypes as kgen  # and torch, which nothing else here needs
-
-    library, kept, untimed = kgen.Library(path), [], []
+    """The rows with the predictions and choices of a library; without those whose choice was not timed, whose names
+    come second."""
+    library, kept, untimed = Library(path), [], []
     for row in rows:
-        told, chosen = library.explain(asked(row["shape"], kgen))
+        told, chosen = library.explain(asked(row["shape"]))
         if chosen is None:
             raise SystemExit(f"dispatch_fit.py: `{path}` does not serve {row['name']}: {library.last_error()}")
         times = {(c["path"], c["splits"]): c["us"] for c in row["candidates"]}
-        candidates = []
-        for c in told:
-            name = kgen.PATHS[c.path].lower()
-            candidates.append({
-                "path": name, "splits": c.num_splits, "variant": c.variant and c.variant.decode(),
+        candidates = [
+            {
+                "path": (name := PATHS[c.path].lower()), "splits": c.num_splits,
+                "variant": c.variant and c.variant.decode(),
                 "excluded": c.excluded and c.excluded.decode(), "us": times.get((name, c.num_splits)),
-                **{part: getattr(c, f"{part}_ns") for part in ("predicted", *PARTS, "combine", "scheduler")},
-            })
+                **{part: getattr(c, f"{part}_ns") for part in ALL_PARTS},
+            }
+            for c in told
+        ]
         if candidates[chosen]["us"] is None:
             untimed.append(f"{row['name']}: {label(candidates[chosen])}")
         else:
@@ -293,14 +314,15 @@ def main():
     parser.add_argument("data", help="what dispatch_regret.py wrote with --out")
     parser.add_argument("--library", help="another libkgen.so, whose predictions and choices replace the recorded ones")
     parser.add_argument("--path", choices=sorted(KERNELS), help="only shapes of which a path of this kind was timed")
-    parser.add_argument("--without", metavar="TEXT", action="append", default=[], help="leave out shapes whose name contains this")
+    parser.add_argument("--without", metavar="TEXT", action="append", default=[],
+        help="leave out shapes whose name contains this")
     args = parser.parse_args()
-    data = load(args.data)
-    rows = [row for row in data["rows"] if not args.path or any(c["path"] == args.path for c in able(row))]
+    measured_on, shapes = load(args.data)
+    rows = [row for row in shapes if not args.path or any(c["path"] == args.path for c in able(row))]
     rows = [row for row in rows if not any(text in row["name"] for text in args.without)]
     if not rows:
         parser.error("no shape is left")
-    print(f"{data['gpu']}, torch {data['torch']}, seed {data['seed']}, {len(rows)} shapes\n")
+    print(f"{measured_on}, {len(rows)} shapes\n")
     if args.library:
         rows, untimed = predicted_anew(rows, args.library)
         print(f"Choices of {args.library} by the recorded times; {len(untimed)} were not timed:")

@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
-"""Host time of the dispatcher, without a GPU: the generated one, launchers that return at once, and a device that answers at once.
+"""Host time of the dispatcher, without a GPU: the generated one, launchers and a device that answer at once.
 
     kgen generate --all --output everything
     python3 benches/dispatch_host.py everything [--only sm90]
 
-Prints for a few requests what `kgen_fwd`, `kgen_fwd_workspace` and `kgen_bwd` take, the least of several rounds in
-nanoseconds, and how many questions a call asks CUDA's runtime: those take the real one 20 to 100 ns each, which is not
-in the times. --only keeps the kernels whose names contain a text.
+Says for a few requests what `kgen_fwd`, `kgen_fwd_workspace` and `kgen_bwd` take, the least of several rounds, and how
+many questions a call asks CUDA's runtime: those take the real one 20 to 100 ns each, which is not in the times.
 """
 
-import argparse
-import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+
+from lab import Bench, parser
 
 CUDA = """
 #pragma once
 #include <stddef.h>
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-    cudaDevAttrMultiProcessorCount, cudaDevAttrMemoryClockRate, cudaDevAttrL2CacheSize, cudaDevAttrGlobalMemoryBusWidth };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrMultiProcessorCount, cudaDevAttrMemoryClockRate,
+    cudaDevAttrL2CacheSize, cudaDevAttrGlobalMemoryBusWidth };
 extern "C" {
 cudaError_t cudaGetDevice(int*);
 cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int);
@@ -68,28 +69,30 @@ extern "C" const char* kgen_last_error() { return kgen::last_error; }
 
 template <class F>
 static void tell(const char* name, F f) {
-    if (const int code = f()) printf("%-44s code %d: %s\\n", name, code, kgen_last_error());
+    if (const int code = f()) fprintf(stderr, "%s: code %d: %s\\n", name, code, kgen_last_error());
     asked = 0;
     f();
-    const long questions = asked;
-    double least = 1e9;
+    printf("%s\\t%ld", name, asked);
     for (int round = 0; round < 40; ++round) {
         const int calls = 500;
         const auto begin = std::chrono::steady_clock::now();
         for (int i = 0; i < calls; ++i) f();
-        const double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / calls;
-        if (ns < least) least = ns;
+        const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
+        printf("\\t%.3f", taken.count() / calls);
     }
-    printf("%-44s %8.0f ns %4ld questions\\n", name, least, questions);
+    printf("\\n");
 }
 
 int main() {
     static int32_t cu[] = {0, 8, 16};
     static char somewhere[64];
     kgen_fwd_params p = {};
-    p.struct_size = sizeof p, p.flags = KGEN_FLAG_CAUSAL, p.batch = 2, p.num_heads = 32, p.num_heads_k = 8, p.head_dim = p.head_dim_v = 128;
-    p.dtype = KGEN_DTYPE_BF16, p.seqlen_q = p.seqlen_k = 4096, p.softmax_scale = 0.1f, p.q = p.k = p.v = p.o = somewhere;
-    p.q_row_stride = p.o_row_stride = 4096, p.k_row_stride = p.v_row_stride = 1024, p.q_head_stride = p.o_head_stride = p.k_head_stride = p.v_head_stride = 128;
+    p.struct_size = sizeof p, p.flags = KGEN_FLAG_CAUSAL, p.batch = 2, p.num_heads = 32, p.num_heads_k = 8,
+        p.head_dim = p.head_dim_v = 128;
+    p.dtype = KGEN_DTYPE_BF16, p.seqlen_q = p.seqlen_k = 4096, p.softmax_scale = 0.1f,
+        p.q = p.k = p.v = p.o = somewhere;
+    p.q_row_stride = p.o_row_stride = 4096, p.k_row_stride = p.v_row_stride = 1024,
+        p.q_head_stride = p.o_head_stride = p.k_head_stride = p.v_head_stride = 128;
     p.q_batch_stride = p.o_batch_stride = 4096 * 4096, p.k_batch_stride = p.v_batch_stride = 4096 * 1024;
     const auto fwd = [&] { return kgen_fwd(&p, nullptr); };
     const auto workspace = [&] { return kgen_fwd_workspace(&p) == size_t(-1); };
@@ -97,12 +100,15 @@ int main() {
     const auto anew = [&] { p.seqlen_k = 2048 + (p.seqlen_k + 1) % 2048; return kgen_fwd(&p, nullptr); };
     const auto both = [&](const char* name) {
         tell(name, fwd);
-        tell("    with other lengths each time", anew);
+        char longer[80];
+        snprintf(longer, sizeof longer, "%s, other lengths each time", name);
+        tell(longer, anew);
     };
     both("kgen_fwd, 4096 queries");
     tell("kgen_fwd_workspace", workspace);
     kgen_bwd_params b = {};
-    b.struct_size = sizeof b, b.flags = p.flags, b.batch = 2, b.num_heads = 32, b.num_heads_k = 8, b.head_dim = b.head_dim_v = 128, b.dtype = p.dtype;
+    b.struct_size = sizeof b, b.flags = p.flags, b.batch = 2, b.num_heads = 32, b.num_heads_k = 8,
+        b.head_dim = b.head_dim_v = 128, b.dtype = p.dtype;
     b.seqlen_q = b.seqlen_k = 4096, b.softmax_scale = 0.1f;
     tell("kgen_bwd", [&] { return kgen_bwd(&b, nullptr); });
     p.seqlen_q = 1, p.flags = 0, p.workspace = somewhere, p.workspace_bytes = size_t(1) << 40;
@@ -122,13 +128,14 @@ int main() {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("generated", type=pathlib.Path, help="a folder of `kgen generate`")
-    parser.add_argument("--only", default="", help="kernels whose names contain this")
-    args = parser.parse_args()
+    arguments = parser(__doc__, library=None, gpu=False)
+    arguments.add_argument("generated", type=Path,
+        help="a folder of `kgen generate`; --only keeps kernels by their names")
+    args = arguments.parse_args()
     text = (args.generated / "kgen_dispatch.cpp").read_text()
     rows = re.findall(r"^ *KERNEL\((\w+), (\w+), ([01]), .*$", text, re.M)
-    kept = [row for row in rows if args.only in row[0] or "combine" in row[0] or "scheduler" in row[0]]
+    words = [*args.only, "combine", "scheduler"] if args.only else [""]
+    kept = [row for row in rows if any(word in row[0] for word in words)]
     for row in rows:
         if row not in kept:
             text = re.sub(rf"^ *KERNEL\({row[0]}, .*\n", "", text, flags=re.M)
@@ -137,19 +144,24 @@ def main():
         + (f"size_t {name}_workspace(const {params}*) {{ return 0; }}\n" if workspace == "1" else "")
         for name, params, workspace in kept
     )
+    bench = Bench(args, kernels=len(kept))
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+        folder = Path(folder)
         (folder / "kgen").mkdir()
-        (folder / "cuda_runtime_api.h").write_text(CUDA)
-        (folder / "kgen" / "launch.cuh").write_text(LAUNCH)
-        (folder / "dispatch.cpp").write_text(text)
-        (folder / "main.cpp").write_text(MAIN + 'extern "C" {\n' + stubs + "}\n")
-        include = [f"-I{folder}", f"-I{args.generated / 'include'}"]
-        program = folder / "program"
-        sources = [folder / "dispatch.cpp", folder / "main.cpp"]
-        subprocess.run(["c++", "-std=c++17", "-O2", *include, *sources, "-o", program], check=True)
-        print(f"{len(kept)} kernels", flush=True)
-        return subprocess.run([program], check=False).returncode
+        main_cpp = MAIN + 'extern "C" {\n' + stubs + "}\n"
+        files = {"cuda_runtime_api.h": CUDA, "kgen/launch.cuh": LAUNCH, "dispatch.cpp": text, "main.cpp": main_cpp}
+        for name, content in files.items():
+            (folder / name).write_text(content)
+        command = ["c++", "-std=c++17", "-O2", f"-I{folder}", f"-I{args.generated / 'include'}", "dispatch.cpp",
+            "main.cpp"]
+        command = [str(folder / word) if word.endswith(".cpp") else word for word in command]
+        subprocess.run([*command, "-o", folder / "program"], check=True)
+        said = subprocess.run([folder / "program"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    for line in said.splitlines():
+        name, questions, *times = line.split("\t")
+        bench.clocked(f"{name}, {questions} questions", [float(us) for us in times], 500,
+            details={"questions": int(questions)})
+    return bench.finish(tables=False)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """vector_add, transpose and reduce on tensors of more than 2^31 elements, compared with PyTorch piece by piece: indices
-of 32 bits, signed or not, would give wrong elements or faults. `benches/families.py --huge` runs it; it takes about
-40 GiB of device memory."""
+of 32 bits, signed or not, would give wrong elements or faults. `benches/families.py --huge` runs it, with about 40
+GiB."""
 
 import torch
 
-from kgen_ctypes import reduce_params, transpose_params, vector_add_params
+from lab import Contender
+from lab.kgen import reduce_params, transpose_params, vector_add_params
 
 PIECE = 1 << 27  # elements that PyTorch looks at at once
 BEYOND = (1 << 32) + (1 << 20) + 24  # elements: more than 32 bits count
-ROWS, COLUMNS = 65_560, 65_568  # 4.3e9 elements, of which every row begins at a multiple of 8 elements
 
 
 def bits(dtype, *shape):
@@ -24,72 +24,56 @@ def bits(dtype, *shape):
 def vector_add(library, dtype):
     a, b = bits(dtype, BEYOND), bits(dtype, BEYOND)
     out = torch.full_like(a, float("nan"))
-    library.launcher("kgen_vector_add")(vector_add_params(a, b, out))
-    pieces = zip(*(x.split(PIECE) for x in (a, b, out)))
-    return all(torch.equal(x + y, z) for x, y, z in pieces)
+    library.call("kgen_vector_add", vector_add_params(a, b, out))()
+    return all(torch.equal(x + y, z) for x, y, z in zip(*(x.split(PIECE) for x in (a, b, out))))
 
 
-def transpose(library, dtype, rows, columns):
+def transpose(library, dtype, rows, columns, in_place=False):
     x = bits(dtype, rows, columns)
-    out = torch.zeros(columns, rows, device="cuda", dtype=dtype)
-    library.launcher("kgen_transpose")(transpose_params(x, out))
+    kept, out = (x.clone(), x) if in_place else (x, torch.zeros(columns, rows, device="cuda", dtype=dtype))
+    library.call("kgen_transpose", transpose_params(x, out))()
     at_once = PIECE // columns
-    return all(torch.equal(x[r : r + at_once], out[:, r : r + at_once].t()) for r in range(0, rows, at_once))
-
-
-def in_place(library, dtype, side):
-    x = bits(dtype, side, side)
-    kept = x.clone()
-    library.launcher("kgen_transpose")(transpose_params(x, x))
-    at_once = PIECE // side
-    return all(torch.equal(kept[r : r + at_once], x[:, r : r + at_once].t()) for r in range(0, side, at_once))
+    return all(torch.equal(kept[r : r + at_once], out[:, r : r + at_once].t()) for r in range(0, rows, at_once))
 
 
 def reduce(library, dtype, rows, columns):
     """Sums, maxima and logsumexp; integers, so that maxima are exact."""
     x = bits(dtype, rows, columns)
     x.view(-1)[-1] = 64  # the largest stands at the end
-    right = True
+    right, at_once = True, max(1, PIECE // columns)
     for operation in ("sum", "max", "logsumexp"):
         out = torch.full((rows,), float("nan"), device="cuda")
-        params = reduce_params(x, out, operation)
-        workspace = library.workspace("kgen_reduce", params)
-        library.launcher("kgen_reduce")(params)
-        torch.cuda.synchronize()
-        del workspace
-        for first in range(0, rows, max(1, PIECE // columns)):
-            part = x[first : first + max(1, PIECE // columns)]
-            wide = [piece.double() for piece in part.split(PIECE, 1)]
-            found = out[first : first + part.shape[0]].double()
+        library.call("kgen_reduce", reduce_params(x, out, operation))()
+        for first in range(0, rows, at_once):
+            wide = [piece.double() for piece in x[first : first + at_once].split(PIECE, 1)]
             if operation == "sum":
                 expected, allowed = sum(w.sum(1) for w in wide), 1e-6 * sum(w.abs().sum(1) for w in wide)
             elif operation == "max":
                 expected, allowed = torch.stack([w.amax(1) for w in wide]).amax(0), 0.0
             else:
                 expected, allowed = torch.stack([w.logsumexp(1) for w in wide]).logsumexp(0), 1e-4
-            right &= bool(((found - expected).abs() <= allowed).all())
+            right &= bool(((out[first : first + at_once].double() - expected).abs() <= allowed).all())
     return right
 
 
-def check(library):
-    """Runs all; 1 if one was wrong."""
-    checks = [
-        ("vector_add fp16", lambda: vector_add(library, torch.float16)),
-        ("transpose b8", lambda: transpose(library, torch.uint8, ROWS, COLUMNS)),
-        ("transpose b16", lambda: transpose(library, torch.float16, 32_784, 65_568)),
-        ("transpose b16, odd", lambda: transpose(library, torch.float16, 46_349, 46_351)),
-        ("transpose b8 in place", lambda: in_place(library, torch.uint8, 65_552)),
-        ("reduce bf16, all", lambda: reduce(library, torch.bfloat16, 1, BEYOND + 3)),
-        ("reduce fp16, rows", lambda: reduce(library, torch.float16, 70_000, 65_544)),
-        ("reduce bf16, short rows", lambda: reduce(library, torch.bfloat16, (1 << 31) // 96 + 7, 96)),
-    ]
-    wrong = 0
-    for name, run in checks:
-        try:
-            right = run()
-        except Exception as error:  # a fault of one kernel must not hide which it was
-            right = print(f"{name}: {str(error).strip().splitlines()[0]}", flush=True)
-        print(f"{name}, more than 2^31 elements: {'right' if right else 'WRONG'}", flush=True)
-        wrong += not right
-        torch.cuda.empty_cache()
-    return 1 if wrong else 0
+CHECKS = {
+    "vector_add fp16": (vector_add, torch.float16),
+    "transpose b8": (transpose, torch.uint8, 65_560, 65_568),  # every row begins at a multiple of 8 elements
+    "transpose b16": (transpose, torch.float16, 32_784, 65_568),
+    "transpose b16, odd": (transpose, torch.float16, 46_349, 46_351),
+    "transpose b8 in place": (transpose, torch.uint8, 65_552, 65_552, True),
+    "reduce bf16, all": (reduce, torch.bfloat16, 1, BEYOND + 3),
+    "reduce fp16, rows": (reduce, torch.float16, 70_000, 65_544),
+    "reduce bf16, short rows": (reduce, torch.bfloat16, (1 << 31) // 96 + 7, 96),
+}
+
+
+def check(bench):
+    """Runs all, each once and untimed; the exit code."""
+    for name in bench.selected(CHECKS, str, quick=len(CHECKS)):
+        function, *sizes = CHECKS[name]
+        judge = lambda right: 0.0 if right else float("inf")
+        contender = Contender(lambda: function(bench.library, *sizes), own=True, timed=False, judge=judge)
+        bench.point(f"{name}, more than 2^31 elements", {}, {"kgen": contender}, judge=judge, allowed=0,
+            dtype=name.split()[1].strip(","))
+    return bench.finish(tables=False)

@@ -1,20 +1,14 @@
-"""What benches/families.py times kgen beside, PyTorch apart: kernels of families_peers.cu, cudaMemcpy and CuPy. What a
-machine lacks is left out with a note."""
+"""What benches/families.py times kgen beside, libraries apart: the kernels of families_peers.cu, and CuPy."""
 
 import ctypes
-import os
 import shutil
 import subprocess
 import tempfile
+from pathlib import Path
 
 import torch
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families_peers.cu")
-DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
-
-
-def stream():
-    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+from lab.peers import Absent, cupy
 
 
 def address(tensor):
@@ -22,86 +16,60 @@ def address(tensor):
 
 
 class CompiledPeers:
-    """The kernels of families_peers.cu."""
+    """The kernels of families_peers.cu, compiled by this machine's nvcc."""
 
-    def __init__(self, library):
-        self.library = library
-        self.never = torch.zeros(1, device="cuda", dtype=torch.int32)
-
-    @classmethod
-    def build(cls, note):
-        """Compiled by this machine's nvcc; None without one."""
+    def __init__(self):
         nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+        what = "the read probes, the naive and the tiled transposition are absent"
         if nvcc is None:
-            return note("no nvcc: without the read probes, the naive and the tiled transposition")
-        card = torch.cuda.get_device_properties(0)
-        output = os.path.join(tempfile.mkdtemp(prefix="kgen-peers-"), "peers.so")
-        command = [nvcc, "-O3", f"-arch=sm_{card.major}{card.minor}", "-shared", "-Xcompiler", "-fPIC", "-o", output, SOURCE]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            raise Absent(f"{what}: there is no nvcc")
+        card, folder = torch.cuda.get_device_properties(0), Path(tempfile.mkdtemp(prefix="kgen-peers-"))
+        command = [nvcc, "-O3", f"-arch=sm_{card.major}{card.minor}", "-shared", "-Xcompiler", "-fPIC", "-o",
+            folder / "peers.so"]
+        source = Path(__file__).resolve().with_suffix(".cu")
+        done = subprocess.run([*command, source], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
-            return note(f"nvcc failed, so without the read probes, the naive and the tiled transposition: {done.stderr.strip()[:300]}")
-        return cls(ctypes.CDLL(output))
+            raise Absent(f"{what}: nvcc says {done.stderr.strip()[:300]}")
+        self.library = ctypes.CDLL(str(folder / "peers.so"))
+        self.never = torch.zeros(1, device="cuda", dtype=torch.int32)
+        self.blocks = 8 * card.multi_processor_count
+
+    def launch(self, name, *arguments):
+        code = getattr(self.library, name)(*arguments, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        if code != 0:
+            raise RuntimeError(f"{name}: CUDA error {code}")
 
     def readers(self):
-        """Sides that read a set's `x` and write nothing."""
-        blocks = torch.cuda.get_device_properties(0).multi_processor_count * 8
-        ways = {"read 4": (4, 0), "read 8": (8, 0), "read 8 round": (8, blocks)}
-        return {name: (lambda t, way=way: self.read(*way, t["x"])) for name, way in ways.items()}
-
-    def read(self, loads, blocks, x):
-        size = ctypes.c_uint64(x.numel() * x.element_size() // 16 * 16)
-        expect_success(self.library.peer_read(loads, blocks, address(x), size, address(self.never), stream()))
+        """Functions that read a set's `x` and write nothing, by name."""
+        ways = {"read 4": (4, 0), "read 8": (8, 0), "read 8 round": (8, self.blocks)}
+        size = lambda x: ctypes.c_uint64(x.nbytes // 16 * 16)
+        read = lambda way, x: self.launch("peer_read", *way, address(x), size(x), address(self.never))
+        return {name: (lambda t, way=way: read(way, t["x"])) for name, way in ways.items()}
 
     def transpose(self, in_tiles, x, out):
-        rows, columns = map(ctypes.c_uint64, x.shape)
-        expect_success(self.library.peer_transpose(int(in_tiles), x.element_size(), address(x), address(out), rows, columns, stream()))
+        sizes = map(ctypes.c_uint64, x.shape)
+        self.launch("peer_transpose", int(in_tiles), x.element_size(), address(x), address(out), *sizes)
 
 
-def expect_success(code):
-    if code != 0:
-        raise RuntimeError(f"CUDA error {code}")
-
-
-def cuda_memcpy(note):
-    """`copy(out, x)` by cudaMemcpyAsync of the runtime that PyTorch has loaded; None where it cannot be found."""
-    with open("/proc/self/maps") as maps:
-        loaded = sorted({line.split()[-1] for line in maps if "libcudart" in line})
-    if not loaded:
-        return note("no libcudart.so is loaded: without cudaMemcpy; Tensor.copy_ calls it too")
-    runtime = ctypes.CDLL(loaded[0])
-
-    def copy(out, x):
-        size = ctypes.c_size_t(x.numel() * x.element_size())
-        expect_success(runtime.cudaMemcpyAsync(address(out), address(x), size, DEVICE_TO_DEVICE, stream()))
-
-    return copy
-
-
-def cupy_sides(operation, dtype, note):
-    """{"cupy": call} of a set of tensors, or nothing."""
-    try:
-        import cupy
-    except ImportError:
-        note("no CuPy")
-        return {}
+def cupy_call(operation, dtype):
+    """CuPy's function of a set of tensors, on PyTorch's stream."""
+    module = cupy()
     if dtype == "bf16" or operation == "logsumexp":
-        return {}  # CuPy has neither
-
-    def on_stream(function):
-        def call(t):
-            with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-                return function(*(cupy.from_dlpack(t[name]) for name in ("x", "b", "out") if name in t))
-
-        return call
+        raise Absent(f"cupy is absent for {operation} of {dtype}: it has neither bf16 nor logsumexp")
 
     def transposed(x, out):
         out[...] = x.T
 
-    to_torch = lambda found: torch.from_dlpack(found)
-    sides = {
-        "vector_add": lambda x, b, out: to_torch(cupy.add(x, b, out=out)),
+    to_torch = torch.from_dlpack
+    function = {
+        "vector_add": lambda x, b, out: to_torch(module.add(x, b, out=out)),
         "transpose": transposed,
-        "sum": lambda x, out: to_torch(cupy.sum(x, axis=1, dtype=cupy.float32)),
-        "max": lambda x, out: to_torch(cupy.amax(x, axis=1)),
-    }
-    return {"cupy": on_stream(sides[operation])}
+        "sum": lambda x, out: to_torch(module.sum(x, axis=1, dtype=module.float32)),
+        "max": lambda x, out: to_torch(module.amax(x, axis=1)),
+    }[operation]
+
+    def call(t):
+        with module.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            return function(*(module.from_dlpack(t[name]) for name in ("x", "b", "out") if name in t))
+
+    return call

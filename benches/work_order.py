@@ -106,7 +106,9 @@ def main():
             for heads, heads_k in ((32, 8), (16, 16), (12, 12)):
                 orders = [order(lengths, heads, heads_k, head_dim) for order in (fixed, from_list, by_counter)]
                 evenness = [max(busy) * BLOCKS / sum(busy) for busy in orders]
-                print(f"{name:28} {head_dim:8} {heads:3}/{heads_k:<2} {evenness[0]:7.3f} {evenness[1]:7.3f} {evenness[2]:8.3f}")
+                times = "{:7.3f} {:7.3f} {:8.3f}".format(*evenness)
+                print(f"{name:28} {head_dim:8} {heads:3}/{heads_k:<2} {times}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ read -ra select <<<"${SELECT:-}"
 read -ra check_flags <<<"${CHECK_FLAGS:---thorough}"
 check_flags+=(-j "${CHECK_JOBS:-4}")
 mkdir -p "$out"
-rm -f "$out"/*.tsv "$out"/*.json
+rm -f "$out"/*.tsv "$out"/*.json "$out"/*.jsonl
 
 wants() { [[ " $steps " == *" $1 "* ]]; }
 
@@ -90,7 +90,7 @@ bench() {
     elif ! python3 -c 'import torch' 2>/dev/null; then
         skip "$name" "PyTorch is not installed"
     else
-        step "$name" python3 "$script" --library build/lib/libkgen.so --out "$out/$name-rows.json" "$@"
+        step "$name" python3 "$script" --library build/lib/libkgen.so --out "$out/$name-rows.jsonl" "$@"
     fi
 }
 
@@ -142,11 +142,11 @@ fi
     if wants bench && [[ -n $native ]]; then
         step bench "$kgen" bench --target "$native" "${select[@]}" --format json ${BENCH_FLAGS:---seqlen 8192}
     fi
-    wants bench-fwd && bench bench-fwd benches/fwd_vs_fa2.py ${BENCH_FWD_FLAGS:-}
-    wants bench-bwd && bench bench-bwd benches/bwd_vs_fa2.py ${BENCH_BWD_FLAGS:-}
+    wants bench-fwd && bench bench-fwd benches/forward.py --target sm80 --peers fa2 ${BENCH_FWD_FLAGS:-}
+    wants bench-bwd && bench bench-bwd benches/backward.py ${BENCH_BWD_FLAGS:-}
     wants bench-decode && bench bench-decode benches/decode.py ${BENCH_DECODE_FLAGS:-}
-    wants bench-tma && step bench-tma python3 benches/tma_vs_cp_async.py --kgen "$kgen" --out "$out/bench-tma-rows.json" ${BENCH_TMA_FLAGS:-}
-    wants side-by-side && bench side-by-side benches/side_by_side.py ${SIDE_BY_SIDE_FLAGS:-}
+    wants bench-tma && step bench-tma python3 benches/tiles.py tma --kgen "$kgen" --out "$out/bench-tma-rows.jsonl" ${BENCH_TMA_FLAGS:-}
+    wants side-by-side && bench side-by-side benches/forward.py ${SIDE_BY_SIDE_FLAGS:-}
 }
 
 nvidia-smi --query-gpu=clocks.sm,temperature.gpu,power.draw --format=csv,noheader | tee -a "$out/machine.txt"

@@ -6,10 +6,13 @@
 """
 
 import json
-import math
 import re
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benches"))
+
+from lab import bench, record  # noqa: E402
 
 # Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything
 # newer.
@@ -58,6 +61,10 @@ def read(path):
         return json.loads(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+def bench_rows(path):
+    return record.read(path) if path.is_file() else []
 
 
 def build_summary(report):
@@ -126,7 +133,7 @@ def summary(out):
         "tma_build": build_summary(read(out / "tma-build.json")),
         "tma_check": check_summary(read(out / "tma-check.json")),
         "sanitizer": sanitizer_summary(out),
-        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode", "bench-tma") if (rows := read(out / f"{name}-rows.json"))},
+        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode", "bench-tma") if (rows := bench_rows(out / f"{name}-rows.jsonl"))},
     }
     (out / "summary.json").write_text(json.dumps(result, indent=1) + "\n")
     failed = [step["name"] for step in steps if step["status"] != "passed" and not step["status"].startswith("skipped")]
@@ -167,30 +174,11 @@ def check_tables(title, check):
         print(f"* `{failure['name']}` {failure['status']}: {failure['message'].splitlines()[0] if failure['message'] else ''}\n")
 
 
-def bench_table(name, bench):
-    print(f"## {name}\n\n{bench.get('card')}; torch {bench.get('torch')}.\n")
-    rows = bench["rows"]
-    if all("gbs" in kernel for row in rows for kernel in row["kernels"].values()):
-        cells = [
-            [row["shape"], label, f"{k['us']:.1f}", f"{k['interval_us'][0]:.1f} to {k['interval_us'][1]:.1f}", f"{k['gbs']:.0f}"]
-            for row in rows
-            for label, k in sorted(row["kernels"].items(), key=lambda item: item[1]["us"])
-        ]
-        print(table(["shape", "kernel", "µs", "95 % interval", "GB/s of K and V"], cells))
-        return
-    cells, ratios = [], {}
-    for row in rows:
-        for label, kernel in row["kernels"].items():
-            if label == "fa2":
-                continue
-            ratios.setdefault(label, []).append(kernel["ratio"])
-            low, high = kernel["interval"]
-            mask = "causal" if row["causal"] else "full"
-            cells.append([row["head_dim"], mask, row["seqlen"], row["dtype"], label, f"{row['kernels']['fa2']['tflops']:.0f}", f"{kernel['tflops']:.0f}", f"{kernel['ratio']:.3f}", f"{low:.3f} to {high:.3f}"])
-    print(table(["head dim", "mask", "s", "dtype", "kernels", "FA2", "kgen", "ratio", "95 % interval"], cells))
-    for label, all_ratios in ratios.items():
-        mean = math.exp(sum(map(math.log, all_ratios)) / len(all_ratios))
-        print(f"`{label}`: geometric mean of the ratios {mean:.3f} over {len(all_ratios)} points, lowest {min(all_ratios):.3f}.\n")
+def bench_table(name, rows):
+    """The tables that a bench prints, of its rows (benches/README.md)."""
+    run = rows[0]["run"]
+    print(f"## {name}\n\n{run['gpu']['name']}, driver {run['driver']}; torch {run['torch']}.\n")
+    print("\n\n".join(filter(None, [bench.table(rows), bench.geomeans(rows, "head_dim")])) + "\n")
 
 
 def tables(out):
@@ -208,8 +196,8 @@ def tables(out):
     if result["sanitizer"]:
         print("## compute-sanitizer\n")
         print(table(["template", "tool", "summary"], [[s["template"], s["tool"], "; ".join(s["says"])] for s in result["sanitizer"]]))
-    for name, bench in result["benches"].items():
-        bench_table(name, bench)
+    for name, rows in result["benches"].items():
+        bench_table(name, rows)
 
 
 def main():

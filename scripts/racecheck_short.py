@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Is what racecheck reports of fwd_short_sm90 a race? Experiments that decide it, on a Hopper GPU with nvcc and compute-sanitizer.
 
-    python3 scripts/racecheck_short.py OUT [--source SHORT.cu] [--work DIR] [--build-only]
+    kgen generate flash_fwd_short_hdim64_bf16_causal_sm90 --output short
+    python3 scripts/racecheck_short.py OUT --source short/flash_fwd_short_hdim64_bf16_causal_sm90.cu [--work DIR] [--build-only]
 
-Takes the rendered kernel (default: generated/, head dim 64, bf16, causal), makes variants of it that differ at one
-place each, runs each under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same
+Takes that kernel, makes variants of it that differ at one place each, runs each under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same
 hand-over in isolation, correct by construction, with one ingredient more or less each. Writes racecheck_short.json, .txt
 (tables: hazards, and between which lines) and .log. Exit code 0: the controls behaved as expected (a removed barrier is
 reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is missing.
@@ -175,7 +175,7 @@ def examine(what, program, source, words, options, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--source", type=pathlib.Path, default=ROOT / "generated" / f"{NAME}.cu", help="the rendered kernel, with include/ beside it")
+    parser.add_argument("--source", type=pathlib.Path, required=True, help="the rendered kernel, with include/ beside it")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "nvcc")
     parser.add_argument("--work", type=pathlib.Path, help="where variants and programs are made (default: a folder for temporary files)")
     parser.add_argument("--build-only", action="store_true", help="make and compile the variants; run nothing")

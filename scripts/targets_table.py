@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """The table of docs/results/targets.md: what is proved for each target, and how. No number is typed by hand.
 
+    kgen list --all --format json >grid.json
     kgen check --all --device emulator --format json >emulator.json
     kgen build --all --format json >build.json
-    scripts/targets_table.py record --emulator emulator.json --build build.json --date 2026-11-26
-    scripts/targets_table.py record --gpu "H100" check.json --date 2026-11-26
-    scripts/targets_table.py record --gpu "H100, run as sm90" runas-check.json --date 2026-11-26
+    scripts/targets_table.py record --grid grid.json --emulator emulator.json --build build.json --date 2026-11-26
+    scripts/targets_table.py record --grid grid.json --gpu "H100" check.json --date 2026-11-26
+    scripts/targets_table.py record --grid grid.json --gpu "H100, run as sm90" runas-check.json --date 2026-11-26
     scripts/targets_table.py            writes the table into docs/results/targets.md
     scripts/targets_table.py --check    exits 1 if the page is not what the records give, or a kernel has no record;
                                         with --complete also if a kernel has no verdict of the emulator
 
-Records are lines of docs/results/targets.jsonl, one for each kernel of generated/manifest.json, which names the grid.
-`record` merges what a tool wrote into them, as verdicts and instructions of the kernels' sources of that moment (their
-hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes from
+Records are lines of docs/results/targets.jsonl, one for each kernel of generated.b3, which has the hashes of the whole
+grid. `record` merges what a tool wrote into them, as verdicts and instructions of the kernels' sources of that moment
+(their hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes from
 scripts/gpu_check.sh.
 """
 
@@ -23,16 +24,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MANIFEST = ROOT / "generated/manifest.json"
+HASHES = ROOT / "generated.b3"
 RECORDS = ROOT / "docs/results/targets.jsonl"
 PAGE = ROOT / "docs/results/targets.md"
 START = "<!-- table: scripts/targets_table.py -->\n"
 END = "<!-- end of the table -->\n"
 
 
-def grid(manifest):
-    """The kernels of the grid by name."""
-    return {entry["name"]: entry for entry in json.loads(manifest.read_text(encoding="utf-8"))["variants"]}
+def sources():
+    """The first digits of the hash of each kernel of the grid, by name."""
+    lines = HASHES.read_text(encoding="utf-8").splitlines()
+    return {file.removesuffix(".cu"): digest[:12] for digest, file in (line.split("  ") for line in lines)}
 
 
 def load(path):
@@ -52,7 +54,7 @@ def verdicts(path, source_of, date):
     for verdict in json.loads(path.read_text(encoding="utf-8")):
         name = verdict["name"]
         if name not in source_of:
-            raise SystemExit(f"{path}: `{name}` is not in the grid of generated/manifest.json")
+            raise SystemExit(f"{path}: `{name}` is not in the grid of {HASHES.name}")
         worst = (verdict["worst"] or {}).get("ratio")
         found[name] = {
             "status": verdict["status"],
@@ -76,11 +78,14 @@ def instructions(path, source_of, date):
 
 
 def record(args):
-    kernels = grid(MANIFEST)
-    source_of = {name: entry["blake3"][:12] for name, entry in kernels.items()}
-    records = {name: record for name, record in load(RECORDS).items() if name in kernels}
-    for name in kernels:
-        records.setdefault(name, {"kernel": name})
+    source_of = sources()
+    grid = {kernel["name"]: kernel for kernel in json.loads(args.grid.read_text(encoding="utf-8"))}
+    if grid.keys() != source_of.keys():
+        first = sorted(grid.keys() ^ source_of.keys())[0]
+        raise SystemExit(f"{args.grid} and {HASHES.name} do not have the same kernels (`{first}`); run scripts/generated.sh first")
+    old = load(RECORDS)
+    facts = ["kind", "target", "runs_on", "newer_by_ptx"]
+    records = {name: {"kernel": name, **old.get(name, {}), **{fact: grid[name][fact] for fact in facts}} for name in grid}
     merged = []
     if args.emulator:
         merged.append(("emulator", verdicts(args.emulator, source_of, args.date)))
@@ -107,44 +112,43 @@ def passed(found, of):
     return f"{good} of {of}, {levels}, {when}"
 
 
-def kinds(entries):
+def kinds(records):
     """Kernels by kind, for example "`bwd` 64, `fwd` 177"."""
-    count = Counter(entry["kind"] for entry in entries)
+    count = Counter(record["kind"] for record in records)
     return ", ".join(f"`{kind}` {count[kind]}" for kind in sorted(count))
 
 
-def row(target, entries, records):
-    mine = [records.get(entry["name"], {}) for entry in entries]
+def row(target, mine):
     cases = sum(record["emulator"]["cases"] for record in mine if "emulator" in record)
-    emulator = passed([record["emulator"] for record in mine if "emulator" in record], len(entries))
+    emulator = passed([record["emulator"] for record in mine if "emulator" in record], len(mine))
     by_gpu = {}
     for one in mine:
         for gpu, verdict in one.get("gpu", {}).items():
             by_gpu.setdefault(gpu, []).append(verdict)
-    on_gpus = "; ".join(f"{gpu}: {passed(found, len(entries))}" for gpu, found in sorted(by_gpu.items()))
+    on_gpus = "; ".join(f"{gpu}: {passed(found, len(mine))}" for gpu, found in sorted(by_gpu.items()))
     found = sorted({name for record in mine for name in record.get("object", {}).get("tensor_cores", [])})
     inspected = sum("object" in record for record in mine)
     code = ", ".join(f"`{name}`" for name in found)
-    runs_on = ", ".join(entries[0]["runs_on"]) + (" and newer" if entries[0]["newer_by_ptx"] else "")
+    runs_on = ", ".join(mine[0]["runs_on"]) + (" and newer" if mine[0]["newer_by_ptx"] else "")
     return [
         target,
         runs_on,
-        f"{len(entries)}: {kinds(entries)}",
+        f"{len(mine)}: {kinds(mine)}",
         emulator + (f"; {cases} cases" if cases else ""),
         on_gpus or "not recorded",
-        f"{code} ({inspected} of {len(entries)} objects)" if inspected else "not recorded",
+        f"{code} ({inspected} of {len(mine)} objects)" if inspected else "not recorded",
     ]
 
 
-def table(kernels, records):
+def table(records):
     header = ["target", "runs on", "kernels", "pass on the emulator", "pass on a GPU", "tensor-core instructions"]
-    targets = sorted({entry["target"] for entry in kernels.values()}, key=lambda name: int(name[2:]))
-    rows = [row(target, [entry for entry in kernels.values() if entry["target"] == target], records) for target in targets]
+    targets = sorted({record["target"] for record in records.values()}, key=lambda name: int(name[2:]))
+    rows = [row(target, [record for record in records.values() if record["target"] == target]) for target in targets]
     lines = ["| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows]]
     emulated = [record["emulator"] for record in records.values() if "emulator" in record]
     worst = max((verdict["worst"] for verdict in emulated if verdict["worst"] is not None), default=None)
     good = sum(verdict["status"] == "pass" for verdict in emulated)
-    total = f"The grid has {len(kernels)} kernels. Recorded passes on the emulator: {good}."
+    total = f"The grid has {len(records)} kernels. Recorded passes on the emulator: {good}."
     if worst is not None:
         total += f" The worst error is {worst} of what is allowed."
     return total + "\n\n" + "\n".join(lines) + "\n"
@@ -160,13 +164,13 @@ def page(text, body):
 
 
 def write(args):
-    kernels, records = grid(MANIFEST), load(RECORDS)
+    source_of, records = sources(), load(RECORDS)
     text = PAGE.read_text(encoding="utf-8")
-    made = page(text, table(kernels, records))
+    made = page(text, table(records))
     if not args.check:
         PAGE.write_text(made, encoding="utf-8")
         return
-    missing, gone = sorted(kernels.keys() - records.keys()), sorted(records.keys() - kernels.keys())
+    missing, gone = sorted(source_of.keys() - records.keys()), sorted(records.keys() - source_of.keys())
     if missing or gone:
         first = (missing or gone)[0]
         raise SystemExit(f"{RECORDS.name}: {len(missing)} kernels of the grid have no line, {len(gone)} lines are of no kernel (`{first}`); "
@@ -179,9 +183,8 @@ def write(args):
         raise SystemExit(f"{RECORDS.name}: {len(failed)} kernels have not passed, the first is `{failed[0]}`")
     if made != text:
         raise SystemExit(f"{PAGE.name} is not what its records give; run scripts/targets_table.py")
-    sources = {name: entry["blake3"][:12] for name, entry in kernels.items()}
-    older = sum(record["emulator"]["source"] != sources[name] for name, record in records.items() if "emulator" in record)
-    print(f"{len(kernels)} kernels, {older} of whose verdicts are of an earlier source")
+    older = sum(record["emulator"]["source"] != source_of[name] for name, record in records.items() if "emulator" in record)
+    print(f"{len(records)} kernels, {older} of whose verdicts are of an earlier source")
 
 
 def main():
@@ -189,11 +192,14 @@ def main():
     parser.add_argument("command", nargs="?", choices=["record"])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--complete", action="store_true")
+    parser.add_argument("--grid", type=Path, metavar="JSON", help="`kgen list --all --format json`; needed by `record`")
     parser.add_argument("--emulator", type=Path, metavar="JSON")
     parser.add_argument("--build", type=Path, metavar="JSON")
     parser.add_argument("--gpu", nargs=2, action="append", default=[], metavar=("NAME", "JSON"))
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     args = parser.parse_args()
+    if args.command and not args.grid:
+        parser.error("`record` needs --grid, the output of `kgen list --all --format json`")
     record(args) if args.command else write(args)
 
 

@@ -13,7 +13,7 @@ import targets_table
 
 
 def entry(name, kind, target):
-    return {"name": name, "kind": kind, "target": target, "blake3": "0123456789abcdef", "runs_on": ["8.0"], "newer_by_ptx": True}
+    return {"name": name, "kind": kind, "target": target, "runs_on": ["8.0"], "newer_by_ptx": True}
 
 
 def verdict(name, status="pass"):
@@ -25,19 +25,23 @@ class TargetsTable(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        for name, file in {"MANIFEST": "manifest.json", "RECORDS": "targets.jsonl", "PAGE": "targets.md"}.items():
+        for name, file in {"HASHES": "generated.b3", "RECORDS": "targets.jsonl", "PAGE": "targets.md"}.items():
             patch = mock.patch.object(targets_table, name, self.folder / file)
             patch.start()
             self.addCleanup(patch.stop)
-        self.write("manifest.json", {"variants": [entry("flash_fwd_a_sm80", "fwd", "sm80"), entry("reduce_sum_fp32_sm80", "reduce_sum", "sm80")]})
+        self.grid(entry("flash_fwd_a_sm80", "fwd", "sm80"), entry("reduce_sum_fp32_sm80", "reduce_sum", "sm80"))
         targets_table.PAGE.write_text(f"before\n{targets_table.START}old{targets_table.END}after\n")
 
     def write(self, name, value):
         (self.folder / name).write_text(json.dumps(value))
         return self.folder / name
 
+    def grid(self, *entries):
+        self.write("grid.json", entries)
+        targets_table.HASHES.write_text("".join(f"0123456789abcdef  {one['name']}.cu\n" for one in entries))
+
     def arguments(self, **given):
-        return argparse.Namespace(**{"check": False, "complete": False, "emulator": None, "build": None, "gpu": [], "date": "2026-01-02", **given})
+        return argparse.Namespace(**{"grid": self.folder / "grid.json", "check": False, "complete": False, "emulator": None, "build": None, "gpu": [], "date": "2026-01-02", **given})
 
     def check(self, complete=False):
         with mock.patch("builtins.print"):
@@ -63,9 +67,14 @@ class TargetsTable(unittest.TestCase):
 
     def test_a_grid_with_other_kernels_than_the_records_is_refused(self):
         targets_table.record(self.arguments())
-        self.write("manifest.json", {"variants": [entry("flash_fwd_b_sm80", "fwd", "sm80")]})
+        self.grid(entry("flash_fwd_b_sm80", "fwd", "sm80"))
         with self.assertRaisesRegex(SystemExit, "1 kernels of the grid have no line"):
             self.check()
+
+    def test_a_grid_of_another_time_than_the_hashes_is_refused(self):
+        self.write("grid.json", [entry("flash_fwd_b_sm80", "fwd", "sm80")])
+        with self.assertRaisesRegex(SystemExit, "do not have the same kernels"):
+            targets_table.record(self.arguments())
 
     def test_a_failure_and_a_page_edited_by_hand_are_refused(self):
         targets_table.record(self.arguments(emulator=self.write("emulator.json", [verdict("flash_fwd_a_sm80", "fail")])))

@@ -22,12 +22,12 @@ cargo test --release --no-fail-fast
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
 kgen="${CARGO_TARGET_DIR:-target}/release/kgen"
 
-step "generated/ is what the templates give"
-"$kgen" generate --all --check
+step "generated/ and generated.b3 are what the templates give"
+scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"
 rm -rf build/log  # of earlier runs
-"$kgen" build-all --set slice --device emulator
+"$kgen" build-all --set slice --device emulator --generated build/generated
 if grep -rn "warning #" build/log; then
     echo "error: nvcc warns about generated kernels, as listed above" >&2
     exit 1

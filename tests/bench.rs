@@ -144,3 +144,11 @@ fn people_get_a_table() {
     let said = contains("flash_fwd_hdim16_bf16_sm80").and(contains("b2 h2 s17")).and(contains("Mock GPU 0"));
     mock.bench(&["--head-dim", "16"]).assert().code(0).stdout(said);
 }
+
+#[test]
+fn the_library_of_the_benches_counts_orders_records_and_refuses_as_documented() {
+    let mut python = process::Command::new("python3");
+    python.current_dir(env!("CARGO_MANIFEST_DIR")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let done = python.args(["-m", "unittest", "-q", "benches/lab_test.py"]).output().expect("python3 starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

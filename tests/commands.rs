@@ -109,6 +109,9 @@ fn files_are_generated_compared_and_an_edited_one_is_warned_of() {
     let kept = Kept::default();
     run(false, &kept);
     assert_eq!(kept.names(), ["warning"]);
+    let hashes = json!({ "selection": { "names": [ONE] }, "hashes": folder.path().join("g.b3"), "exact": true });
+    let error = command::generate::run(&request(hashes), &context(&folder), &()).expect_err("no folder is written");
+    assert!(error.to_string().contains("leave out `exact`"), "{error}");
     assert!(kept.messages()[0].contains(&file), "{:?}", kept.messages());
 }
 

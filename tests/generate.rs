@@ -153,6 +153,52 @@ fn check_names_missing_differing_and_extra_files_and_writes_nothing() {
 }
 
 #[test]
+fn exact_drops_the_kernels_that_are_not_selected_and_check_names_them() {
+    let place = Place::new();
+    let select = |head_dim: u32| format!("generate --kind fwd --target sm80 --head-dim {head_dim} --dtype bf16 --full");
+    place.kgen(&select(64)).success();
+    place.kgen(&select(96)).success();
+    place.kgen(&format!("{} --check", select(96))).success();
+    let check = place.kgen(&format!("{} --exact --check", select(96))).code(1);
+    check.stdout(contains("`flash_fwd_hdim64_bf16_sm80.cu` would not be generated"));
+    place.kgen(&format!("{} --exact", select(96))).success().stdout(contains("1 removed"));
+    assert_eq!(place.kernels("generated"), ["flash_fwd_hdim96_bf16_sm80.cu"]);
+    place.kgen(&format!("{} --exact --check", select(96))).success();
+    place.kgen(&format!("{} --exact --output one.cu", select(96))).code(2).stderr(contains("`--exact` is for a folder"));
+}
+
+#[test]
+fn hashes_name_the_kernels_that_a_template_changes() {
+    let place = Place::new();
+    let line = "generate --kind fwd,bwd --target sm80 --head-dim 64 --dtype bf16 --full --hashes g.b3";
+    place.kgen(line).success().stdout("g.b3: hashes of 2 kernels\n");
+    assert!(!place.path("generated").exists());
+    place.kgen("generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --full").success();
+    let text = place.read("generated/flash_fwd_hdim64_bf16_sm80.cu");
+    let expected = format!("{}  flash_fwd_hdim64_bf16_sm80.cu", kgen::files::content_hash(text));
+    assert!(place.read("g.b3").lines().any(|line| line == expected), "{}", place.read("g.b3"));
+    place.kgen(line).success().stdout(contains("unchanged"));
+    place.kgen(&format!("{line} --check")).success().stdout("g.b3: 2 kernels as generated\n");
+
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &place.path("templates"));
+    let template = place.path("templates/attention/bwd_sm80.cu.tera");
+    fs::write(&template, format!("// changed\n{}", fs::read_to_string(&template).expect("readable"))).expect("written");
+    let check = place.kgen(&format!("--templates templates {line} --check")).code(1);
+    check.stdout("`flash_bwd_hdim64_bf16_sm80.cu` has another hash\n").stderr(contains("`g.b3`: 1 line is not as generated"));
+
+    // Another selection, and lines that are none.
+    fs::write(place.path("g.b3"), format!("{expected}\nnonsense\n")).expect("written");
+    let check = place.kgen(&format!("{line} --check --format json")).code(1);
+    let report: serde_json::Value = serde_json::from_slice(&check.get_output().stdout).expect("one JSON document");
+    let drift = serde_json::json!([
+        {"drift": "missing", "path": "flash_bwd_hdim64_bf16_sm80.cu"}, {"drift": "extra", "path": "nonsense"},
+    ]);
+    assert_eq!(report["drift"], drift);
+    place.kgen("generate --hashes nowhere.b3 --check").code(2).stderr(contains("cannot read `nowhere.b3`"));
+    place.kgen("generate --hashes a.b3 --exact").code(2).stderr(contains("cannot be used with"));
+}
+
+#[test]
 fn check_of_a_folder_that_is_not_there_names_every_file_and_makes_none() {
     let place = Place::new();
     let check = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --check --format json").code(1);

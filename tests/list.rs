@@ -8,6 +8,7 @@ use std::{
     collections::HashSet,
     fs,
     io::Read,
+    path::Path,
     process::{self, Stdio},
     time::Duration,
 };
@@ -58,6 +59,31 @@ fn the_slice_reaches_every_template_target_dtype_and_mask() {
     let slice: HashSet<_> = grid.members(grid.set("slice").expect("it is declared")).map(point).collect();
     let missing: HashSet<_> = grid.variants().iter().map(point).filter(|point| !slice.contains(point)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// What the repository keeps in `generated/` has to show everything once and to stay small enough to read.
+#[test]
+fn the_vendored_set_shows_every_template_target_dtype_and_feature_and_stays_small() {
+    let grid = Grid::builtin();
+    let words = |variant: &Variant| {
+        let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("the grid holds what has a plan");
+        let features =
+            variant.features().into_iter().flat_map(|features| features.words().map(str::to_owned).collect::<Vec<_>>());
+        let dtype = variant.dtype().map(|dtype| dtype.to_string());
+        features.chain(dtype).chain([plan.template.to_string(), variant.target().to_string()]).collect::<Vec<_>>()
+    };
+    let kept: Vec<&Variant> = grid.members(grid.set("vendored").expect("it is declared")).collect();
+    let shown: HashSet<String> = kept.iter().flat_map(|variant| words(variant)).collect();
+    let missing: HashSet<String> = grid.variants().iter().flat_map(words).filter(|word| !shown.contains(word)).collect();
+    assert!(missing.is_empty() && kept.len() <= 160, "{} kernels; {missing:?}", kept.len());
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("generated");
+    let sizes = ["", "include", "include/kgen", "examples"].into_iter().flat_map(|folder| {
+        let entries = fs::read_dir(root.join(folder)).expect("readable");
+        entries.map(|entry| entry.and_then(|entry| entry.metadata()).expect("readable")).filter(fs::Metadata::is_file)
+    });
+    let bytes: u64 = sizes.map(|metadata| metadata.len()).sum();
+    assert!(bytes < 6 << 20, "generated/ has {bytes} bytes");
 }
 
 #[test]

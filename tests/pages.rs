@@ -100,7 +100,7 @@ const FLAGS_OF_OTHERS: [&str; 2] = ["exclude-libs", "orig_src_path_name"];
 
 /// The text of the scripts, whose flags pages name too.
 fn scripts() -> String {
-    let folders = ["scripts", "benches"].map(|folder| fs::read_dir(root().join(folder)).expect("a folder"));
+    let folders = ["scripts", "benches", "benches/lab"].map(|folder| fs::read_dir(root().join(folder)).expect("a folder"));
     let files = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
     files.map(|path| fs::read_to_string(path).expect("a script is text")).collect()
 }

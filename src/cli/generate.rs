@@ -10,7 +10,7 @@ use super::{
 use crate::{
     command::{
         self, CommandError,
-        generate::{Compared, Outcome, Request, Written, folder_of},
+        generate::{Compared, Hashed, Outcome, Request, Written, folder_of},
     },
     text::count,
 };
@@ -25,11 +25,15 @@ Examples:
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
                                 my.cu, my.h and include/
   kgen generate --all --check   verify that ./generated is up to date
+  kgen generate --all --hashes grid.b3
+                                hashes of all kernels, and no kernel: `--check`
+                                names those that an edited template changes
 
 A folder keeps the kernels it holds: those selected are added, and all are
-brought up to date. When the selection is the whole grid, the folder becomes
-exactly that. Files kgen did not write are never touched; one that has been
-edited since is replaced, and the edited text kept beside it.";
+brought up to date. With `--exact`, and when the selection is the whole grid,
+the folder becomes exactly the selection. Files kgen did not write are never
+touched; one that has been edited since is replaced, and the edited text kept
+beside it.";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,14 @@ pub struct Args {
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
     output: PathBuf,
 
+    /// Make the folder exactly the selection: kernels of earlier runs that are not selected are removed.
+    #[arg(long)]
+    exact: bool,
+
+    /// Write the BLAKE3 of each selected kernel's file to FILE, as `b3sum` prints it, and no kernels.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "exact"])]
+    hashes: Option<PathBuf>,
+
     /// Write nothing; fail and name the files that differ from what would be written.
     #[arg(long)]
     check: bool,
@@ -55,12 +67,13 @@ pub struct Args {
 /// # Errors
 /// As [`command::generate::run`], and [`CommandError::Failed`] if `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, helpers, output, check } = args;
-    let request = Request { selection: selection.into(), helpers: helpers.wanted(), output, check };
+    let Args { selection, helpers, output, exact, hashes, check } = args;
+    let request = Request { selection: selection.into(), helpers: helpers.wanted(), output, exact, hashes, check };
     let outcome = command::generate::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || match &outcome {
         Outcome::Written(written) => describe_written(written),
         Outcome::Compared(compared) => describe_compared(compared),
+        Outcome::Hashed(hashed) => describe_hashed(hashed),
     })?;
     outcome.verdict()
 }
@@ -88,4 +101,13 @@ fn describe_compared(compared: &Compared) -> String {
         return format!("{}: {} as generated\n", output.display(), count(variants.len(), "kernel"));
     }
     format!("{}\n", drift.iter().join("\n"))
+}
+
+fn describe_hashed(hashed: &Hashed) -> String {
+    let (place, kernels) = (hashed.hashes.display(), count(hashed.variants.len(), "kernel"));
+    match &hashed.drift {
+        None => format!("{place}: hashes of {kernels}{}\n", if hashed.written { "" } else { ", unchanged" }),
+        Some(drift) if drift.is_empty() => format!("{place}: {kernels} as generated\n"),
+        Some(drift) => format!("{}\n", drift.iter().join("\n")),
+    }
 }

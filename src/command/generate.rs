@@ -1,6 +1,7 @@
 //! Kernels rendered to files.
 
 mod chosen;
+mod hashes;
 
 use super::{
     CommandError, Context, Observer, SelectionRequest, helpers, names,
@@ -14,6 +15,7 @@ use crate::{
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
 };
 use chosen::only_one;
+pub use hashes::Hashed;
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
@@ -33,13 +35,24 @@ pub struct Request {
     pub helpers: bool,
     /// Folder to write, or a file ending in `.cu` if one variant is selected.
     pub output: PathBuf,
+    /// Whether the folder becomes exactly the selection: kernels that are not selected are removed.
+    pub exact: bool,
+    /// File that gets the BLAKE3 of each selected kernel, as `b3sum` prints it; `output` gets no kernels then.
+    pub hashes: Option<PathBuf>,
     /// Whether nothing is written, and files that differ from what would be written are a failure.
     pub check: bool,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self { selection: SelectionRequest::default(), helpers: true, output: "generated".into(), check: false }
+        Self {
+            selection: SelectionRequest::default(),
+            helpers: true,
+            output: "generated".into(),
+            exact: false,
+            hashes: None,
+            check: false,
+        }
     }
 }
 
@@ -51,6 +64,8 @@ pub enum Outcome {
     Written(Written),
     /// Files were compared.
     Compared(Compared),
+    /// Hashes were written or compared.
+    Hashed(Hashed),
 }
 
 /// Files that were written.
@@ -102,9 +117,15 @@ pub struct Compared {
 /// [`CommandError::Usage`] if a variant has no plan or the output cannot be written. Differences are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let start = Instant::now();
-    let Request { selection, helpers, output, check } = request;
+    let Request { selection, helpers, output, exact, hashes, check } = request;
     let session = Session::open(context)?;
     let variants = resolve_with_notes(selection, context, &session.grid, observer)?;
+    if let Some(file) = hashes {
+        if *exact {
+            return Err(CommandError::Usage("`hashes` writes no folder; leave out `exact`".to_owned()));
+        }
+        return hashes::run(&session, &variants, file, *check).map(Outcome::Hashed);
+    }
     refuse_other_endings(output)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file {
@@ -114,16 +135,21 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     } else {
         variants
     };
+    if *exact && is_file {
+        let said = "`--exact` is for a folder; a `.cu` file is always exactly one kernel";
+        return Err(CommandError::Usage(said.to_owned()));
+    }
 
     if *check {
-        let compare = if is_file { check_file(&session, output, variants[0]) } else { check_folder(&session, output, &variants) };
+        let compare =
+            if is_file { check_file(&session, output, variants[0]) } else { check_folder(&session, output, &variants, *exact) };
         let (variants, drift) = compare?;
         return Ok(Outcome::Compared(Compared { output: output.clone(), variants: names_of(&variants), drift }));
     }
     let (held, summary) = if is_file {
         write_file(&session, output, variants[0], observer)?
     } else {
-        write_folder(&session, output, &variants, context, observer)?
+        write_folder(&session, output, &variants, *exact, context, observer)?
     };
     let selected = |variant: &Variant| {
         let file = if is_file { name_of(output) } else { render::file_name(variant) };
@@ -147,7 +173,11 @@ impl Outcome {
     /// # Errors
     /// [`CommandError::Failed`] with what to do.
     pub fn verdict(&self) -> Result<(), CommandError> {
-        let Self::Compared(Compared { output, drift, .. }) = self else { return Ok(()) };
+        let Compared { output, drift, .. } = match self {
+            Self::Written(_) => return Ok(()),
+            Self::Compared(compared) => compared,
+            Self::Hashed(hashed) => return hashed.verdict(),
+        };
         let differences = match drift.len() {
             0 => return Ok(()),
             1 => "1 file is".to_owned(),
@@ -183,8 +213,8 @@ fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
     )))
 }
 
-/// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it. Returns
-/// the variants it holds now.
+/// Brings `folder` to hold `variants` beside what it held, or exactly them if `exact` or if they are the whole grid.
+/// Returns the variants it holds now.
 ///
 /// # Errors
 /// [`CommandError::Usage`]; the folder is then as it was.
@@ -192,6 +222,7 @@ fn write_folder(
     session: &Session,
     folder: &Path,
     variants: &[Variant],
+    exact: bool,
     context: &Context,
     observer: &dyn Observer,
 ) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
@@ -199,13 +230,19 @@ fn write_folder(
     let plans = session.plan_all(variants, None)?;
     let open = Folder::open(folder, &|message| observer.note(message), &|| context.cancel.requested());
     let open = open.map_err(unwritable(FLAG))?;
-    let (plans, files) = session.folder_files(folder, variants, plans, open.held())?;
+    let (plans, files) = session.folder_files(folder, variants, plans, if exact { &[] } else { open.held() })?;
     Ok((variants_of(&plans), open.write(&files, Prune::Yes).map_err(unwritable(FLAG))?))
 }
 
-fn check_folder(session: &Session, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
+fn check_folder(
+    session: &Session,
+    folder: &Path,
+    variants: &[Variant],
+    exact: bool,
+) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
     let plans = session.plan_all(variants, None)?;
-    let (plans, files) = session.folder_files(folder, variants, plans, &render::held_variants(folder)?)?;
+    let held = if exact { Vec::new() } else { render::held_variants(folder)? };
+    let (plans, files) = session.folder_files(folder, variants, plans, &held)?;
     Ok((variants_of(&plans), render::drift(folder, &files)?))
 }
 

@@ -54,7 +54,7 @@ impl TargetWord {
 
     /// Note on the GPUs that run the files of a target that was named itself, if newer ones cannot load them; and on
     /// the other meaning of the word that named it.
-    pub fn places(&self) -> Option<String> {
+    pub(super) fn places(&self) -> Option<String> {
         let Self::Named { word, target } = self else { return None };
         let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;
         // NVIDIA gives the name Blackwell to two architectures whose files do not run on each other.
@@ -63,7 +63,7 @@ impl TargetWord {
     }
 
     /// Note on the files of a target that was not named itself, with the plans of what was selected for it.
-    pub fn note(&self, plans: &[Plan]) -> Option<String> {
+    pub(super) fn note(&self, plans: &[Plan]) -> Option<String> {
         let Ok(Self::Gpu { word, capability, target }) = self.known() else { return None };
         let by = if plan::runs_on(target, capability, false) { "" } else { ", from the PTX in them, which its driver compiles" };
         let mut note =

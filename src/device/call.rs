@@ -24,13 +24,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// The fields of a structure that is given as such, to change them.
+    /// The value of a field of the structure, to change it; `path` is its name in C.
     ///
     /// # Panics
-    /// Of another structure: the caller has made the call.
-    pub(crate) fn fields(&mut self) -> &mut [Field] {
+    /// If the parameters are another type, or the structure has no such field: the caller has made the call.
+    pub(crate) fn field(&mut self, path: &str) -> &mut Field {
         let fields: &mut Fields = self.params.get_mut().expect("a call by fields");
-        &mut fields.fields
+        fields.at(path)
     }
 
     /// A pointer that must not be followed, NULL where the call has no tensor of that name: what a workspace is asked

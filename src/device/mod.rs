@@ -16,13 +16,13 @@ mod nvml;
 mod schedule;
 mod stopwatch;
 
+#[cfg(test)]
+pub(crate) use abi::assert_constants_are_those_of_c;
 pub(crate) use abi::code_word;
 pub use abi::{
     DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
-    Field, Fields, Header, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Parameters, Params, Paths,
+    Field, Fields, Header, Layout, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Parameters, Params, Paths,
 };
-#[cfg(test)]
-pub(crate) use abi::{assert_constants_are_those_of_c, assert_layout_is_that_of_c};
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError, UNFINISHED as UNFINISHED_KITS};

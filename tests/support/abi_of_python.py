@@ -1,4 +1,4 @@
-"""Prints the structures and constants of `benches/kgen_ctypes.py`, and of the package's `abi.py` beneath it, as JSON."""
+"""Prints the structures and constants of `benches/lab/kgen.py`, and of the package's `abi.py` beneath it, as JSON."""
 
 import ctypes
 import json
@@ -8,7 +8,7 @@ import types
 # The module needs torch for tensors, of which there are none here: types are the words that kgen.h has for them.
 WORDS = {"float16": "FP16", "bfloat16": "BF16", "float8_e4m3fn": "FP8_E4M3", "float32": "FP32", "float8_e5m2": "FP8_E5M2"}
 sys.modules["torch"] = types.SimpleNamespace(**WORDS)
-import kgen_ctypes as k  # noqa: E402
+from lab import kgen as k  # noqa: E402
 
 STRUCTURES = {
     "attention_features": k.AttentionFeatures,

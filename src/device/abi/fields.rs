@@ -1,14 +1,14 @@
-//! A structure of `kgen.h` that a family writes down field by field, laid out as C lays it out.
+//! A structure of `kgen.h` with its values, laid out as C lays it out.
 
-use super::{Address, FOREIGN, Header, LARGEST};
+use super::{Address, FOREIGN, Header, LARGEST, Layout};
 use std::ffi::c_void;
 
-/// One field, in the order of the structure in C.
+/// The value of one field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Field {
     /// A pointer to element (0, 0, 0) of the tensor of that name; NULL where the call has none.
     Tensor(&'static str),
-    /// The same, so many bytes further on.
+    /// The same, this many bytes further on.
     TensorAt(&'static str, isize),
     /// `size_t`: the bytes of the workspace.
     WorkspaceBytes,
@@ -20,19 +20,16 @@ pub enum Field {
     I32(i32),
     /// `float`.
     F32(f32),
-    /// No field: a structure within begins, which is aligned to 8 bytes.
-    Aligned,
 }
 
-/// The fields after `struct_size` and `flags`, which every structure begins with.
+/// A structure's values: [`Layout::fill`] makes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     /// `KGEN_FLAG_*`.
-    pub flags: u32,
-    /// In the order of the structure in C.
-    pub fields: Vec<Field>,
-    /// How many of them came with a later version than the structure's first.
-    pub later: usize,
+    pub(super) flags: u32,
+    pub(super) layout: &'static Layout,
+    /// In the order of the structure in C, after `struct_size` and `flags`, which every structure begins with.
+    pub(super) fields: Vec<Field>,
 }
 
 /// The structure, aligned as its widest fields are, and what follows it in memory.
@@ -48,17 +45,8 @@ const GARBAGE: u64 = 0x7fa5_7fa5_7fa5_7fa5;
 
 impl Field {
     /// Bytes in the structure.
-    fn bytes(self) -> usize {
-        match self {
-            Self::I32(_) | Self::F32(_) => 4,
-            Self::Aligned => 0,
-            _ => 8,
-        }
-    }
-
-    /// Alignment in bytes.
-    fn alignment(self) -> usize {
-        if self.bytes() == 4 { 4 } else { 8 }
+    pub(super) fn bytes(self) -> usize {
+        if matches!(self, Self::I32(_) | Self::F32(_)) { 4 } else { 8 }
     }
 
     fn value(self, address: Address<'_>, workspace_bytes: usize) -> u64 {
@@ -70,38 +58,31 @@ impl Field {
             Self::I64(value) => value.cast_unsigned(),
             Self::I32(value) => u64::from(value.cast_unsigned()),
             Self::F32(value) => value.to_bits().into(),
-            Self::Aligned => 0,
         }
     }
 }
 
 impl Fields {
-    /// Offset of each field, and the size of the structure.
-    pub fn layout(&self) -> (Vec<usize>, usize) {
-        let mut end: usize = 8;
-        let place = |field: &Field| {
-            let offset = end.next_multiple_of(field.alignment());
-            end = offset + field.bytes();
-            offset
-        };
-        let offsets = self.fields.iter().map(place).collect();
-        (offsets, end.next_multiple_of(8))
+    /// The field at `path`: `q`, `features.softcap`, `score.scalars[3]`.
+    ///
+    /// # Panics
+    /// If the structure has none of that name.
+    pub fn at(&mut self, path: &str) -> &mut Field {
+        &mut self.fields[self.layout.index(path)]
     }
 
     /// The structure to pass.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
-        let (offsets, size) = self.layout();
-        let first_version = self.fields.len().checked_sub(self.later).and_then(|first| offsets.get(first));
-        let first_version = first_version.map_or(size, |offset| *offset) as u32;
+        let size = self.layout.size();
         let mut words = vec![0; size / 8];
         let mut put = |offset: usize, value: u64| words[offset / 8] |= value << (offset % 8 * 8);
         put(0, size as u64);
         put(4, self.flags.into());
-        for (field, offset) in self.fields.iter().zip(offsets).filter(|(field, _)| field.bytes() > 0) {
+        for (field, offset) in self.fields.iter().zip(self.layout.offsets()) {
             put(offset, field.value(address, workspace_bytes));
         }
         words.extend([FOREIGN; LARGEST as usize / 8]);
-        Structure { words, first_version }
+        Structure { words, first_version: self.layout.first_version() as u32 }
     }
 }
 
@@ -130,30 +111,34 @@ mod tests {
     use super::*;
     use std::ptr;
 
+    fn layout(members: &str) -> &'static Layout {
+        let members = format!("uint32_t struct_size; uint32_t flags; {members}");
+        Box::leak(Box::new(Layout::of(format!("typedef struct s {{{members}}} s;").leak(), "s")))
+    }
+
     #[test]
-    fn fields_are_where_c_puts_them() {
-        let fields = vec![Field::Tensor("a"), Field::I32(-1), Field::U64(7), Field::I32(3), Field::I32(4)];
-        let fields = Fields { flags: 5, fields, later: 0 };
-        assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
-        let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
+    fn numbers_and_pointers_are_put_at_their_offsets() {
+        let layout = layout("const void* a; int32_t b; uint64_t c; int32_t d; int32_t e;");
+        let values = [("b", Field::I32(-1)), ("c", Field::U64(7)), ("d", Field::I32(3)), ("e", Field::I32(4))];
+        let structure = layout.fill(5, values).structure(&|_| ptr::without_provenance_mut(0x100), 0);
         assert_eq!(structure.words[..5], [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003]);
         assert!(structure.words[5..].len() == LARGEST as usize / 8 && structure.words[5..].iter().all(|word| *word == FOREIGN));
     }
 
     #[test]
-    fn a_structure_within_is_aligned_and_an_older_caller_leaves_garbage_in_what_it_does_not_know() {
-        let fields = vec![Field::F32(1.5), Field::Aligned, Field::I32(2), Field::I32(3)];
-        let fields = Fields { flags: 0, fields, later: 3 };
-        assert_eq!(fields.layout(), (vec![8, 16, 16, 20], 24));
-        let structure = fields.structure(&|_| ptr::null_mut(), 0);
-        assert_eq!(structure.words[..3], [24, 1.5_f32.to_bits().into(), 0x3_0000_0002]);
-        let first = structure.headed(Header::FirstVersion);
-        assert_eq!(first.words[..3], [16, 1.5_f32.to_bits().into(), GARBAGE]);
+    fn an_older_caller_leaves_garbage_in_what_it_does_not_know() {
+        let layout = layout("float a; int32_t b; /* From version 2 on. */ int32_t c; int32_t d;");
+        let values = [("a", Field::F32(1.5)), ("b", Field::I32(1)), ("c", Field::I32(2)), ("d", Field::I32(3))];
+        let structure = layout.fill(0, values).structure(&|_| ptr::null_mut(), 0);
+        let first = 1 << 32 | u64::from(1.5_f32.to_bits());
+        assert_eq!(structure.words[..3], [24, first, 0x3_0000_0002]);
+        assert_eq!(structure.headed(Header::FirstVersion).words[..3], [16, first, GARBAGE]);
     }
 
     #[test]
     fn a_pointer_into_a_tensor_and_the_size_of_the_workspace_are_passed() {
-        let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes], later: 0 };
+        let mut fields = layout("const void* a; size_t workspace_bytes;").fill(0, [("a", Field::Tensor("b"))]);
+        *fields.at("a") = Field::TensorAt("a", -16);
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 99);
         assert_eq!(structure.words[1..3], [0xf0, 99]);
     }

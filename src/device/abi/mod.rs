@@ -2,11 +2,13 @@
 
 mod choice;
 mod fields;
+mod layout;
 mod parameters;
 
 pub(super) use choice::Explain;
 pub use choice::{PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths};
 pub use fields::{Field, Fields};
+pub use layout::Layout;
 pub use parameters::{Parameters, Params};
 
 use std::ffi::{c_char, c_void};
@@ -123,20 +125,6 @@ pub(crate) fn code_word(code: i32) -> &'static str {
     }
 }
 
-/// Asserts that `written`, whose fields have these names in C, is laid out as that structure of `kgen.h`. Of an array,
-/// C names the first element.
-#[cfg(test)]
-pub(crate) fn assert_layout_is_that_of_c(structure: &str, fields: &[&str], written: &Fields) {
-    let (offsets, size) = written.layout();
-    assert_eq!(offsets.len(), fields.len(), "each field has a name");
-    let named = fields.iter().zip(&written.fields).zip(offsets);
-    let own = named.filter(|((name, field), _)| **field != Field::Aligned && !name.contains('[') || name.ends_with("[0]"));
-    let beginning = [("struct_size".to_owned(), 0), ("flags".to_owned(), 4)];
-    let places =
-        beginning.into_iter().chain(own.map(|((name, _), offset)| (name.trim_end_matches("[0]").to_owned(), offset))).collect();
-    tests::compile(&tests::layout_of(structure, places, size));
-}
-
 /// Asserts that constants of `kgen.h` have these values.
 #[cfg(test)]
 pub(crate) fn assert_constants_are_those_of_c(constants: &[(&str, usize)]) {
@@ -181,10 +169,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("layout.c");
         std::fs::write(&file, format!("#include \"kgen.h\"\n{assertions}")).expect("the folder is writable");
-        // With what each family adds to it.
-        let templates = Templates::embedded();
-        let header = templates.include_files().find(|(path, _)| *path == "kgen.h").expect("a header").1;
-        std::fs::write(folder.path().join("kgen.h"), header).expect("the folder is writable");
+        std::fs::write(folder.path().join("kgen.h"), header()).expect("the folder is writable");
         let output =
             Command::new("cc").arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(&file).output().expect("a C compiler");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -205,6 +190,24 @@ mod tests {
         ]);
         assert_constants_are_those_of_c(&facts);
         compile(&choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size)).concat());
+    }
+
+    /// The header as kgen writes it, with what each family adds.
+    fn header() -> &'static str {
+        let templates = Templates::embedded();
+        templates.include_files().find(|(path, _)| *path == "kgen.h").expect("a header").1.to_owned().leak()
+    }
+
+    #[test]
+    fn layouts_read_from_the_header_are_those_of_the_c_compiler() {
+        let names = header().split("typedef struct kgen_").skip(1).map(|rest| rest.split(' ').next().unwrap_or_default());
+        let params: Vec<String> = names.filter(|name| name.ends_with("_params")).map(|name| format!("kgen_{name}")).collect();
+        assert_eq!(params.len(), 6, "{params:?}");
+        let layout = |name: &String| {
+            let layout = Layout::of(header(), name.clone().leak());
+            layout_of(name, layout.named(), layout.size())
+        };
+        compile(&params.iter().map(layout).collect::<String>());
     }
 
     #[test]

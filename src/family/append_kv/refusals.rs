@@ -1,6 +1,6 @@
 //! Calls that must be refused, and some that must not be.
 
-use super::abi::{self, field};
+use super::abi;
 use crate::{
     check::{
         Change,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 fn set(call: &mut Call, name: &str, value: i32) {
-    *field(call, name) = Field::I32(value);
+    *call.field(name) = Field::I32(value);
 }
 
 fn add(call: &mut Call, name: &'static str) {
@@ -63,12 +63,12 @@ pub(super) const CHANGES: &[Change] = &[
     ("no q_out", |c| drop_tensor(c, "q_out"), Refused(ERROR_INVALID_VALUE, "q_out must not be NULL")),
     (
         "k between elements",
-        |c| *field(c, "k") = Field::TensorAt("k", 1),
+        |c| *c.field("k") = Field::TensorAt("k", 1),
         Refused(ERROR_INVALID_VALUE, "k must be a multiple of 2 bytes"),
     ),
     (
         "the cache between elements",
-        |c| *field(c, "v_cache") = Field::TensorAt("v_cache", 1),
+        |c| *c.field("v_cache") = Field::TensorAt("v_cache", 1),
         Refused(ERROR_INVALID_VALUE, "v_cache must be a multiple of 2 bytes"),
     ),
     ("pages of no rows", |c| set(c, "page_size", 0), Refused(ERROR_INVALID_VALUE, "page_size 0")),
@@ -86,35 +86,35 @@ pub(super) const CHANGES: &[Change] = &[
     ("more slots than are counted", many_slots, Refused(ERROR_INVALID_VALUE, "are more than 2^31 - 1 slots")),
     (
         "rows of K beyond all memory",
-        |c| *field(c, "k_row_stride") = Field::I64(1 << 60),
+        |c| *c.field("k_row_stride") = Field::I64(1 << 60),
         Refused(ERROR_INVALID_VALUE, "k_row_stride 1152921504606846976 leads"),
     ),
     (
         "pages of V beyond all memory",
-        |c| *field(c, "v_cache_page_stride") = Field::I64(i64::MIN),
+        |c| *c.field("v_cache_page_stride") = Field::I64(i64::MIN),
         Refused(ERROR_INVALID_VALUE, "v_cache_page_stride -9223372036854775808 leads"),
     ),
     (
         "queries beyond all memory",
-        |c| *field(c, "q_out_head_stride") = Field::I64(1 << 60),
+        |c| *c.field("q_out_head_stride") = Field::I64(1 << 60),
         Refused(ERROR_INVALID_VALUE, "q_out_head_stride 1152921504606846976 leads"),
     ),
     (
         "one query beyond all memory",
         |c| {
             set(c, "total_q", 1);
-            *field(c, "q_head_stride") = Field::I64(1 << 60);
+            *c.field("q_head_stride") = Field::I64(1 << 60);
         },
         Refused(ERROR_INVALID_VALUE, "q_head_stride 1152921504606846976 leads"),
     ),
     (
         "tables beyond all memory",
-        |c| *field(c, "rotary_row_stride") = Field::I64(1 << 60),
+        |c| *c.field("rotary_row_stride") = Field::I64(1 << 60),
         Refused(ERROR_INVALID_VALUE, "rotary_row_stride 1152921504606846976 leads"),
     ),
     (
         "sequences of the page table beyond all memory",
-        |c| *field(c, "page_table_stride") = Field::I64(1 << 60),
+        |c| *c.field("page_table_stride") = Field::I64(1 << 60),
         Refused(ERROR_INVALID_VALUE, "page_table_stride 1152921504606846976 leads"),
     ),
     (
@@ -128,12 +128,12 @@ pub(super) const CHANGES: &[Change] = &[
 pub(super) const OF_DENSE: &[Change] = &[
     (
         "other strides of q_out",
-        |c| *field(c, "q_out_row_stride") = Field::I64(8),
+        |c| *c.field("q_out_row_stride") = Field::I64(8),
         Refused(ERROR_INVALID_VALUE, "q_out is q, and must have its strides"),
     ),
     (
         "another batch stride of q_out",
-        |c| *field(c, "q_out_batch_stride") = Field::I64(8),
+        |c| *c.field("q_out_batch_stride") = Field::I64(8),
         Refused(ERROR_INVALID_VALUE, "q_out is q, and must have its strides"),
     ),
     ("no entries", |c| set(c, "num_pages", 0), Refused(ERROR_INVALID_VALUE, "num_pages 0")),

@@ -134,24 +134,24 @@ const CHANGES: &[Change] = &[
     ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
     (
         "in between elements",
-        |c| c.fields()[0] = Field::TensorAt("in", 1),
+        |c| *c.field("in") = Field::TensorAt("in", 1),
         Refused(ERROR_INVALID_VALUE, "in must be a multiple of"),
     ),
     (
         "out between numbers",
-        |c| c.fields()[1] = Field::TensorAt("out", 2),
+        |c| *c.field("out") = Field::TensorAt("out", 2),
         Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
     ),
-    ("another dtype", |c| c.fields()[6] = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
-    ("another operation", |c| c.fields()[7] = Field::I32(7), Refused(ERROR_MISMATCH, "7")),
+    ("another dtype", |c| *c.field("dtype") = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
+    ("another operation", |c| *c.field("operation") = Field::I32(7), Refused(ERROR_MISMATCH, "7")),
     (
         "more elements than bytes can be counted of",
-        |c| c.fields()[4..6].copy_from_slice(&[Field::U64(1 << 32), Field::U64(1 << 31)]),
+        |c| resize(c, 1 << 32, 1 << 31),
         Refused(ERROR_INVALID_VALUE, "is more than any memory holds"),
     ),
     (
         "more results than bytes can be counted of",
-        |c| c.fields()[4..6].copy_from_slice(&[Field::U64(1 << 62), Field::U64(1)]),
+        |c| resize(c, 1 << 62, 1),
         Refused(ERROR_INVALID_VALUE, "is more than any memory holds"),
     ),
     ("more blocks than a grid has", |c| far_apart(c, 1 << 48, 1), Refused(ERROR_INVALID_VALUE, "more than a grid has")),
@@ -162,10 +162,10 @@ const CHANGES: &[Change] = &[
     ),
     (
         "in that begins in the last result",
-        |c| c.fields()[0] = Field::TensorAt("out", 8),
+        |c| *c.field("in") = Field::TensorAt("out", 8),
         Refused(ERROR_INVALID_VALUE, "out overlaps in"),
     ),
-    ("out that ends in in", |c| c.fields()[1] = Field::TensorAt("in", -8), Refused(ERROR_INVALID_VALUE, "out overlaps in")),
+    ("out that ends in in", |c| *c.field("out") = Field::TensorAt("in", -8), Refused(ERROR_INVALID_VALUE, "out overlaps in")),
 ];
 
 /// What is changed of a call whose rows have no element.
@@ -176,23 +176,37 @@ const WORKSPACE: &[Change] = &[
     ("no workspace", |c| c.scratch = false, Refused(ERROR_INVALID_VALUE, "workspace must not be NULL")),
     (
         "a workspace between numbers",
-        |c| c.fields()[2] = Field::TensorAt("workspace", 8),
+        |c| *c.field("workspace") = Field::TensorAt("workspace", 8),
         Refused(ERROR_INVALID_VALUE, "workspace must be a multiple of 16 bytes"),
     ),
     (
         "a workspace of 7 bytes",
-        |c| c.fields()[3] = Field::U64(7),
+        |c| *c.field("workspace_bytes") = Field::U64(7),
         Refused(ERROR_INVALID_VALUE, "workspace_bytes is 7; this takes"),
     ),
-    ("the workspace in in", |c| c.fields()[2] = Field::Tensor("in"), Refused(ERROR_INVALID_VALUE, "workspace overlaps in")),
-    ("the workspace in out", |c| c.fields()[2] = Field::Tensor("out"), Refused(ERROR_INVALID_VALUE, "workspace overlaps out")),
+    (
+        "the workspace in in",
+        |c| *c.field("workspace") = Field::Tensor("in"),
+        Refused(ERROR_INVALID_VALUE, "workspace overlaps in"),
+    ),
+    (
+        "the workspace in out",
+        |c| *c.field("workspace") = Field::Tensor("out"),
+        Refused(ERROR_INVALID_VALUE, "workspace overlaps out"),
+    ),
 ];
 
 /// No memory is touched: a matrix that no machine holds.
 fn far_apart(call: &mut Call, rows: u64, columns: u64) {
     call.scratch = false;
-    call.fields()[..2].copy_from_slice(&[Field::U64(1 << 60), Field::U64(1 << 61)]);
-    call.fields()[4..6].copy_from_slice(&[Field::U64(rows), Field::U64(columns)]);
+    *call.field("in") = Field::U64(1 << 60);
+    *call.field("out") = Field::U64(1 << 61);
+    resize(call, rows, columns);
+}
+
+fn resize(call: &mut Call, rows: u64, columns: u64) {
+    *call.field("rows") = Field::U64(rows);
+    *call.field("columns") = Field::U64(columns);
 }
 
 impl ReduceCase {

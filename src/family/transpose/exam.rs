@@ -89,10 +89,14 @@ const CHANGES: &[Change] = &[
     ),
     ("no in", |c| drop_tensor(c, "in"), Refused(ERROR_INVALID_VALUE, "in must not be NULL")),
     ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
-    ("elements of 16 bytes", |c| c.fields()[4] = Field::I32(16), Refused(ERROR_MISMATCH, "params.element_bytes is 16")),
+    (
+        "elements of 16 bytes",
+        |c| *c.field("element_bytes") = Field::I32(16),
+        Refused(ERROR_MISMATCH, "params.element_bytes is 16"),
+    ),
     (
         "more elements than bytes can be counted of",
-        |c| c.fields()[2..4].copy_from_slice(&[Field::U64(1 << 32), Field::U64(1 << 31)]),
+        |c| resize(c, 1 << 32, 1 << 31),
         Refused(ERROR_INVALID_VALUE, "rows x columns is more than any memory holds"),
     ),
     ("more blocks than a grid has", |c| far_apart(c, [1 << 56, 2 << 56]), Refused(ERROR_INVALID_VALUE, "more than a grid has")),
@@ -107,20 +111,26 @@ const CHANGES: &[Change] = &[
 const BETWEEN: &[Change] = &[
     (
         "in between elements",
-        |c| c.fields()[0] = Field::TensorAt("in", 1),
+        |c| *c.field("in") = Field::TensorAt("in", 1),
         Refused(ERROR_INVALID_VALUE, "in must be a multiple of"),
     ),
     (
         "out between elements",
-        |c| c.fields()[1] = Field::TensorAt("out", 1),
+        |c| *c.field("out") = Field::TensorAt("out", 1),
         Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
     ),
 ];
 
 /// No memory is touched: a square matrix that no machine holds.
-fn far_apart(call: &mut Call, places: [u64; 2]) {
-    call.fields()[..2].copy_from_slice(&places.map(Field::U64));
-    call.fields()[2..4].copy_from_slice(&[Field::U64(1 << 26); 2]);
+fn far_apart(call: &mut Call, [input, out]: [u64; 2]) {
+    *call.field("in") = Field::U64(input);
+    *call.field("out") = Field::U64(out);
+    resize(call, 1 << 26, 1 << 26);
+}
+
+fn resize(call: &mut Call, rows: u64, columns: u64) {
+    *call.field("rows") = Field::U64(rows);
+    *call.field("columns") = Field::U64(columns);
 }
 
 impl TransposeCase {

@@ -69,18 +69,18 @@ const CHANGES: &[Change] = &[
     ("no a", |c| drop_tensor(c, "a"), Refused(ERROR_INVALID_VALUE, "a must not be NULL")),
     ("no b", |c| drop_tensor(c, "b"), Refused(ERROR_INVALID_VALUE, "b must not be NULL")),
     ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
-    ("a between elements", |c| c.fields()[0] = Field::TensorAt("a", 1), Refused(ERROR_INVALID_VALUE, "a must be a multiple of")),
-    ("b between elements", |c| c.fields()[1] = Field::TensorAt("b", 1), Refused(ERROR_INVALID_VALUE, "b must be a multiple of")),
+    ("a between elements", |c| *c.field("a") = Field::TensorAt("a", 1), Refused(ERROR_INVALID_VALUE, "a must be a multiple of")),
+    ("b between elements", |c| *c.field("b") = Field::TensorAt("b", 1), Refused(ERROR_INVALID_VALUE, "b must be a multiple of")),
     (
         "out between elements",
-        |c| c.fields()[2] = Field::TensorAt("out", 1),
+        |c| *c.field("out") = Field::TensorAt("out", 1),
         Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
     ),
-    ("out in b", |c| c.fields()[2] = Field::Tensor("b"), Refused(ERROR_INVALID_VALUE, "out overlaps b")),
-    ("another dtype", |c| c.fields()[4] = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
+    ("out in b", |c| *c.field("out") = Field::Tensor("b"), Refused(ERROR_INVALID_VALUE, "out overlaps b")),
+    ("another dtype", |c| *c.field("dtype") = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
     (
         "more elements than bytes can be counted of",
-        |c| c.fields()[3] = Field::U64(1 << 63),
+        |c| *c.field("count") = Field::U64(1 << 63),
         Refused(ERROR_INVALID_VALUE, "9223372036854775808 elements are more than any memory holds"),
     ),
     ("more blocks than a grid has", far_apart, Refused(ERROR_INVALID_VALUE, "more than a grid has")),
@@ -88,11 +88,10 @@ const CHANGES: &[Change] = &[
 
 /// No memory is touched: vectors that no machine holds.
 fn far_apart(call: &mut Call) {
-    let fields = call.fields();
-    for (index, address) in [1 << 56, 2 << 56, 3 << 56].into_iter().enumerate() {
-        fields[index] = Field::U64(address);
+    for (name, address) in [("a", 1 << 56), ("b", 2 << 56), ("out", 3 << 56)] {
+        *call.field(name) = Field::U64(address);
     }
-    fields[3] = Field::U64(1 << 52);
+    *call.field("count") = Field::U64(1 << 52);
 }
 
 impl AddCase {

@@ -1,7 +1,8 @@
 //! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
 
-use super::{AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, Rows, Strides};
-use crate::device::{Field, Fields, Parameters};
+use super::{AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, HEADER, Strides, Values};
+use crate::device::{Field, Fields, Layout, Parameters};
+use std::sync::LazyLock;
 
 /// Scalar parameters of a backward launcher.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +23,7 @@ pub struct BwdParams {
     pub seqlen_q: i32,
     /// Rows of K, or a bound on them.
     pub seqlen_k: i32,
-    /// Rows of packed Q; 0: not told.
+    /// Rows of packed Q; 0: not given.
     pub total_q: i32,
     /// Elements of a row of Q and K.
     pub head_dim: i32,
@@ -36,25 +37,24 @@ pub struct BwdParams {
     pub deterministic: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
-    /// Masks and scores besides.
+    /// Other masks and scores.
     pub features: AttentionFeatures,
 }
 
-/// Fields of the first version of the structure.
-const FIRST_VERSION: usize = 50;
+static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::of(HEADER, "kgen_bwd_params"));
 
-impl BwdParams {
-    /// The fields after `struct_size` and `flags`, by their names in C.
-    pub(super) fn rows(&self) -> Rows {
-        let mut rows = Rows::default();
-        rows.tensors(["q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace"]);
-        rows.push("workspace_bytes", Field::WorkspaceBytes);
+impl Parameters for BwdParams {
+    fn fields(&self) -> Fields {
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(self.causal, FLAG_CAUSAL) | flag(self.deterministic, FLAG_DETERMINISTIC) | self.features.flags();
+        let mut values = Values::default();
         for (name, strides) in ["q", "k", "v", "o", "dout", "dq", "dk", "dv"].into_iter().zip(self.strides) {
-            rows.strides(name, strides);
+            values.strides(name, strides);
         }
-        rows.pair("lse", ["batch", "head"], self.lse_strides);
-        rows.tensors(["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"]);
-        rows.integers([
+        values.pair("lse", ["batch", "head"], self.lse_strides);
+        values.pair("dlse", ["batch", "head"], self.dlse_strides);
+        values.put("softmax_scale", Field::F32(self.softmax_scale));
+        values.integers([
             ("batch", self.batch),
             ("num_heads", self.num_heads),
             ("num_heads_k", self.num_heads_k),
@@ -62,23 +62,11 @@ impl BwdParams {
             ("seqlen_k", self.seqlen_k),
             ("total_q", self.total_q),
             ("head_dim", self.head_dim),
+            ("head_dim_v", self.head_dim_v),
             ("dtype", self.dtype),
         ]);
-        rows.push("softmax_scale", Field::F32(self.softmax_scale));
-        self.features.add_to(&mut rows);
-        rows.tensors(["dsinks"]);
-        self.features.score.add_to(&mut rows);
-        rows.integers([("head_dim_v", self.head_dim_v), ("reserved", 0)]);
-        rows.tensors(["dlse"]);
-        rows.pair("dlse", ["batch", "head"], self.dlse_strides);
-        rows
-    }
-}
-
-impl Parameters for BwdParams {
-    fn fields(&self) -> Fields {
-        let flag = |set, flag| if set { flag } else { 0 };
-        let flags = flag(self.causal, FLAG_CAUSAL) | flag(self.deterministic, FLAG_DETERMINISTIC) | self.features.flags();
-        self.rows().into_fields(flags, FIRST_VERSION)
+        self.features.add_to(&mut values);
+        self.features.score.add_to(&mut values);
+        LAYOUT.fill(flags, values.0)
     }
 }

@@ -1,6 +1,6 @@
-//! `kgen_attention_features` of `kgen.h`: what attention may do besides, in both passes.
+//! `kgen_attention_features` of `kgen.h`: masks and scores of both passes.
 
-use super::{FLAG_WINDOW, Rows, ScoreParams};
+use super::{FLAG_WINDOW, ScoreParams, Values};
 use crate::device::Field;
 
 /// Numbers of masks and scores. The default asks for nothing.
@@ -26,16 +26,16 @@ impl AttentionFeatures {
         if self.window.is_some() { FLAG_WINDOW } else { 0 }
     }
 
-    /// Adds the fields of `kgen_attention_features`, a structure within.
-    pub(super) fn add_to(&self, rows: &mut Rows) {
+    /// Adds the values of `kgen_attention_features`, a structure within.
+    pub(super) fn add_to(&self, values: &mut Values) {
         let [left, right] = self.window.unwrap_or_default();
-        rows.begin_structure("features");
-        rows.integers([("features.window_left", left), ("features.window_right", right)]);
-        rows.integers([("features.attention_chunk", self.chunk)]);
-        rows.push("features.softcap", Field::F32(self.softcap));
-        rows.push("features.alibi_slopes", Field::Tensor("alibi_slopes"));
-        rows.push("features.alibi_batch_stride", Field::I64(self.alibi_batch_stride));
-        rows.push("features.sinks", Field::Tensor("sinks"));
-        rows.integers([("features.sinks_dtype", self.sinks_dtype), ("features.reserved", 0)]);
+        values.integers([
+            ("features.window_left", left),
+            ("features.window_right", right),
+            ("features.attention_chunk", self.chunk),
+            ("features.sinks_dtype", self.sinks_dtype),
+        ]);
+        values.put("features.softcap", Field::F32(self.softcap));
+        values.put("features.alibi_batch_stride", Field::I64(self.alibi_batch_stride));
     }
 }

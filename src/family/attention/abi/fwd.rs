@@ -1,7 +1,8 @@
 //! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
 
-use super::{AttentionFeatures, FLAG_CAUSAL, Rows, Strides};
-use crate::device::{Field, Fields, Parameters};
+use super::{AttentionFeatures, FLAG_CAUSAL, HEADER, Strides, Values};
+use crate::device::{Field, Fields, Layout, Parameters};
+use std::sync::LazyLock;
 
 /// Scalar parameters of a forward launcher.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +23,7 @@ pub struct FwdParams {
     pub seqlen_q: i32,
     /// Rows of K, or a bound on them.
     pub seqlen_k: i32,
-    /// Rows of packed Q and K; 0: not told.
+    /// Rows of packed Q and K; 0: not given.
     pub total_rows: [i32; 2],
     /// Most splits of the keys; 0: the library chooses.
     pub num_splits: i32,
@@ -38,21 +39,21 @@ pub struct FwdParams {
     pub kv_dtype: i32,
     /// Causal mask.
     pub causal: bool,
-    /// `KGEN_FLAG_MERGE_*`: how partial results are to be merged; 0: as the library likes.
+    /// `KGEN_FLAG_MERGE_*`: how partial results are to be merged; 0: the library chooses.
     pub merging: u32,
     /// Words of `arrivals`.
     pub arrivals: i64,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
-    /// Masks and scores besides.
+    /// Other masks and scores.
     pub features: AttentionFeatures,
     /// Strides of QV; `None`: there is none.
     pub qv_strides: Option<Strides>,
-    /// What is said of pages; `None`: nothing is.
+    /// Pages; `None`: K and V are contiguous.
     pub pages: Option<PagedKeys>,
-    /// Entries of K and V that `cache_batch_idx` may name; 0: not said.
+    /// Entries of K and V that `cache_batch_idx` may name; 0: not given.
     pub cache_entries: i32,
-    /// What is said of new rows of K and V; `None`: nothing is.
+    /// New rows of K and V; `None`: there are none.
     pub new_rows: Option<NewRows>,
 }
 
@@ -88,87 +89,57 @@ pub struct PagedKeys {
     pub descale_strides: [[i64; 2]; 2],
 }
 
-/// Fields of the first version of the structure.
-const FIRST_VERSION: usize = 31;
+static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::of(HEADER, "kgen_fwd_params"));
 
-impl FwdParams {
-    /// The fields after `struct_size` and `flags`, by their names in C.
-    pub(super) fn rows(&self) -> Rows {
+impl Parameters for FwdParams {
+    fn fields(&self) -> Fields {
+        let flags = if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags() | self.merging;
         let pages = self.pages.unwrap_or_default();
         let new = self.new_rows.unwrap_or_default();
         let [q, k, v, o] = self.strides;
-        let mut rows = Rows::default();
-        rows.tensors(["q", "k", "v", "o", "lse"]);
-        for (name, strides) in ["q", "k", "v", "o"].into_iter().zip([q, k, v, o]) {
-            rows.strides(name, strides);
+        let [k_new, v_new] = new.strides;
+        let mut values = Values::default();
+        for (name, strides) in [("q", q), ("k", k), ("v", v), ("o", o), ("k_new", k_new), ("v_new", v_new)] {
+            values.strides(name, strides);
         }
-        rows.pair("lse", ["batch", "head"], self.lse_strides);
-        rows.tensors(["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"]);
-        rows.integers([
+        values.strides("qv", self.qv_strides.unwrap_or_default());
+        values.pair("lse", ["batch", "head"], self.lse_strides);
+        for (name, strides) in ["q_descale", "k_descale", "v_descale"].into_iter().zip(self.descale_strides) {
+            values.pair(name, ["batch", "head"], strides);
+        }
+        for (name, strides) in ["k_page_descale", "v_page_descale"].into_iter().zip(pages.descale_strides) {
+            values.pair(name, ["page", "head"], strides);
+        }
+        values.put("page_table_stride", Field::I64(pages.table_stride));
+        values.put("rotary_row_stride", Field::I64(new.rotary_row_stride));
+        values.put("arrivals_count", Field::I64(self.arrivals));
+        values.put("softmax_scale", Field::F32(self.softmax_scale));
+        values.integers([
             ("batch", self.batch),
             ("num_heads", self.num_heads),
             ("num_heads_k", self.num_heads_k),
             ("seqlen_q", self.seqlen_q),
             ("seqlen_k", self.seqlen_k),
             ("head_dim", self.head_dim),
+            ("head_dim_v", self.head_dim_v),
             ("dtype", self.dtype),
-        ]);
-        rows.push("softmax_scale", Field::F32(self.softmax_scale));
-        rows.tensors(["q_descale", "k_descale", "v_descale"]);
-        for (name, strides) in ["q_descale", "k_descale", "v_descale"].into_iter().zip(self.descale_strides) {
-            rows.pair(name, ["batch", "head"], strides);
-        }
-        rows.integers([
+            ("kv_dtype", self.kv_dtype),
             ("total_q", self.total_rows[0]),
             ("total_k", self.total_rows[1]),
             ("num_splits", self.num_splits),
             ("concurrent_blocks", self.concurrent_blocks),
-        ]);
-        rows.tensors(["split_counts", "workspace"]);
-        rows.push("workspace_bytes", Field::WorkspaceBytes);
-        self.features.add_to(&mut rows);
-        self.features.score.add_to(&mut rows);
-        rows.integers([("head_dim_v", self.head_dim_v), ("reserved", 0)]);
-        rows.tensors(["page_table"]);
-        rows.push("page_table_stride", Field::I64(pages.table_stride));
-        rows.integers([
             ("page_size", pages.size),
             ("num_pages", pages.count),
             ("least_queries", pages.query_limits[0]),
             ("most_queries", pages.query_limits[1]),
-            ("kv_dtype", self.kv_dtype),
-            ("reserved_2", 0),
-        ]);
-        rows.tensors(["cache_batch_idx", "leftpad_k", "qv"]);
-        rows.strides("qv", self.qv_strides.unwrap_or_default());
-        rows.tensors(["work_counter", "arrivals"]);
-        rows.push("arrivals_count", Field::I64(self.arrivals));
-        rows.tensors(["k_page_descale", "v_page_descale"]);
-        for (name, strides) in ["k_page_descale", "v_page_descale"].into_iter().zip(pages.descale_strides) {
-            rows.pair(name, ["page", "head"], strides);
-        }
-        rows.tensors(["k_new", "v_new"]);
-        for (name, strides) in ["k_new", "v_new"].into_iter().zip(new.strides) {
-            rows.strides(name, strides);
-        }
-        rows.tensors(["rotary_cos", "rotary_sin"]);
-        rows.push("rotary_row_stride", Field::I64(new.rotary_row_stride));
-        rows.tensors(["seqlens_rotary"]);
-        rows.integers([
             ("seqlen_new", new.seqlen),
             ("rotary_dim", new.rotary_dim),
             ("rotary_rows", new.rotary_rows),
             ("rotary_interleaved", new.interleaved.into()),
             ("cache_entries", self.cache_entries),
-            ("reserved_3", 0),
         ]);
-        rows
-    }
-}
-
-impl Parameters for FwdParams {
-    fn fields(&self) -> Fields {
-        let flags = if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags() | self.merging;
-        self.rows().into_fields(flags, FIRST_VERSION)
+        self.features.add_to(&mut values);
+        self.features.score.add_to(&mut values);
+        LAYOUT.fill(flags, values.0)
     }
 }

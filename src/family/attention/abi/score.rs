@@ -1,6 +1,6 @@
 //! `kgen_declared_score` of `kgen.h`: which score or mask of a user's own a call asks for, and what it passes.
 
-use super::Rows;
+use super::Values;
 use crate::device::Field;
 
 /// Most scalars, and most integers.
@@ -24,13 +24,11 @@ pub struct ScoreParams {
 }
 
 impl ScoreParams {
-    /// Adds the fields of `kgen_declared_score`, a structure within. Each element of an array is a row:
-    /// `score.scalars[0]`.
-    pub(super) fn add_to(&self, rows: &mut Rows) {
-        rows.begin_structure("score");
-        rows.push("score.id", Field::U64(self.id));
-        rows.array("score.scalars", self.scalars.map(Field::F32));
-        rows.array("score.integers", self.integers.map(Field::I32));
-        rows.array("score.tables", SCORE_TABLES.map(Field::Tensor));
+    /// Adds the values of `kgen_declared_score`, a structure within; each element of an array has its own.
+    pub(super) fn add_to(&self, values: &mut Values) {
+        values.put("score.id", Field::U64(self.id));
+        values.array("score.scalars", self.scalars.map(Field::F32));
+        values.array("score.integers", self.integers.map(Field::I32));
+        values.array("score.tables", SCORE_TABLES.map(Field::Tensor));
     }
 }

@@ -1,5 +1,5 @@
 //! Draws calls: each from the run's seed and its own number alone, so that any of them can be drawn again by itself.
-//! The distribution leans to what breaks kernels; docs/decisions.md says why it is as it is.
+//! The distribution leans to what breaks kernels; docs/decisions/checks.md says why it is as it is.
 
 use super::{
     asked,

@@ -1,0 +1,209 @@
+"""Tests of benches/lab that need no GPU and no package: `python3 -m unittest -q benches/lab_test.py`."""
+
+import contextlib
+import io
+import json
+import math
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from lab import Contender, bench, named, parser, peers, record, stats, timing  # noqa: E402
+from lab.bench import Bench  # noqa: E402
+
+SLOW, FAST = [2.0, 2.2, 2.1], [1.0, 1.1, 1.05]
+
+
+def bench_of(*arguments, **defaults):
+    """A bench without a GPU, named as its program is."""
+    made = parser("", library=None, gpu=False)
+    with mock.patch.object(sys, "argv", ["some_bench.py", *arguments]), contextlib.redirect_stderr(io.StringIO()):
+        return Bench(made.parse_args(list(arguments)), **defaults)
+
+
+def numbers_of(times, base=None):
+    ratio = stats.ratio(times, base or times)
+    ratio = {"to": "kgen", "verdict": stats.verdict(ratio), **ratio}
+    return {"microseconds": stats.summary(times), "round_microseconds": times, "rate": 5.0, "unit": "GB/s",
+        "ratio": ratio}
+
+
+class Statistics(unittest.TestCase):
+    def test_summary_has_the_numbers_of_a_known_sample(self):
+        found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
+        self.assertEqual((found["median"], found["mad"], found["n"], found["mean"], found["min"]),
+            (3.0, 1.0, 5, 22.0, 1.0))
+        self.assertAlmostEqual(found["p95"], 4 + 0.8 * 96)
+        self.assertAlmostEqual(found["p99"], 4 + 0.96 * 96)
+        low, high = found["interval"]
+        self.assertTrue(low <= 3.0 <= high)
+
+    def test_percentiles_lie_between_neighbours_and_at_the_ends(self):
+        self.assertEqual([stats.percentile([3.0, 1.0, 2.0], at) for at in (0, 0.25, 0.5, 1)], [1.0, 1.5, 2.0, 3.0])
+        self.assertEqual(stats.percentile([7.0], 0.95), 7.0)
+
+    def test_nothing_and_nan_have_no_statistics(self):
+        for values in ([], [1.0, math.nan]):
+            self.assertRaises(ValueError, stats.summary, values)
+
+    def test_an_interval_is_the_same_each_time_and_holds_the_median_of_normal_numbers(self):
+        values = [10 + math.sin(7 * i) for i in range(25)]
+        self.assertEqual(stats.interval(values), stats.interval(values))
+        self.assertLess(stats.interval(values)[1] - stats.interval(values)[0], 2)
+
+    def test_a_ratio_is_taken_round_by_round_and_says_how_much_faster_the_base_is(self):
+        found = stats.ratio([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+        self.assertEqual((found["median"], found["mad"], found["interval"]), (2.0, 0.0, [2.0, 2.0]))
+        self.assertRaises(ValueError, stats.ratio, [1.0], [1.0, 2.0])
+
+    def test_an_interval_that_holds_1_is_a_tie(self):
+        verdicts = [stats.verdict({"interval": interval})
+            for interval in ([1.01, 1.2], [0.9, 0.99], [0.99, 1.01], [1.0, 1.0])]
+        self.assertEqual(verdicts, ["win", "loss", "tie", "tie"])
+
+    def test_the_geometric_mean_of_a_ratio_and_its_inverse_is_1(self):
+        self.assertAlmostEqual(stats.geomean([4.0, 0.25]), 1.0)
+        self.assertIsNone(stats.geomean([]))
+
+
+class Order(unittest.TestCase):
+    def test_every_round_has_all_names_and_turns_around(self):
+        self.assertEqual(list(timing.interleave(["a", "b"], 3)),
+            [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")])
+
+    def test_a_race_times_contenders_in_that_order(self):
+        calls = []
+        timer = lambda name: mock.Mock(round=lambda: calls.append(name) or float(len(calls)))
+        times = timing.race({name: timer(name) for name in "abc"}, 2)
+        self.assertEqual("".join(calls), "abccba")
+        self.assertEqual(times, {"a": [1.0, 6.0], "b": [2.0, 5.0], "c": [3.0, 4.0]})
+
+
+class Records(unittest.TestCase):
+    def row(self, **changed):
+        made = bench_of()
+        return {**made.add("case", "kgen", numbers=numbers_of(FAST), shape={"batch": 2}), **changed}
+
+    def test_a_row_is_read_as_it_was_written_and_names_its_circumstances(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.jsonl"
+            made = bench_of("--out", str(path), seed_of_day=7)
+            made.add("d64 s512", "kgen", numbers=numbers_of(FAST), shape={"batch": 2}, dtype="bf16", layout="bshd")
+            with contextlib.redirect_stderr(io.StringIO()):
+                made.add("d64 s512", "fa2", "refused", "no such head dim", own=False)
+            rows = record.read(path)
+        self.assertEqual([row["contender"] for row in rows], ["kgen", "fa2"])
+        self.assertEqual(rows[0]["numbers"]["round_microseconds"], FAST)
+        run = rows[0]["run"]
+        self.assertEqual((rows[0]["bench"], run["command"], run["seed_of_day"]),
+            ("some_bench", ["python3", "some_bench.py", "--out", str(path)], 7))
+        self.assertRegex(run["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertRegex(run["kgen"], r"^\d+\.\d+\.\d+$")
+        self.assertEqual(rows[0]["run"]["id"], rows[1]["run"]["id"])
+
+    def test_a_row_of_another_form_is_refused_by_the_name_of_what_is_wrong(self):
+        good = self.row()
+        self.assertEqual(record.complaints(good), [])
+        wrong = {
+            "`status`": {"status": "fine"}, "`format`": {"format": 99}, "`numbers`": {"numbers": None},
+            "`shape`": {"shape": [1]},
+            "`colour`": {"colour": "red"},
+        }
+        for word, change in wrong.items():
+            self.assertIn(word, " ".join(record.complaints({**good, **change})))
+        self.assertIn("`dtype` is missing",
+            record.complaints({key: value for key, value in good.items() if key != "dtype"}))
+        self.assertRaisesRegex(ValueError, "`status`", record.Writer(None).write, {**good, "status": "fine"})
+
+    def test_an_old_document_is_refused_with_file_and_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "old.json"
+            for text in ('{"rows": []}', "no json", "[1]"):
+                path.write_text(text)
+                self.assertRaisesRegex(SystemExit, r"old\.json:1: ", record.read, path)
+
+    def test_what_json_cannot_hold_becomes_null_or_text(self):
+        found = record.finite({"a": math.nan, "b": [math.inf, 1.5], "c": (True, None), "d": Path("x"), 5: 1})
+        self.assertEqual(found, {"a": None, "b": [None, 1.5], "c": [True, None], "d": "x", "5": 1})
+        json.dumps(found, allow_nan=False)
+
+
+class Peers(unittest.TestCase):
+    def test_an_absent_peer_is_refused_by_its_name_with_a_remedy(self):
+        makers = {
+            "fa3": lambda: peers.Fa3Wheel("/nowhere"), "fa3_vllm": lambda: peers.Fa3("/nowhere/_vllm_fa3_C.abi3.so"),
+            "flash_mla": peers.flash_mla, "not asked for": None, "here": lambda: "peer",
+        }
+        there, absent = peers.found(makers)
+        self.assertEqual((there, sorted(absent)), ({"here": "peer"}, ["fa3", "fa3_vllm", "flash_mla"]))
+        self.assertRegex(absent["fa3"], "^fa3 is absent .*scripts/fetch_peers.sh")
+        self.assertRegex(absent["fa3_vllm"], "^fa3 is absent.*_vllm_fa3_C")
+
+    def test_absent_peers_are_rows_and_no_failures(self):
+        made = bench_of()
+        with contextlib.redirect_stderr(io.StringIO()):
+            made.peers({"fa4": lambda: peers.Fa4("/nowhere", 1)})
+        self.assertEqual([(row["contender"], row["status"]) for row in made.points], [("fa4", "absent")])
+        self.assertEqual(made.failed, 0)
+
+
+class Benches(unittest.TestCase):
+    def test_libraries_are_named(self):
+        self.assertEqual(named(["a.so", "b.so", "old=c.so"]), {"kgen": "a.so", "kgen 2": "b.so", "old": "c.so"})
+
+    def test_cases_are_selected_by_text_and_a_text_that_none_has_names_them(self):
+        cases = [("decode B1", 1), ("decode B2", 2), ("prefill", 3)]
+        self.assertEqual(list(bench_of("--only", "B2", "--only", "pre").selected(cases)), cases[1:])
+        self.assertEqual(list(bench_of("--quick").selected(cases)), cases[:2])
+        self.assertRaisesRegex(SystemExit, "(?s)no case.*decode B1.*prefill", list,
+            bench_of("--only", "x").selected(cases))
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(list(bench_of("--limit-s", "-1").selected(cases)), [])
+
+    def test_a_wrong_result_of_kgen_fails_the_bench_and_a_peers_refusal_does_not(self):
+        made = bench_of()
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            made.add("case", "fa2", "refused", "no", own=False)
+            self.assertEqual(made.finish(), 0)
+            made.add("case", "kgen", "wrong", "relative error nan, allowed 0.01")
+            self.assertEqual(made.finish(), 1)
+
+    def test_nan_never_passes(self):
+        made, contender = bench_of(), Contender(lambda: None, own=True)
+        with mock.patch.object(Contender, "error", lambda *_: math.nan):
+            status, message, _, timer = made._prove("kgen", contender, None, 1e9, None)
+        self.assertEqual((status, timer), ("wrong", None))
+        self.assertIn("nan", message)
+
+    def test_a_rate_beyond_the_card_is_refused(self):
+        made, timer = bench_of(), mock.Mock(runs=3, calls=2, repeated="graph")
+        made.run["ceiling"] = {"tflops_16_bit": 1000.0, "tflops_fp8": 2000.0, "memory_gbs": 4000.0}
+        judge = lambda **work: made._numbers(Contender(None), 0.0, 1.0, timer, FAST, work.get("flops"),
+            work.get("moved"), None, "", work["l2"], work["dtype"])
+        self.assertEqual(judge(flops=1e9, l2="warm", dtype="bf16")[1], "")
+        self.assertIn("beyond", judge(flops=1.5e9, l2="warm", dtype="bf16")[1])
+        self.assertEqual(judge(flops=1.5e9, l2="warm", dtype="fp8")[1], "")
+        self.assertIn("beyond", judge(moved=6e6, l2="cold", dtype="bf16")[1])
+        numbers, refusal = judge(moved=6e6, l2="warm", dtype="bf16")
+        self.assertEqual((refusal, numbers["launches_a_round"], numbers["unit"]), ("", 6, "GB/s"))
+        self.assertAlmostEqual(numbers["rate"], 6e6 / 1.05 / 1e3)
+
+    def test_tables_put_kgen_first_and_count_wins_ties_and_losses(self):
+        made = bench_of()
+        for case, dim, peer in (("one", 64, SLOW), ("two", 128, FAST)):
+            given = {"shape": {"head_dim": dim}}
+            made.add(case, "fa2", numbers=numbers_of(peer, FAST), own=False, **given)
+            made.add(case, "kgen", numbers=numbers_of(FAST), **given)
+        lines = bench.table(made.points).splitlines()
+        self.assertEqual(lines[0], "| case | kgen | fa2 | fastest peer |")
+        self.assertIn("| one | 1.05 us 5 GB/s | 2.10 us 5 GB/s (2.000 [2.000, 2.000]) | fa2 |", lines[2])
+        means = bench.geomeans(made.points, "head_dim").splitlines()
+        self.assertEqual(means[2], "| fa2 | **1.414** | 2.000 | 1.000 | 1.000 at two | 1, 1, 0 |")
+
+
+if __name__ == "__main__":
+    unittest.main()

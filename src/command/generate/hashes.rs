@@ -1,0 +1,67 @@
+//! Hashes of kernels in a file, and no kernels: a comparison names those that a change reaches.
+
+use crate::{
+    command::{CommandError, session::Session},
+    files::{self, path::lossy},
+    kernel::Variant,
+    render::{self, HashDrift, RenderError, Source},
+};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Hashes that were written, or compared with those that would be.
+#[derive(Debug, Serialize)]
+pub struct Hashed {
+    /// The file of hashes.
+    #[serde(serialize_with = "lossy")]
+    pub hashes: PathBuf,
+    /// Names of the kernels.
+    pub variants: Vec<String>,
+    /// The differences; absent unless hashes were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Vec<HashDrift>>,
+    /// Whether the file is new or has changed.
+    #[serde(skip)]
+    pub written: bool,
+}
+
+/// Writes or, with `check`, compares the hashes of `variants` in `file`.
+///
+/// # Errors
+/// [`CommandError::Usage`] if a variant has no plan or the file cannot be read or written.
+pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: bool) -> Result<Hashed, CommandError> {
+    let plans = session.plan_all(variants, None)?;
+    let sources: Vec<Source> = plans.par_iter().map(|plan| session.renderer.kernel(plan)).collect::<Result<_, RenderError>>()?;
+    let unusable = |verb: &str, error: &io::Error| {
+        let place = file.display();
+        CommandError::Usage(format!("cannot {verb} `{place}`: {error}; choose another file with `--hashes`"))
+    };
+    let (drift, written) = if check {
+        let text = files::read_to_string(file).map_err(|error| unusable("read", &error))?;
+        (Some(render::hash_drift(&text, &sources)), false)
+    } else {
+        let text = render::hashes(&sources);
+        (None, files::write_atomic(file, text.as_bytes()).map_err(|error| unusable("write", &error))?)
+    };
+    Ok(Hashed { hashes: file.to_owned(), variants: super::names_of(variants), drift, written })
+}
+
+impl Hashed {
+    /// Fails if hashes differ from those that would be written.
+    ///
+    /// # Errors
+    /// [`CommandError::Failed`] with what to do.
+    pub(super) fn verdict(&self) -> Result<(), CommandError> {
+        let lines = match self.drift.as_ref().map_or(0, Vec::len) {
+            0 => return Ok(()),
+            1 => "1 line is".to_owned(),
+            found => format!("{found} lines are"),
+        };
+        let remedy = "run the same command without `--check` to bring it up to date";
+        Err(CommandError::Failed(format!("`{}`: {lines} not as generated; {remedy}", self.hashes.display())))
+    }
+}

@@ -1,0 +1,63 @@
+//! Hashes of kernel files, one line each as `b3sum` prints them: enough to see which kernels a change reaches, at a
+//! hundredth of the size of their text.
+
+use super::{Source, file_name};
+use itertools::Itertools;
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt};
+
+/// One kernel's line that is not as the kernel's text gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "drift", rename_all = "snake_case")]
+pub enum HashDrift {
+    /// A kernel without a line.
+    Missing {
+        /// Name of the kernel's file.
+        path: String,
+    },
+    /// A line with the hash of another text.
+    Differs {
+        /// Name of the kernel's file.
+        path: String,
+    },
+    /// A line of no selected kernel.
+    Extra {
+        /// The name in that line, or the line if it has none.
+        path: String,
+    },
+}
+
+impl fmt::Display for HashDrift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { path } => write!(f, "`{path}` has no hash"),
+            Self::Differs { path } => write!(f, "`{path}` has another hash"),
+            Self::Extra { path } => write!(f, "`{path}` is not selected"),
+        }
+    }
+}
+
+/// The lines of `sources`, sorted by name: BLAKE3 in hexadecimal, two spaces, the file's name.
+pub fn hashes(sources: &[Source]) -> String {
+    by_path(sources).iter().map(|(path, hash)| format!("{hash}  {path}\n")).join("")
+}
+
+/// Differences between `text`, which [`hashes`] made earlier, and what it makes of `sources`; sorted by name.
+pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
+    let mut found: BTreeMap<&str, &str> =
+        text.lines().map(|line| line.split_once("  ").map_or((line, ""), |(hash, path)| (path, hash))).collect();
+    let mut drift = Vec::new();
+    for (path, hash) in by_path(sources) {
+        match found.remove(path.as_str()) {
+            None => drift.push(HashDrift::Missing { path }),
+            Some(old) if old != hash => drift.push(HashDrift::Differs { path }),
+            Some(_) => {}
+        }
+    }
+    drift.extend(found.into_keys().map(|path| HashDrift::Extra { path: path.to_owned() }));
+    drift
+}
+
+fn by_path(sources: &[Source]) -> BTreeMap<String, &str> {
+    sources.iter().map(|source| (file_name(&source.plan.variant), source.hash.as_str())).collect()
+}
