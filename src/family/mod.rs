@@ -8,13 +8,14 @@ pub mod append_kv;
 pub mod attention;
 pub mod reduce;
 mod rotary;
+mod tile_keys;
 pub mod transpose;
 pub mod vector_add;
 
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
-    kernel::{Kind, Target, TileOverride, Variant},
+    kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use std::collections::BTreeMap;
@@ -32,6 +33,9 @@ pub trait Family: Sync {
 
     /// The kinds of its kernels, in the order of lists.
     fn kinds(&self) -> &'static [Kind];
+
+    /// The keys of `[[tile]]` that its kernels read; which of them a kernel reads, its plan decides.
+    fn tile_keys(&self) -> &'static [TileKey];
 
     /// Plans a kernel with its default tile, changed by the entries of `variants.toml`.
     ///

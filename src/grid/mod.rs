@@ -11,6 +11,7 @@ mod expand;
 mod filter;
 mod schema;
 mod select;
+mod tiles;
 
 #[cfg(test)]
 mod bad_input;
@@ -20,3 +21,4 @@ pub use error::GridError;
 pub use expand::{Excluded, Grid};
 pub use filter::{Filter, FilterError};
 pub use select::{SelectError, Selection};
+pub use tiles::{TileRow, TileTable};

@@ -1,9 +1,9 @@
 //! What plans of attention kernels hold besides what all plans hold.
 
-use super::{Kind, KvFormat, Point, Tile};
+use super::{CopyPath, Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    kernel::{self, CopyPath, Dtype, Feature, Target, Variant},
+    kernel::{self, Dtype, Feature, Target, Variant},
     plan::{self, Tiling},
 };
 use serde::Serialize;

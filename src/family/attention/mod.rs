@@ -12,6 +12,7 @@ mod mask;
 mod point;
 mod recipes;
 mod score;
+mod tile_keys;
 mod timing;
 mod words;
 
@@ -28,13 +29,14 @@ pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
 pub use score::Score;
+pub use tile_keys::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns};
 pub(super) use words::of_other_row as row_of_another_family;
 
 use super::{Family, Words};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
-    kernel::{self, Target, TileOverride, Variant},
+    kernel::{self, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use timing::{AttentionTrial, Shape};
@@ -55,6 +57,10 @@ impl Family for Attention {
     fn kinds(&self) -> &'static [kernel::Kind] {
         use kernel::Kind::{Bwd, Fwd, FwdCombine, FwdShort, FwdSplit, PrepareScheduler};
         &[Fwd, FwdShort, FwdSplit, FwdCombine, PrepareScheduler, Bwd]
+    }
+
+    fn tile_keys(&self) -> &'static [TileKey] {
+        tile_keys::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
@@ -100,6 +106,14 @@ impl Family for Attention {
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         exam::cases_of(&subject.of(point_of(&subject.variant)), level)
+    }
+}
+
+#[cfg(test)]
+impl Plan {
+    /// The plan of an attention kernel with its default tile changed by `change`.
+    pub(crate) fn changed(point: Point, change: &TileChange) -> Result<Self, PlanError> {
+        Self::new(point, Some(&change.into()))
     }
 }
 

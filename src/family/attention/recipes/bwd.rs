@@ -1,10 +1,10 @@
 //! Backward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Backward, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Backward, CopyPath, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{CopyPath, Dtype, Features, HeadDim, Target};
+use crate::kernel::{Dtype, Features, HeadDim, Target};
 
 /// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
@@ -215,9 +215,9 @@ impl Recipe for PortableBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
 
@@ -231,8 +231,8 @@ mod tests {
     };
     const TARGETS: [Target; 6] = [Target::Sm80, Target::Sm89, Target::Sm90, Target::Sm100, Target::Sm120, Target::Sm121];
 
-    fn plan(variant: Point, change: &TileOverride) -> Result<Plan, PlanError> {
-        Plan::new(variant, Some(change))
+    fn plan(variant: Point, change: &TileChange) -> Result<Plan, PlanError> {
+        Plan::changed(variant, change)
     }
 
     #[test]
@@ -297,16 +297,16 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        let reason = |variant, change: TileOverride| plan(variant, &change).expect_err("the tile breaks a rule").to_string();
-        assert!(reason(D128, TileOverride { warps: Some(6), ..none.clone() }).contains("`warps` is 6"));
-        assert!(reason(D128, TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 or 128"));
-        assert!(reason(D128, TileOverride { m: Some(48), ..none.clone() }).contains("`m` is 48"));
-        assert!(reason(D128, TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
-        assert!(reason(D128, TileOverride { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
+        let none = TileChange::default();
+        let reason = |variant, change: TileChange| plan(variant, &change).expect_err("the tile breaks a rule").to_string();
+        assert!(reason(D128, TileChange { warps: Some(6), ..none.clone() }).contains("`warps` is 6"));
+        assert!(reason(D128, TileChange { n: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D128, TileChange { m: Some(48), ..none.clone() }).contains("`m` is 48"));
+        assert!(reason(D128, TileChange { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D128, TileChange { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
         let d112 = Point { head_dim: HeadDim::equal(112), ..D128 };
-        assert!(reason(d112, TileOverride { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
-        assert!(reason(D128, TileOverride { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
+        assert!(reason(d112, TileChange { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
+        assert!(reason(D128, TileChange { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
     }
 
     #[test]

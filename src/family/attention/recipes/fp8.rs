@@ -1,10 +1,10 @@
 //! Forward attention on FP8 with `mma.sync` m16n8k32: sm89, sm120 and sm121.
 
 use super::{
-    ByteTransposition, Fp8Choices, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    ByteTransposition, CopyPath, Fp8Choices, Fp8Mma, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{CopyPath, Features, Fp8Mma, Target};
+use crate::kernel::{Features, Target};
 
 /// The family of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
@@ -151,9 +151,10 @@ impl Recipe for Fp8Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::Kind,
-        kernel::{Dtype, Feature, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Feature, Features, HeadDim},
         plan::Plan,
     };
 
@@ -167,8 +168,8 @@ mod tests {
     };
     const TARGETS: [Target; 3] = [Target::Sm89, Target::Sm120, Target::Sm121];
 
-    fn reason(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("the tile breaks a rule").to_string()
     }
 
     #[test]
@@ -226,13 +227,12 @@ mod tests {
 
     #[test]
     fn p_stays_in_range_under_every_accepted_threshold() {
-        let change = |fp8_mma, rescale_threshold| TileOverride {
+        let change = |fp8_mma, rescale_threshold| TileChange {
             fp8_mma: Some(fp8_mma),
             rescale_threshold: Some(rescale_threshold),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        let p_exponent =
-            |change| Plan::new(D224, Some(&change)).expect("fits").attention().fp8.expect("an FP8 kernel").p_exponent;
+        let p_exponent = |change| Plan::changed(D224, &change).expect("fits").attention().fp8.expect("an FP8 kernel").p_exponent;
         assert_eq!((p_exponent(change(Fp8Mma::Fp32, 8)), p_exponent(change(Fp8Mma::Fp16, 1))), (0, 1));
         assert!(reason(D224, &change(Fp8Mma::BlockScaled, 9)).contains("allows at most 8"));
         assert!(reason(D224, &change(Fp8Mma::Fp16, 3)).contains("allows at most 2"));
@@ -240,14 +240,14 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(D224, &TileOverride { warps: Some(2), ..none.clone() }).contains("`warps` is 2"));
-        assert!(reason(D224, &TileOverride { m: Some(96), ..none.clone() }).contains("make it 64 or 128"));
-        assert!(reason(D224, &TileOverride { n: Some(48), ..none.clone() }).contains("multiple of 32"));
-        assert!(reason(D224, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
-        assert!(reason(D224, &TileOverride { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
+        let none = TileChange::default();
+        assert!(reason(D224, &TileChange { warps: Some(2), ..none.clone() }).contains("`warps` is 2"));
+        assert!(reason(D224, &TileChange { m: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D224, &TileChange { n: Some(48), ..none.clone() }).contains("multiple of 32"));
+        assert!(reason(D224, &TileChange { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D224, &TileChange { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
         let ada = Point { target: Target::Sm89, ..D224 };
-        let scaled = TileOverride { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
+        let scaled = TileChange { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
         assert!(reason(ada, &scaled).contains("`fp8_mma` is \"block_scaled\", which `sm89` lacks"));
     }
 

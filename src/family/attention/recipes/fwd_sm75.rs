@@ -93,8 +93,9 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::kernel::HeadDim;
-    use crate::{family::attention::Kind, kernel::TileOverride, plan::Plan};
+    use crate::{family::attention::Kind, plan::Plan};
 
     const D64: Point = Point {
         kind: Kind::Fwd,
@@ -105,8 +106,8 @@ mod tests {
         target: Target::Sm75,
     };
 
-    fn error(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("impossible").to_string()
+    fn error(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("impossible").to_string()
     }
 
     #[test]
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_turing_cannot_do_is_refused_with_the_gpu_that_can() {
-        let none = TileOverride::default();
+        let none = TileChange::default();
         let wide = error(Point { head_dim: HeadDim::equal(136), ..D64 }, &none);
         assert!(wide.contains("ends at head dim 128; head dim 136 needs sm80 or newer"), "{wide}");
         let bf16 = error(Point { dtype: Dtype::Bf16, ..D64 }, &none);
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn registers_hold_one_stage() {
-        let two = TileOverride { stages: Some(2), ..TileOverride::default() };
+        let two = TileChange { stages: Some(2), ..TileChange::default() };
         assert!(error(D64, &two).contains("`stages` is 2; a tile that comes through registers has 1"));
         let plan = Plan::new(D64, None).expect("fits");
         // 64 keys of 128 bytes over 128 threads are 16 registers each.

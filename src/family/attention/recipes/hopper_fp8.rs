@@ -1,7 +1,8 @@
 //! Forward attention on FP8 with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
+    Tile, Turns,
     hopper::{
         HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes,
     },
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     family::attention::design::FeatureParts,
-    kernel::{Feature, Features, HeadDim, StorePath, Target, Turns},
+    kernel::{Feature, Features, HeadDim, Target},
 };
 use std::iter::once;
 
@@ -258,9 +259,10 @@ impl Recipe for HopperFp8Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::Kind,
-        kernel::{Dtype, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Features, HeadDim},
         plan::Plan,
     };
     use itertools::Itertools;
@@ -274,14 +276,14 @@ mod tests {
         target: Target::Sm90,
     };
 
-    fn reason(change: &TileOverride) -> String {
-        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(change: &TileChange) -> String {
+        Plan::changed(D128, change).expect_err("the tile breaks a rule").to_string()
     }
 
     /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
-        let apart = TileOverride { overlap: Some(false), ..TileOverride::default() };
-        let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&apart)).expect("fits");
+        let apart = TileChange { overlap: Some(false), ..TileChange::default() };
+        let plan = Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, &apart).expect("fits");
         plan.attention().hopper.clone().expect("made of wgmma").part_columns
     }
 
@@ -307,8 +309,8 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
         // Three warpgroups with two places each for a Q of 64 rows.
-        let tile = TileOverride { m: Some(192), n: Some(128), warps: Some(16), ..TileOverride::default() };
-        let plan = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Exponentials), ..tile.clone() })).expect("fits");
+        let tile = TileChange { m: Some(192), n: Some(128), warps: Some(16), ..TileChange::default() };
+        let plan = Plan::changed(D128, &TileChange { turns: Some(Turns::Exponentials), ..tile.clone() }).expect("fits");
         assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
         assert_eq!(regions(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
@@ -317,21 +319,21 @@ mod tests {
         let hopper = plan.attention().hopper.clone().expect("made of wgmma");
         assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
         assert_eq!(hopper.widths, [64, 128]);
-        let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
+        let other = Plan::changed(D128, &TileChange { turns: Some(Turns::Products), ..tile }).expect("fits");
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 0), ("BARRIERS_OFFSET", 148_480, 192)];
         assert_eq!(regions(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
     }
 
     fn overlapped(head_dim: u32, m: u32, n: u32) -> Result<Plan, crate::plan::PlanError> {
-        let tile = TileOverride {
+        let tile = TileChange {
             m: Some(m),
             n: Some(n),
             warps: Some(4 + m / 16),
             overlap: Some(true),
             turns: Some(Turns::Products),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&tile))
+        Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, &tile)
     }
 
     fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -368,8 +370,8 @@ mod tests {
     #[test]
     fn a_part_of_p_v_is_as_wide_as_registers_allow_and_divides_o_where_it_can() {
         let part = |m: u32, n: u32| {
-            let tile = TileOverride { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileOverride::default() };
-            Plan::new(D128, Some(&tile)).expect("fits").attention().hopper.clone().expect("made of wgmma").part_columns
+            let tile = TileChange { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileChange::default() };
+            Plan::changed(D128, &tile).expect("fits").attention().hopper.clone().expect("made of wgmma").part_columns
         };
         assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 8 others");
         assert_eq!(part(192, 128), 64, "128 would make it 168");
@@ -395,15 +397,15 @@ mod tests {
     fn a_head_dim_that_no_part_divides_has_its_last_one_overlap() {
         assert_eq!(default_part(200), 112, "of 208 columns, the second from column 96 on");
         assert_eq!(default_part(176), 96, "the second from column 80 on");
-        let narrow = TileOverride {
+        let narrow = TileChange {
             m: Some(64),
             n: Some(96),
             warps: Some(8),
             turns: Some(Turns::None),
             overlap: Some(false),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        let plan = Plan::new(Point { head_dim: HeadDim::equal(200), ..D128 }, Some(&narrow)).expect("fits");
+        let plan = Plan::changed(Point { head_dim: HeadDim::equal(200), ..D128 }, &narrow).expect("fits");
         assert_eq!(
             plan.attention().hopper.clone().expect("made of wgmma").part_columns,
             64,
@@ -413,12 +415,12 @@ mod tests {
 
     #[test]
     fn each_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(&TileOverride { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
-        let one_stage = TileOverride { overlap: Some(true), stages: Some(1), ..none.clone() };
+        let none = TileChange::default();
+        assert!(reason(&TileChange { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
+        let one_stage = TileChange { overlap: Some(true), stages: Some(1), ..none.clone() };
         assert!(reason(&one_stage).contains("`overlap` is true with one stage"));
-        assert!(reason(&TileOverride { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
-        assert!(reason(&TileOverride { store: Some(StorePath::Tma), ..none.clone() }).contains("`store` is \"tma\""));
-        assert!(reason(&TileOverride { m: Some(96), ..none }).contains("`m` is 96"));
+        assert!(reason(&TileChange { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
+        assert!(reason(&TileChange { store: Some(StorePath::Tma), ..none.clone() }).contains("`store` is \"tma\""));
+        assert!(reason(&TileChange { m: Some(96), ..none }).contains("`m` is 96"));
     }
 }

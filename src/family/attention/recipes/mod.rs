@@ -21,7 +21,7 @@ pub(super) use resolve::{plan, to_run_as};
 pub use tile::Tile;
 
 use super::{
-    Kind, KvFormat, Point,
+    CopyPath, Fp8Mma, Kind, KvFormat, Point, StorePath, Turns,
     design::{Backward, ByteTransposition, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
 };
 use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};

@@ -1,8 +1,8 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make,
 //! with which tiles, and what those cost.
 
-use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
-use crate::kernel::{CopyPath, Features, Target};
+use super::{Backward, CopyPath, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
+use crate::kernel::{Features, Target};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {

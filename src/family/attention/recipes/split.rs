@@ -1,11 +1,11 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    CopyPath, FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     fwd::DESCALE_BYTES,
     tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{CopyPath, Dtype, Feature, Features, Target};
+use crate::kernel::{Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
@@ -216,6 +216,7 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
 
     #[test]
     fn factors_by_page_lie_in_the_stages_and_every_head_dim_has_room_for_them() {
@@ -247,7 +248,6 @@ mod tests {
     use crate::kernel::HeadDim;
     use crate::{
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
     use itertools::Itertools;
@@ -261,8 +261,8 @@ mod tests {
         target: Target::Sm80,
     };
 
-    fn reason(change: &TileOverride) -> String {
-        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(change: &TileChange) -> String {
+        Plan::changed(D128, change).expect_err("the tile breaks a rule").to_string()
     }
 
     #[test]
@@ -331,12 +331,12 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(&TileOverride { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
-        assert!(reason(&TileOverride { m: Some(64), ..none.clone() }).contains("`m` is 64"));
-        assert!(reason(&TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 to 256"));
-        assert!(reason(&TileOverride { stages: Some(5), ..none.clone() }).contains("`stages` is 5"));
-        assert!(reason(&TileOverride { stages: Some(1), ..none.clone() }).contains("the O of 4 warps of 16 rows does not fit"));
+        let none = TileChange::default();
+        assert!(reason(&TileChange { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
+        assert!(reason(&TileChange { m: Some(64), ..none.clone() }).contains("`m` is 64"));
+        assert!(reason(&TileChange { n: Some(96), ..none.clone() }).contains("make it 64 to 256"));
+        assert!(reason(&TileChange { stages: Some(5), ..none.clone() }).contains("`stages` is 5"));
+        assert!(reason(&TileChange { stages: Some(1), ..none.clone() }).contains("the O of 4 warps of 16 rows does not fit"));
     }
 
     #[test]
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn too_many_stages_are_refused_with_the_number() {
-        let change = TileOverride { stages: Some(4), min_blocks_per_sm: Some(2), ..TileOverride::default() };
-        let error = Plan::new(D128, Some(&change)).expect_err("two blocks of 132 KB");
+        let change = TileChange { stages: Some(4), min_blocks_per_sm: Some(2), ..TileChange::default() };
+        let error = Plan::changed(D128, &change).expect_err("two blocks of 132 KB");
         assert!(matches!(error, PlanError::DoesNotFit { resource: "shared memory", .. }), "{error}");
     }
 }

@@ -2,7 +2,10 @@
 //! share.
 
 use super::{PlanError, Point, Recipe};
-use crate::kernel::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+use crate::{
+    family::attention::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns},
+    kernel::TileOverride,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -98,10 +101,10 @@ impl Tile {
     pub(super) fn choose(variant: Point, recipe: &dyn Recipe, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
         let unsupported = |reason| PlanError::Unsupported { variant: variant.name(), reason };
         let mut tile = recipe.default_tile(variant).map_err(unsupported)?;
-        if let Some(change) = tile_override {
-            tile.apply(change);
-        }
-        let ignored = tile_override.and_then(|change| change.refusal(recipe.keys()).or_else(|| contradiction(change)));
+        let change = tile_override.map(TileChange::from).unwrap_or_default();
+        tile.apply(&change);
+        let ignored =
+            tile_override.and_then(|asked| asked.refusal(recipe.keys().iter().copied())).or_else(|| contradiction(&change));
         let none = tile.min_blocks_per_sm == 0;
         let broken = none.then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned());
         match ignored.or(broken).or_else(|| recipe.broken_rule(variant, &tile)) {
@@ -110,8 +113,8 @@ impl Tile {
         }
     }
 
-    fn apply(&mut self, change: &TileOverride) {
-        let TileOverride {
+    pub(super) fn apply(&mut self, change: &TileChange) {
+        let TileChange {
             m,
             n,
             warps,
@@ -151,7 +154,7 @@ impl Tile {
 }
 
 /// Why the changes of one tile cannot all be made.
-fn contradiction(change: &TileOverride) -> Option<String> {
+fn contradiction(change: &TileChange) -> Option<String> {
     let threshold = change.rescale_threshold.filter(|&threshold| threshold > 0)?;
     (change.accuracy == Some(Accuracy::Exact)).then(|| {
         format!(
