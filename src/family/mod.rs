@@ -49,6 +49,15 @@ pub trait Family: Sync {
     /// [`PlanError`] if the kernel has no such form, or does not fit there.
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError>;
 
+    /// The plans of a kernel with tiles near its default, the default among them, each once: what is worth a
+    /// measurement. A family without a stated neighbourhood has the default alone.
+    ///
+    /// # Errors
+    /// [`PlanError`] if the kernel has no default.
+    fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+        Ok(Box::new(std::iter::once(self.plan(variant, None)?)))
+    }
+
     /// The words of the templates of its kernels, besides the plan and what all kernels have.
     fn words(&self, _plan: &Plan) -> Words {
         Words::new()
@@ -99,6 +108,14 @@ pub fn of(kind: Kind) -> &'static dyn Family {
 /// The cases that prove a kernel right at a level, in order.
 pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     of(subject.variant.kind()).cases(subject, level)
+}
+
+/// The plans of a kernel with tiles near its default; [`Family::candidates`].
+///
+/// # Errors
+/// [`PlanError`] if the kernel has no default.
+pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+    of(variant.kind()).candidates(variant)
 }
 
 /// A kernel at a size, to be timed; `None` if the size is not one of its family's.

@@ -21,4 +21,4 @@ pub use error::GridError;
 pub use expand::{Excluded, Grid};
 pub use filter::{Filter, FilterError};
 pub use select::{SelectError, Selection};
-pub use tiles::{TileRow, TileTable};
+pub use tiles::{TileFile, TileRow, TileTable};

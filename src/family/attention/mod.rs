@@ -72,6 +72,10 @@ impl Family for Attention {
         recipes::to_run_as(point_of(&plan.variant), design.tile, target)
     }
 
+    fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+        Ok(Box::new(recipes::candidates(point_of(&variant))?))
+    }
+
     fn words(&self, plan: &Plan) -> Words {
         words::of_kernel(&point_of(&plan.variant))
     }

@@ -2,32 +2,18 @@
 
 use super::{
     ByteTransposition, CopyPath, Fp8Choices, Fp8Mma, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    tile::{BASE, DefaultTiles},
+    defaults::{default_of, tile_file},
 };
-use crate::kernel::{Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
 
-/// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
-///
-/// No such GPU was at hand to time them. They are the largest that ptxas compiles without spills for all three targets
-/// and that leave two blocks on a multiprocessor: a block's K and V serve 128 queries up to head dim 128, and two
-/// stages wherever they fit, for a tile of FP8 is half as large as one of 16 bits and an MMA takes half as long.
-const TILES: &[DefaultTiles] = &[
-    // The exponentials outweigh the MMAs: three blocks of 168 registers hide them.
-    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..FP8 }),
-    DefaultTiles::same(64, Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
-    DefaultTiles::same(96, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..FP8 }),
-    // 64 keys spill two to four registers.
-    DefaultTiles::same(128, Tile { m: 128, n: 32, stages: 2, min_blocks_per_sm: 2, ..FP8 }),
-    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
-    DefaultTiles::same(256, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
-];
-
-/// O is rescaled at every new maximum: the largest P of a row is then exactly 1, where under a stale maximum it would
-/// be rounded to three bits of mantissa.
-const FP8: Tile = Tile { rescale_threshold: 0, ..BASE };
+static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");
 
 /// As in `fwd.rs`: what a thread needs beyond accumulators and kept Q.
 const OTHER_REGISTERS: u32 = 40;
@@ -53,10 +39,11 @@ impl Recipe for Fp8Forward {
         if !(has_block_scale(target) || target == Target::Sm89) {
             return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm90`, `sm120`, `sm121`"));
         }
-        let fp8_mma = if has_block_scale(target) { Fp8Mma::BlockScaled } else { Fp8Mma::Fp32 };
-        let tile = Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? };
-        // Factors and positions take registers: with 64 keys ptxas spills two to six.
-        Ok(if variant.features.is_empty() { tile } else { Tile { n: 32, ..tile } })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {

@@ -1,13 +1,19 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    CopyPath, FeatureParts, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    fwd_tiles::portable_tiles, tile::DefaultTiles,
+    CopyPath, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
 };
-use crate::kernel::{Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
+
+static TILES: LazyLock<TileFile> = tile_file!("fwd.toml");
 
 /// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
 /// 4 of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters.
@@ -34,18 +40,11 @@ impl Recipe for PortableForward {
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
         }
-        let tile = DefaultTiles::find(portable_tiles(variant), variant)?;
-        if variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores {
-            // Places of rows, scores and pages together take a few registers more than is left.
-            return Ok(match (tile.m / tile.warps, tile.n) {
-                (32.., _) => Tile { m: tile.m / 2, n: tile.n.max(64), ..tile },
-                (_, 64..) if variant.head_dim.wider() > 160 => Tile { n: tile.n - 16, ..tile },
-                _ => tile,
-            });
-        }
-        // Rows of two widths need more addresses: as sm100f code 48 keys spill beside 128 columns of O.
-        let tight = target == Target::Sm100 && !variant.head_dim.is_equal() && tile.n == 48;
-        Ok(if tight { Tile { n: 32, ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {

@@ -1,26 +1,20 @@
 //! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
 
 use super::{
-    FeatureParts, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore,
+    Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
     fwd::PortableForward,
-    tile::{BASE, DefaultTiles, Tile},
 };
-use crate::kernel::{Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
 
-/// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on
-/// Turing.
-const SM75: &[DefaultTiles] = &[
-    // Three blocks of 168 registers; 64 keys would spill where rows are copied element by element.
-    DefaultTiles::same(32, Tile { m: 128, n: 48, min_blocks_per_sm: 3, ..BASE }),
-    // 32 KB: two blocks hide each other's waits.
-    DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // One block, whose eight warps share K and V: two of 64 queries would read them twice as often. 16 rows a warp
-    // leave registers enough to keep Q.
-    DefaultTiles::same(WIDEST, Tile { m: 128, n: 64, warps: 8, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-];
+static TILES: LazyLock<TileFile> = tile_file!("fwd_sm75.toml");
 
 /// The widest head dim whose 128 queries and 64 keys fill the shared memory and no more.
 const WIDEST: u32 = 128;
@@ -44,10 +38,11 @@ impl Recipe for TuringForward {
                 "sm75 has 64 KB of shared memory a block, which ends at head dim {WIDEST}; head dim {head_dim} needs sm80 or newer"
             ));
         }
-        let tile = DefaultTiles::find(SM75, variant)?;
-        // Scores and pages together would spill six registers of 168.
-        let tight = variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores;
-        Ok(if tight { Tile { min_blocks_per_sm: tile.min_blocks_per_sm.min(2), ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {

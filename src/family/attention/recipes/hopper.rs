@@ -2,14 +2,16 @@
 
 use super::{
     CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
-    Tile, Turns, shared_keys,
-    tile::{BASE, DefaultTiles},
+    Tile, Turns,
+    defaults::{default_of, tile_file},
+    shared_keys,
 };
-use crate::family::attention::design::panels;
 use crate::{
-    family::attention::design::FeatureParts,
+    family::attention::design::{FeatureParts, panels},
+    grid::TileFile,
     kernel::{Dtype, Feature, Features, HeadDim, Target},
 };
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
@@ -30,63 +32,7 @@ pub(super) fn work_bytes(variant: Point) -> u32 {
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
-pub(super) const HOPPER: Tile = Tile {
-    stages: 2,
-    copy: CopyPath::Tma,
-    overlap: true,
-    turns: Turns::Products,
-    persistent: true,
-    min_blocks_per_sm: 1,
-    ..BASE
-};
-
-const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, turns, ..HOPPER }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(32, tile(192, 128, Turns::Products)),
-    DefaultTiles { widest: 64, full: tile(192, 128, Turns::Products), causal: tile(192, 64, Turns::Products) },
-    DefaultTiles::same(96, tile(192, 112, Turns::Products)),
-    DefaultTiles::same(112, tile(192, 96, Turns::Products)),
-    DefaultTiles::same(120, tile(192, 80, Turns::Products)),
-    DefaultTiles { widest: 128, full: tile(192, 80, Turns::Products), causal: tile(128, 128, Turns::Exponentials) },
-    DefaultTiles::same(160, tile(128, 128, Turns::Products)),
-    DefaultTiles { widest: 192, full: tile(128, 112, Turns::Products), causal: tile(128, 64, Turns::Products) },
-    DefaultTiles::same(224, tile(128, 80, Turns::Exponentials)),
-    DefaultTiles { widest: 256, full: tile(128, 64, Turns::Exponentials), causal: tile(128, 64, Turns::Products) },
-];
-
-/// Of 192 columns of Q and K beside 128 of V, as in models with latent attention: a narrower O leaves room for more
-/// keys. FlashAttention-3 has this tile too; not measured here.
-const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
-
-/// Tiles of kernels that read pages, the best of eight at head dims 64 and 128 on an H200
-/// (`docs/results/2026-11-23-paged-h200.md`).
-const PAGED_112: Tile = Tile { stages: 3, ..tile(192, 112, Turns::Products) };
-const PAGED_96: Tile = tile(192, 96, Turns::Products);
-const PAGED_80: Tile = tile(192, 80, Turns::Products);
-const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
-
-/// Granules that divide evenly among the warps that widen them, and registers for those, the best of four each
-/// (`docs/results/2026-11-25-h200.md`).
-const WIDENED_96: Tile = Tile { stages: 3, ..tile(192, 96, Turns::Products) };
-const WIDENED_64: Tile = Tile { stages: 4, ..tile(192, 64, Turns::Products) };
-
-/// Keys of a tile beside which a tile of K and one of V fit as they come, in FP8, with two stages and 128 queries.
-fn most_widened_keys(head_dim: HeadDim) -> u32 {
-    match head_dim {
-        HeadDim { qk: 161..=192, v: ..=128 } => 112,
-        wide => match wide.wider() {
-            ..=128 => 128,
-            129..=160 => 112,
-            161..=192 => 80,
-            193..=224 => 64,
-            _ => 48, // 64 would spill a register
-        },
-    }
-}
+static TILES: LazyLock<TileFile> = tile_file!("hopper.toml");
 
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
@@ -94,48 +40,17 @@ impl Recipe for HopperForward {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = match variant.head_dim {
-            HeadDim { qk: 161..=192, v: ..=128 } => WIDE_KEYS,
-            _ => DefaultTiles::find(DEFAULTS, variant)?,
-        };
         if packs_heads(variant) && variant.features.score().is_some() {
             return Err(format!(
                 "`packgqa` has no form for declared scores on {}; sm80's kernel has one and runs there too",
                 variant.target
             ));
         }
-        let parts = FeatureParts::of(variant);
-        let widens = KvFormat::of(variant.features).is_some();
-        if !is_queued(variant) && !widens {
-            // 112 keys beside the bounds of a chunk: ptxas spills three registers.
-            let narrower = parts.chunk && matches!(variant.head_dim.wider(), 81..=96);
-            return Ok(if narrower { Tile { n: 96, ..tile } } else { tile });
-        }
-        // Looking up pages, or work, takes registers, which three warpgroups that multiply leave over only without
-        // scores.
-        let scores = parts.scores;
-        let tile = match variant.head_dim.wider() {
-            ..=64 if !scores && widens => WIDENED_96,
-            // Warpgroups that share keys have a tile each under way, and the next one.
-            ..=64 if !scores && parts.packgqa && parts.paged => Tile { stages: 6, ..PAGED_112 },
-            ..=64 if !scores => PAGED_112,
-            // Panels of three widths take registers of the warps that widen.
-            97..=127 if widens => PAGED_WITH_SCORES,
-            65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
-            81..=96 if !scores && !widens && parts.packgqa && parts.paged => Tile { stages: 3, ..PAGED_96 },
-            81..=96 if !scores => PAGED_96,
-            97..=128 if !scores && widens => WIDENED_64,
-            97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
-            ..=64 => PAGED_WITH_SCORES,
-            _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
-            161..=192 if scores && parts.packgqa && parts.paged => Tile { n: tile.n.min(96), ..tile },
-            _ => tile,
-        };
-        // Both ends of a window take registers too.
-        let two_ends = !variant.causal && (parts.window || parts.chunk);
-        let narrower = two_ends && !scores && tile.m == PAGED_112.m;
-        let tile = Tile { cluster: 1, n: if narrower { tile.n - 16 } else { tile.n }, ..tile };
-        Ok(if widens { Tile { n: tile.n.min(most_widened_keys(variant.head_dim)), ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -424,7 +339,7 @@ pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tile::BASE, *};
     use crate::family::attention::TileChange;
     use crate::{
         family::attention::{Kind, Panel},
@@ -609,7 +524,7 @@ mod tests {
 
     #[test]
     fn hidden_tiles_are_passed_over_by_turns_where_they_may_be_more_than_the_stages() {
-        let by_turns = |m, n, stages, cluster| passes_by_turns(Features::NONE, &Tile { m, n, stages, cluster, ..HOPPER });
+        let by_turns = |m, n, stages, cluster| passes_by_turns(Features::NONE, &Tile { m, n, stages, cluster, ..BASE });
         assert!(!by_turns(192, 64, 2, 1), "two of 64 keys before row 64");
         assert!(!by_turns(192, 48, 2, 1), "two of 48");
         assert!(by_turns(192, 32, 2, 1), "four of 32");
@@ -617,7 +532,7 @@ mod tests {
         assert!(by_turns(128, 16, 2, 1), "four of 16");
         assert!(!by_turns(64, 16, 1, 1), "none");
         assert!(by_turns(128, 128, 2, 2), "the second block's, besides");
-        let tile = Tile { m: 64, n: 128, stages: 2, ..HOPPER };
+        let tile = Tile { m: 64, n: 128, stages: 2, ..BASE };
         assert!(passes_by_turns(Features::from_iter([Feature::Chunk]), &tile), "all of the next row's chunk");
     }
 

@@ -2,17 +2,15 @@
 
 use super::{
     ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
-    Tile, Turns,
-    hopper::{
-        HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes,
-    },
-    tile::DefaultTiles,
+    Tile,
+    defaults::{default_of, tile_file},
+    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes},
 };
 use crate::{
-    family::attention::design::FeatureParts,
+    grid::TileFile,
     kernel::{Feature, Features, HeadDim, Target},
 };
-use std::iter::once;
+use std::{iter::once, sync::LazyLock};
 
 /// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
@@ -29,18 +27,7 @@ const TOTAL_BYTES: u32 = 2;
 /// The K of FP8 products.
 const STEP: u32 = 32;
 
-const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, turns, overlap: false, rescale_threshold: 0, ..HOPPER }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(128, tile(192, 128, Turns::Exponentials)),
-    DefaultTiles::same(160, tile(192, 96, Turns::Exponentials)),
-    DefaultTiles::same(192, Tile { overlap: true, ..tile(128, 128, Turns::Products) }),
-    DefaultTiles::same(224, Tile { overlap: true, ..tile(128, 128, Turns::Exponentials) }),
-    DefaultTiles::same(256, tile(128, 128, Turns::Exponentials)),
-];
+static TILES: LazyLock<TileFile> = tile_file!("hopper_fp8.toml");
 
 /// Bytes of a row of Q and K, and of one of V.
 fn row_bytes(variant: Point) -> HeadDim {
@@ -126,20 +113,6 @@ fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
     RegisterEstimate::sum(variant.head_dim.v / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
 }
 
-/// With pages: looking up takes eight registers of each consumer, and rows always know their positions. The largest
-/// tiles that ptxas compiles without spills; none was timed.
-fn tile_for_pages(default: Tile, columns: u32, parts: FeatureParts) -> Tile {
-    let limited = parts.window || parts.chunk;
-    match (columns, parts.scores, limited) {
-        (..=80, _, _) | (..=96, false, _) => default,
-        (97..=128, true, _) | (97..=128, _, true) => Tile { n: 64, ..default },
-        (129..=160, true, _) | (129..=160, _, true) => tile(128, 128, Turns::Exponentials),
-        (..=192, _, _) | (..=224, false, _) => Tile { n: 96, ..default },
-        (_, true, true) => Tile { n: 32, overlap: true, ..default },
-        _ => Tile { n: 64, overlap: true, ..default },
-    }
-}
-
 impl Recipe for HopperFp8Forward {
     fn template(&self) -> &'static str {
         "attention/fwd_fp8_sm90.cu.tera"
@@ -150,15 +123,11 @@ impl Recipe for HopperFp8Forward {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = DefaultTiles::find(DEFAULTS, variant)?;
-        // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on. Of 256
-        // columns it spills with 96, where there are positions only.
-        let (parts, columns) = (FeatureParts::of(variant), variant.head_dim.wider());
-        if parts.paged {
-            return Ok(tile_for_pages(tile, columns, parts));
-        }
-        let narrower = !variant.features.is_empty() && columns > 96 && (columns <= 240 || parts.scores || !parts.positions);
-        Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -259,7 +228,7 @@ impl Recipe for HopperFp8Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::attention::TileChange;
+    use crate::family::attention::{TileChange, Turns};
     use crate::{
         family::attention::Kind,
         kernel::{Dtype, Features, HeadDim},

@@ -2,10 +2,14 @@
 
 use super::{
     CopyPath, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore, Tile, Turns,
+    defaults::{default_of, tile_file},
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, stage_bytes, widths},
-    tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -19,18 +23,7 @@ const STATE_BYTES: u32 = 8;
 /// The block's query tile, batch entry, head and key head, for all threads to read.
 const PLACE_BYTES: u32 = 16;
 
-const fn tile(n: u32, stages: u32) -> Tile {
-    Tile { m: WARPGROUP_ROWS, n, warps: 8, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's. Of keys as many are on their way at once as
-/// shared memory holds, up to 512.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(96, tile(64, 4)),
-    DefaultTiles::same(128, tile(64, 3)),
-    DefaultTiles::same(192, tile(64, 2)),
-    DefaultTiles::same(256, tile(48, 2)),
-];
+static TILES: LazyLock<TileFile> = tile_file!("hopper_short.toml");
 
 impl Recipe for HopperShort {
     fn template(&self) -> &'static str {
@@ -38,14 +31,15 @@ impl Recipe for HopperShort {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = DefaultTiles::find(DEFAULTS, variant)?;
-        // The values and positions of a declared score take registers that 48 keys leave none of.
-        let narrower = variant.features.score().is_some() && variant.head_dim.wider() > 192;
-        let tile = if narrower { Tile { n: 32, ..tile } } else { tile };
+        let tile = default_of(&TILES, variant)?;
         // Where V is the wider one, its O takes more stages than K would need.
         let columns = variant.head_dim.padded_to(16);
         let stages = (2 * tile.m * variant.head_dim.v).div_ceil(tile.n * (columns.qk + columns.v));
         Ok(Tile { stages: tile.stages.max(stages), ..tile })
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {

@@ -1,11 +1,15 @@
 //! Split-KV forward attention for queries of two parts, `qv`, with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    CopyPath, Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS},
-    tile::BASE,
+    Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
+    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT},
 };
-use crate::kernel::{Dtype, Feature, Features, HeadDim, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_mla_sm90.cu.tera`.
 pub(super) struct LatentForward;
@@ -20,7 +24,7 @@ const OTHER_REGISTERS: u32 = 32;
 const PRODUCER_REGISTERS: u32 = 56;
 const CONSUMER_REGISTERS: u32 = 224;
 
-const TILE: Tile = Tile { m: WARPGROUP_ROWS, n: 64, warps: 4 + 4 * CONSUMERS, stages: 2, copy: CopyPath::Tma, ..BASE };
+static TILES: LazyLock<TileFile> = tile_file!("mla.toml");
 
 impl Recipe for LatentForward {
     fn template(&self) -> &'static str {
@@ -38,7 +42,11 @@ impl Recipe for LatentForward {
         if let Some(score) = variant.features.score() {
             return Err(format!("kernels with `qv` take no declared score, and `{score}` is one"));
         }
-        Ok(TILE)
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {

@@ -42,32 +42,7 @@ pub struct Tile {
     pub store: StorePath,
 }
 
-/// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
-pub(super) struct DefaultTiles {
-    pub widest: u32,
-    pub full: Tile,
-    pub causal: Tile,
-}
-
-impl DefaultTiles {
-    /// One tile for both masks.
-    pub(super) const fn same(widest: u32, tile: Tile) -> Self {
-        Self { widest, full: tile, causal: tile }
-    }
-
-    /// The tile of the first row of `table` that serves the variant's head dim, the wider one of an unequal pair.
-    pub(super) fn find(table: &[Self], variant: Point) -> Result<Tile, String> {
-        table
-            .iter()
-            .find(|row| variant.head_dim.wider() <= row.widest)
-            .map(|row| if variant.causal { row.causal } else { row.full })
-            .ok_or_else(|| {
-                format!("no default tile of `{}` on `{}` reaches head dim {}", variant.kind, variant.target, variant.head_dim)
-            })
-    }
-}
-
-/// What rows of tables of defaults share. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
+/// The keys that no row of `tiles/` sets. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
 pub(super) const BASE: Tile = Tile {
     m: 0,
     n: 0,
@@ -113,7 +88,13 @@ impl Tile {
         }
     }
 
-    pub(super) fn apply(&mut self, change: &TileChange) {
+    /// The same with the keys that `change` sets.
+    pub(super) fn changed(mut self, change: &TileOverride) -> Self {
+        self.apply(&change.into());
+        self
+    }
+
+    fn apply(&mut self, change: &TileChange) {
         let TileChange {
             m,
             n,
