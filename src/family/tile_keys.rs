@@ -61,6 +61,7 @@ mod tests {
     fn the_reference_has_a_row_for_every_key_with_its_type() {
         let reference = include_str!("../../docs/variants.md");
         for key in tile_keys() {
+            assert!(key.about.ends_with('.') && !key.about.starts_with(' '), "{}: {}", key.name, key.about);
             let of_type = match key.takes {
                 TileType::Count => "integer",
                 TileType::Flag => "boolean",

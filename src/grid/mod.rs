@@ -11,6 +11,7 @@ mod expand;
 mod filter;
 mod schema;
 mod select;
+mod tile_file;
 mod tiles;
 
 #[cfg(test)]
@@ -21,4 +22,5 @@ pub use error::GridError;
 pub use expand::{Excluded, Grid};
 pub use filter::{Filter, FilterError};
 pub use select::{SelectError, Selection};
-pub use tiles::{TileFile, TileRow, TileTable};
+pub use tile_file::TileFile;
+pub use tiles::{TileRow, TileTable};

@@ -112,7 +112,7 @@ fn keys_of_a_file_are_those_that_its_kernels_read_and_records_are_there() {
 }
 
 #[test]
-fn every_kernel_of_the_grid_has_distinct_candidates_with_its_default_among_them() {
+fn every_kernel_of_the_grid_has_distinct_candidates_with_its_default_among_them_as_many_as_the_page_says() {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for variant in Grid::builtin().variants() {
         let Some(point) = Point::of(variant) else { continue };
@@ -123,19 +123,27 @@ fn every_kernel_of_the_grid_has_distinct_candidates_with_its_default_among_them(
         let (kernels, candidates) = counts.entry(default.template).or_default();
         (*kernels, *candidates) = (*kernels + 1, *candidates + tiles.len());
     }
-    for (template, (kernels, candidates)) in counts {
-        println!("{template}: {kernels} kernels, {:.1} candidates each", candidates as f64 / kernels as f64);
+    let page = include_str!("../../../../../docs/tiles.md");
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `tiles/")?.split_once("` | "));
+    let of_file: BTreeMap<&str, &str> = cells.clone().filter(|(_, rest)| !rest.starts_with('`')).collect();
+    let files = cells.filter_map(|(file, rest)| Some((file, rest.strip_prefix("`templates/")?.split_once('`')?.0)));
+    for (file, template) in files {
+        let (kernels, candidates) = counts[template];
+        let mean = (candidates as f64 / kernels as f64).round();
+        let shown = of_file.get(file).copied().unwrap_or("1 |");
+        assert_eq!(shown, format!("{mean} |"), "docs/tiles.md, candidates of `tiles/{file}`");
     }
+    assert_eq!(of_file.len() + 1, recipes().len(), "all files but that of one tile");
 }
 
 #[test]
 fn candidates_render() {
     let renderer = Renderer::new(&Templates::embedded()).expect("the templates parse");
     let (mut rng, grid) = (ChaCha8Rng::seed_from_u64(6), Grid::builtin());
-    for variant in grid.variants().sample(&mut rng, 40) {
-        for plan in family::candidates(*variant).expect("it has a default").step_by(5) {
-            let rendered = renderer.kernel(&plan);
-            assert!(rendered.is_ok(), "{variant} {}: {:?}", plan.tile(), rendered.err());
+    for variant in grid.variants().sample(&mut rng, 120) {
+        for plan in family::candidates(*variant).expect("it has a default").step_by(3) {
+            let text = renderer.kernel(&plan);
+            assert!(text.is_ok(), "{variant} {}: {:?}", plan.tile(), text.err());
         }
     }
 }
