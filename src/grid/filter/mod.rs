@@ -12,13 +12,14 @@ use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.
 ///
-/// Fields: `kind`, `hdim` (or `head_dim`), `qk` and `v` (the head dims of Q and K, of V and O), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
-/// (`causal` or `full`), `score` (the name of a declared one, or `none`), `target`, `name`; and alone, without
-/// operator, the features (`window`, `softcap`, …), `plain`, for kernels without any, `scores`, for kernels that change
-/// scores before the mask (`softcap`, `alibi`, declared scores), and a head dim as names spell it (`hdim64`,
-/// `hdim192_128`). Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`, `>=` on head dims and
-/// `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined with `and`, `or`,
-/// `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
+/// Fields: `kind`, `hdim` (or `head_dim`), `qk` and `v` (the head dims of Q and K, of V and O), `dtype`, `causal`
+/// (alone, or `== true|false`), `full`, `mask` (`causal` or `full`), `score` (the name of a declared one, or `none`),
+/// `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …), `plain`, for kernels without
+/// any, `scores`, for kernels that change scores before the mask (`softcap`, `alibi`, declared scores), and a head dim
+/// as names spell it (`hdim64`, `hdim192_128`). Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`,
+/// `>`, `>=` on head dims and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are
+/// joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an
+/// axis.
 ///
 /// `hdim == 64` is a kernel whose head dims are all 64; where V and O have another, `hdim == 192_128` names both, and
 /// `<`, `<=`, `>`, `>=` take the larger of the two.
