@@ -206,8 +206,8 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 mod tests {
     use super::*;
     use crate::{
-        family::attention::{self, Kind, Point, Tile},
-        kernel::{CopyPath, Fp8Mma, HeadDim, StorePath, Turns},
+        family::attention::{self, CopyPath, Fp8Mma, Kind, Point, StorePath, Tile, Turns},
+        kernel::HeadDim,
         plan::{AnyDesign, Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 

@@ -4,7 +4,7 @@ mod finding;
 mod near;
 mod toml;
 
-pub(crate) use self::toml::explain;
+pub(crate) use self::toml::{explain, unknown_key, unlike};
 pub(crate) use finding::{Finding, Lines};
 pub use near::suggestion;
 pub(crate) use near::ticked;
