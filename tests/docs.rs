@@ -12,7 +12,7 @@ use std::{
 const COLUMNS: usize = 120;
 
 /// Folders of the repository that pages name files of.
-const FOLDERS: [&str; 7] = ["benches/", "docs/", "python/", "scripts/", "src/", "templates/", "tests/"];
+const FOLDERS: [&str; 8] = ["benches/", "docs/", "python/", "scripts/", "src/", "templates/", "tests/", "tiles/"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -15,7 +15,7 @@ mod latent;
 mod predictions;
 
 use kgen::{
-    family::attention::{Kind, Point},
+    family::attention::{Kind, Point, TileChange},
     grid::Grid,
     kernel::{Dtype, Features, HeadDim, Target, TileOverride},
     plan::Plan,
@@ -441,9 +441,9 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
 /// One kernel of each template, and a program that makes hostile calls to them, where launches are counted and not run.
 static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let plan = |kind, head_dim, dtype, causal, target, cluster| {
-        let tile = TileOverride { cluster, ..TileOverride::default() };
-        let tile = cluster.is_some().then_some(&tile);
-        Plan::new(Point { kind, head_dim, dtype, causal, features: Features::NONE, target }, tile).expect("fits")
+        let tile = TileChange { cluster, ..TileChange::default() };
+        let tile = cluster.map(|_| TileOverride::from(&tile));
+        Plan::new(Point { kind, head_dim, dtype, causal, features: Features::NONE, target }, tile.as_ref()).expect("fits")
     };
     let grid = Grid::builtin();
     let append = grid.variants().iter().find(|variant| variant.name() == "append_kv_fp16_sm80").expect("the grid has it");

@@ -22,8 +22,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("device", &["files", "toolchain"]),
     ("check", &["device", "files", "isolate", "jobs", "kernel", "plan"]),
     ("bench", &["check", "device", "isolate", "kernel"]),
-    ("family", &["bench", "check", "device", "expression", "isolate", "jobs", "kernel", "plan"]),
     ("grid", &["expression", "files", "kernel", "text"]),
+    ("family", &["bench", "check", "device", "expression", "grid", "isolate", "jobs", "kernel", "plan"]),
     ("render", &["family", "files", "kernel", "plan"]),
     ("build", &["family", "files", "jobs", "kernel", "plan", "toolchain"]),
     (

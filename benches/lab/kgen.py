@@ -15,57 +15,16 @@ except ImportError:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from kgen_attn import abi  # noqa: E402
 from kgen_attn.abi import (  # noqa: E402, F401
-    FLAG_CAUSAL, FLAG_DETERMINISTIC, FLAG_ROTARY_INTERLEAVED, FLAG_WINDOW, AppendKvParams, AttentionFeatures, BwdParams,
-    DeclaredScore, FwdParams,
+    FLAG_CAUSAL, FLAG_DETERMINISTIC, FLAG_MERGE_BY_LAST_BLOCK, FLAG_MERGE_BY_LAUNCH, FLAG_ROTARY_INTERLEAVED,
+    FLAG_WINDOW, REDUCTIONS, AppendKvParams, AttentionFeatures, BwdParams, Candidate, Choice, DeclaredScore, FwdParams,
+    ReduceParams, TransposeParams, VectorAddParams,
 )
 
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()} if torch else {}
 DTYPE_NUMBERS = {"fp16": 0, "bf16": 1, "fp8": 2}  # as kgen's flags call them
-REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
-PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED", "MIXED", "PACKED"]
-FLAG_MERGE_BY_LAUNCH, FLAG_MERGE_BY_LAST_BLOCK = 0x4000, 0x8000
-FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
+PATHS = [path.upper() for path in abi.PATHS]
+FLAG_PATHS = {path: getattr(abi, f"FLAG_PATH_{path}") for path in PATHS}
 PARTS = ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")  # of a prediction
-
-
-def structure(name, *parts):
-    """A structure with `struct_size` and `flags` first; a part is a type and the fields of that type."""
-    fields = [(field, kind) for kind, *named in ((ctypes.c_uint32, "struct_size", "flags"), *parts) for field in named]
-    return type(name, (ctypes.Structure,), {"_fields_": fields, "__doc__": f"`{name}` of kgen.h, field for field."})
-
-
-I32, U64, F64, PTR = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
-VectorAddParams = structure("kgen_vector_add_params", (PTR, "a", "b", "out"), (U64, "count"),
-    (I32, "dtype", "reserved"))
-TransposeParams = structure("kgen_transpose_params", (PTR, "in", "out"), (U64, "rows", "columns"),
-    (I32, "element_bytes", "reserved"))
-ReduceParams = structure(
-    "kgen_reduce_params", (PTR, "in", "out", "workspace"), (ctypes.c_size_t, "workspace_bytes"),
-    (U64, "rows", "columns"),
-    (I32, "dtype", "operation"),
-)
-
-
-class Candidate(ctypes.Structure):
-    """`kgen_candidate`, field for field."""
-
-    _fields_ = [
-        *[(name, I32) for name in ("path", "num_splits")],
-        *[(name, ctypes.c_char_p) for name in ("variant", "excluded")],
-        ("workspace_bytes", ctypes.c_size_t),
-        *[(f"{part}_ns", F64) for part in PARTS],
-        *[(name, I32) for name in ("by_last_block", "reserved")],
-    ]
-
-
-class Choice(ctypes.Structure):
-    """`kgen_choice`, field for field."""
-
-    _fields_ = [
-        *[(name, ctypes.c_uint32) for name in ("struct_size", "candidate_size")],
-        ("candidates", ctypes.POINTER(Candidate)),
-        *[(name, I32) for name in ("capacity", "count", "chosen", "multiprocessors")],
-    ]
 
 
 def made(structure, flags=0, **fields):

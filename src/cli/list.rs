@@ -136,8 +136,8 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 mod tests {
     use super::*;
     use crate::{
-        family::attention::{self, Kind, Point, Tile},
-        kernel::{CopyPath, Dtype, Fp8Mma, StorePath, Target, Turns, Variant},
+        family::attention::{self, CopyPath, Fp8Mma, Kind, Point, StorePath, Tile, Turns},
+        kernel::{Dtype, Target, Variant},
         plan::{AnyDesign, Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 

@@ -8,13 +8,14 @@ pub mod append_kv;
 pub mod attention;
 pub mod reduce;
 mod rotary;
+mod tile_keys;
 pub mod transpose;
 pub mod vector_add;
 
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
-    kernel::{Kind, Target, TileOverride, Variant},
+    kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use std::collections::BTreeMap;
@@ -33,6 +34,9 @@ pub trait Family: Sync {
     /// The kinds of its kernels, in the order of lists.
     fn kinds(&self) -> &'static [Kind];
 
+    /// The keys of `[[tile]]` that its kernels read; which of them a kernel reads, its plan decides.
+    fn tile_keys(&self) -> &'static [TileKey];
+
     /// Plans a kernel with its default tile, changed by the entries of `variants.toml`.
     ///
     /// # Errors
@@ -44,6 +48,15 @@ pub trait Family: Sync {
     /// # Errors
     /// [`PlanError`] if the kernel has no such form, or does not fit there.
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError>;
+
+    /// The plans of a kernel with tiles near its default, the default among them, each once: what is worth a
+    /// measurement. A family without a stated neighbourhood has the default alone.
+    ///
+    /// # Errors
+    /// [`PlanError`] if the kernel has no default.
+    fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+        Ok(Box::new(std::iter::once(self.plan(variant, None)?)))
+    }
 
     /// The words of the templates of its kernels, besides the plan and what all kernels have.
     fn words(&self, _plan: &Plan) -> Words {
@@ -95,6 +108,14 @@ pub fn of(kind: Kind) -> &'static dyn Family {
 /// The cases that prove a kernel right at a level, in order.
 pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     of(subject.variant.kind()).cases(subject, level)
+}
+
+/// The plans of a kernel with tiles near its default; [`Family::candidates`].
+///
+/// # Errors
+/// [`PlanError`] if the kernel has no default.
+pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+    of(variant.kind()).candidates(variant)
 }
 
 /// A kernel at a size, to be timed; `None` if the size is not one of its family's.

@@ -2,15 +2,16 @@
 
 use super::{
     Filter,
-    schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word, WrittenHeadDim},
+    schema::{ExcludeEntry, FamilyEntry, File, SetEntry, Word, WrittenHeadDim},
+    tiles::{self, TileTable},
 };
 use crate::{
     expression::{self, KeptScore},
     kernel::{
-        Axis, AxisWord, Coordinates, Dtype, Features, HeadDim, Kind, ReadHeadDimError, Target, TileOverride, Variant,
-        read_features, read_word, score_name_taken,
+        Axis, AxisWord, Coordinates, Dtype, Features, HeadDim, Kind, ReadHeadDimError, Target, TileKey, Variant, read_features,
+        read_word, score_name_taken,
     },
-    text::{Finding, Lines, suggestion, ticked},
+    text::{Finding, suggestion, ticked},
 };
 use itertools::iproduct;
 use std::{
@@ -33,8 +34,8 @@ pub(super) struct Declarations {
     pub families: Vec<Family>,
     /// In the file's order: the first that matches gives the reason.
     pub excludes: Vec<Exclude>,
-    /// In the file's order: later entries change earlier ones.
-    pub tiles: Vec<TileRule>,
+    /// The `[[tile]]` tables.
+    pub tiles: TileTable,
     /// By name.
     pub sets: Vec<Set>,
 }
@@ -60,17 +61,6 @@ pub(super) struct Family {
 pub(super) struct Exclude {
     pub filter: Filter,
     pub reason: String,
-    /// Place of `when`.
-    pub span: Range<usize>,
-}
-
-/// One `[[tile]]`.
-#[derive(Debug, Clone)]
-pub(super) struct TileRule {
-    pub filter: Filter,
-    pub tile: TileOverride,
-    /// Line of `when`, counted from 1.
-    pub line: usize,
     /// Place of `when`.
     pub span: Range<usize>,
 }
@@ -124,19 +114,18 @@ fn along<T: Copy>(values: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ 
 }
 
 /// Checks a file's declarations one by one; the first that does not hold is the finding.
-pub(super) fn declare(file: &File, text: &str) -> Result<Declarations, Finding> {
+pub(super) fn declare(file: &File, text: &str, tile_keys: &[&'static TileKey]) -> Result<Declarations, Finding> {
     version(&file.version)?;
     let targets = targets(file)?;
     if file.family.is_empty() {
         let help = "add a `[[family]]` with `kind`, `head_dim`, `dtype`, `mask` and `target`";
         return Err(Finding::new("the file declares no variants", file.version.span(), "no `[[family]]` follows", help));
     }
-    let lines = Lines::of(text);
     let scores = scores(file, text)?;
     Ok(Declarations {
         families: file.family.iter().map(|entry| family(entry, &targets, &scores)).collect::<Result<_, _>>()?,
         excludes: file.exclude.iter().map(|entry| exclude(entry.get_ref(), text)).collect::<Result<_, _>>()?,
-        tiles: file.tile.iter().map(|entry| tile_rule(entry, text, &lines)).collect::<Result<_, _>>()?,
+        tiles: tiles::declare(&file.tile, &tiles::TUNED, tile_keys, text)?,
         sets: file.sets.iter().map(|(name, entry)| set(name, entry, text)).collect::<Result<_, _>>()?,
         targets,
         scores,
@@ -317,35 +306,6 @@ fn exclude(entry: &ExcludeEntry, text: &str) -> Result<Exclude, Finding> {
     Ok(Exclude { filter: filter(&entry.when, text)?, reason, span: entry.when.span() })
 }
 
-fn tile_rule(entry: &Spanned<TileEntry>, text: &str, lines: &Lines) -> Result<TileRule, Finding> {
-    let place = entry.span();
-    let entry = entry.get_ref();
-    sentence(&entry.measured, "measured")?;
-    let tile = TileOverride {
-        m: entry.m,
-        n: entry.n,
-        warps: entry.warps,
-        stages: entry.stages,
-        q_in_registers: entry.q_in_registers,
-        min_blocks_per_sm: entry.min_blocks_per_sm,
-        rescale_threshold: entry.rescale_threshold,
-        accuracy: entry.accuracy,
-        copy: entry.copy,
-        fp8_mma: entry.fp8_mma,
-        overlap: entry.overlap,
-        turns: entry.turns,
-        persistent: entry.persistent,
-        cluster: entry.cluster,
-        store: entry.store,
-    };
-    if tile == TileOverride::default() {
-        let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));
-        return Err(Finding::new("this tile changes nothing", place, "no tile key is set", help));
-    }
-    let span = entry.when.span();
-    Ok(TileRule { filter: filter(&entry.when, text)?, tile, line: lines.at(span.start), span })
-}
-
 fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {
     Ok(Set {
         name: name.get_ref().clone(),
@@ -357,7 +317,7 @@ fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {
 }
 
 /// A text that has to say something.
-fn sentence(word: &Word, key: &str) -> Result<String, Finding> {
+pub(super) fn sentence(word: &Word, key: &str) -> Result<String, Finding> {
     let text = word.get_ref().trim();
     if text.is_empty() {
         return Err(Finding::new(
@@ -371,7 +331,7 @@ fn sentence(word: &Word, key: &str) -> Result<String, Finding> {
 }
 
 /// A filter inside the file: its errors point into the file's line.
-fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
+pub(super) fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
     word.get_ref().parse::<Filter>().map_err(|error| {
         let outer = word.span();
         let written = text.get(outer.clone()).unwrap_or_default();

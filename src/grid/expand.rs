@@ -5,7 +5,7 @@ use super::{
     declare::{Declarations, Family, Set, declare, duplicates},
     schema,
 };
-use crate::kernel::{Features, Kind, Target, TileOverride, Variant, read_features, score_name_taken};
+use crate::kernel::{Features, Kind, Target, TileKey, TileOverride, Variant, read_features, score_name_taken};
 use crate::{expression::KeptScore, files, text::Finding};
 use std::{io::Read, path::Path};
 
@@ -35,32 +35,24 @@ pub struct Excluded {
 }
 
 impl Grid {
-    /// The grid embedded in the binary.
-    ///
-    /// # Panics
-    /// Never in a kgen whose tests pass: one of them parses the embedded file.
-    pub fn builtin() -> Self {
-        Self::parse(BUILTIN, "variants.toml (built in)").unwrap_or_else(|error| panic!("the embedded grid holds: {error}"))
+    /// The grid embedded in the binary. The keys of `[[tile]]` are `tile_keys`, as below.
+    pub(crate) fn builtin_with(tile_keys: &[&'static TileKey]) -> Self {
+        let builtin = Self::parse_with(BUILTIN, "variants.toml (built in)", tile_keys);
+        builtin.unwrap_or_else(|error| panic!("the embedded grid holds: {error}"))
     }
 
     /// Parses the text of a `variants.toml`; `origin` names it in messages.
-    ///
-    /// # Errors
-    /// [`GridError::Invalid`] with the first thing that does not hold, its line quoted.
-    pub fn parse(text: &str, origin: &str) -> Result<Self, GridError> {
+    pub(crate) fn parse_with(text: &str, origin: &str, tile_keys: &[&'static TileKey]) -> Result<Self, GridError> {
         // Editors on some systems begin a file with a byte order mark; carets count from after it.
         let text = text.trim_start_matches('\u{feff}');
         schema::read(text)
-            .and_then(|file| declare(&file, text))
+            .and_then(|file| declare(&file, text, tile_keys))
             .and_then(|declarations| Self::expand(declarations, origin))
             .map_err(|finding| GridError::invalid(&finding, origin, text))
     }
 
     /// Reads and parses a file.
-    ///
-    /// # Errors
-    /// [`GridError`]: not readable, not UTF-8, or not valid.
-    pub fn load(path: &Path) -> Result<Self, GridError> {
+    pub(crate) fn load_with(path: &Path, tile_keys: &[&'static TileKey]) -> Result<Self, GridError> {
         let unreadable = |source| GridError::Unreadable { path: path.to_owned(), source };
         let mut bytes = Vec::new();
         files::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
@@ -71,7 +63,7 @@ impl Grid {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             GridError::NotUtf8 { path: path.to_owned(), line: good.split(|byte| *byte == b'\n').count() }
         })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::parse_with(&text, &path.display().to_string(), tile_keys)
     }
 
     /// Expands the families, applies the excludes, and refuses rules that match nothing.
@@ -95,12 +87,12 @@ impl Grid {
                 None => grid.variants.push(variant),
             }
         }
-        for rule in &grid.declarations.tiles {
-            if !grid.variants.iter().any(|variant| rule.filter.matches(variant)) {
+        for row in grid.declarations.tiles.rows() {
+            if !grid.variants.iter().any(|variant| row.matches(variant)) {
                 let help = "remove it, or correct the filter; `kgen list` shows the grid";
                 return Err(Finding::new(
                     "this tile matches no variant",
-                    rule.span.clone(),
+                    row.span.clone(),
                     "true for nothing the families declare",
                     help,
                 ));
@@ -129,15 +121,14 @@ impl Grid {
     /// What the `[[tile]]` entries that match `variant` say, later entries changing earlier ones key by key; `None`
     /// where none matches. Holds for variants outside the grid too.
     pub fn tile_override(&self, variant: &Variant) -> Option<TileOverride> {
-        let matching = self.declarations.tiles.iter().filter(|rule| rule.filter.matches(variant));
-        matching.map(|rule| rule.tile.clone()).reduce(|earlier, later| later.over(earlier))
+        self.declarations.tiles.of(variant)
     }
 
     /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]`
     /// that matches; `None` where none does.
     pub fn tile_place(&self, variant: &Variant) -> Option<String> {
-        let rule = self.declarations.tiles.iter().rfind(|rule| rule.filter.matches(variant))?;
-        Some(format!("{}:{}", self.origin, rule.line))
+        let row = self.declarations.tiles.rows().iter().rfind(|row| row.matches(variant))?;
+        Some(format!("{}:{}", self.origin, row.line))
     }
 
     /// The declared scores and masks, by name.
@@ -219,7 +210,7 @@ impl Grid {
 mod tests {
     use super::*;
     use crate::family::attention;
-    use crate::kernel::Accuracy;
+    use crate::family::attention::{Accuracy, TileChange};
     use crate::kernel::{AxisWord, Dtype, HeadDim};
     use itertools::Itertools;
     use std::collections::BTreeSet;
@@ -324,11 +315,12 @@ mod tests {
             grid.tile_override(&variant)
         };
         assert_eq!(of(HeadDim::equal(64), true), None);
-        assert_eq!(of(HeadDim::equal(128), false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
+        let first = TileChange { m: Some(128), n: Some(64), ..TileChange::default() };
+        assert_eq!(of(HeadDim::equal(128), false), Some(TileOverride::from(&first)));
         let accuracy = Some(Accuracy::Exact);
-        let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), accuracy, ..TileOverride::default() };
-        assert_eq!(of(HeadDim::equal(128), true), Some(merged));
-        assert_eq!(of(HeadDim::equal(200), true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
+        let merged = TileChange { m: Some(128), n: Some(32), q_in_registers: Some(true), accuracy, ..TileChange::default() };
+        assert_eq!(of(HeadDim::equal(128), true), Some(TileOverride::from(&merged)));
+        assert_eq!(of(HeadDim::equal(200), true).and_then(|tile| tile.count("n")), Some(32), "it holds outside the grid");
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod expand;
 mod filter;
 mod schema;
 mod select;
+mod tile_file;
+mod tiles;
 
 #[cfg(test)]
 mod bad_input;
@@ -20,3 +22,5 @@ pub use error::GridError;
 pub use expand::{Excluded, Grid};
 pub use filter::{Filter, FilterError};
 pub use select::{SelectError, Selection};
+pub use tile_file::TileFile;
+pub use tiles::{TileRow, TileTable};

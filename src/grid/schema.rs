@@ -1,6 +1,5 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use crate::kernel::{Accuracy, CopyPath, Fp8Mma, StorePath, Turns};
 use crate::{
     expression,
     text::{Finding, explain},
@@ -90,29 +89,8 @@ pub(super) struct ExcludeEntry {
     pub reason: Word,
 }
 
-/// `[[tile]]`. The keys of [`super::TileOverride`] are repeated here because serde cannot both flatten a struct and
-/// refuse unknown keys; `declare` copies them field by field, so a new one cannot be forgotten.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TileEntry {
-    pub when: Word,
-    pub measured: Word,
-    pub m: Option<u32>,
-    pub n: Option<u32>,
-    pub warps: Option<u32>,
-    pub stages: Option<u32>,
-    pub q_in_registers: Option<bool>,
-    pub min_blocks_per_sm: Option<u32>,
-    pub rescale_threshold: Option<u32>,
-    pub accuracy: Option<Accuracy>,
-    pub copy: Option<CopyPath>,
-    pub fp8_mma: Option<Fp8Mma>,
-    pub overlap: Option<bool>,
-    pub turns: Option<Turns>,
-    pub persistent: Option<bool>,
-    pub cluster: Option<u32>,
-    pub store: Option<StorePath>,
-}
+/// `[[tile]]`: the keys that families declare, which `tiles` reads, beside texts.
+pub(super) type TileEntry = BTreeMap<Word, Spanned<toml::Value>>;
 
 /// `[sets.<name>]`.
 #[derive(Debug, Deserialize)]
@@ -132,7 +110,7 @@ pub(super) fn read(text: &str) -> Result<File, Finding> {
 }
 
 /// A key as it may be written, for the message that misses it.
-fn example_of(key: &str) -> &'static str {
+pub(super) fn example_of(key: &str) -> &'static str {
     match key {
         "version" => "`version = 1` at the top of the file",
         "kind" => "for example `kind = [\"fwd\"]`",

@@ -162,6 +162,11 @@ impl Features {
         self == Self::NONE
     }
 
+    /// Whether scores are changed before the mask: by a cap, by slopes, or by a declared score.
+    pub fn changes_scores(self) -> bool {
+        self.has(Feature::Softcap) || self.has(Feature::Alibi) || self.score.is_some_and(|declared| declared.score.is_some())
+    }
+
     /// The declared score or mask.
     pub fn score(self) -> Option<KeptScore> {
         self.score
@@ -284,7 +289,7 @@ pub(crate) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Mi
 
 /// Why a score cannot have a name, and what to do: names of kernels would have two meanings, or filters.
 pub(crate) fn score_name_taken(name: &str) -> Option<(String, String)> {
-    const OTHERS: [&str; 8] = ["causal", "full", "plain", "none", "any", "mask", "score", "features"];
+    const OTHERS: [&str; 9] = ["causal", "full", "plain", "none", "any", "mask", "score", "scores", "features"];
     let owner = if name.parse::<Feature>().is_ok() {
         "a feature of kgen's own"
     } else if name.parse::<Kind>().is_ok() || name.parse::<Dtype>().is_ok() || name.parse::<Target>().is_ok() {

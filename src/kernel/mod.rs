@@ -16,6 +16,6 @@ pub(crate) use features::{read_word as read_features, score_name_taken};
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
 pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};
 pub use kind::{Axis, Kind, KindInfo};
-pub use tile::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+pub use tile::{TileKey, TileOverride, TileType, TileValue};
 pub use variant::{Coordinates, Variant};
 pub use words::{AxisWord, Misread, read as read_word};

@@ -162,8 +162,8 @@ fn report(error: &tera::Error) -> String {
 mod tests {
     use super::*;
     use crate::{
-        family::attention::{Kind, Point},
-        kernel::{Features, HeadDim, TileOverride},
+        family::attention::{Kind, Point, TileChange},
+        kernel::{Features, HeadDim},
     };
 
     fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {
@@ -195,15 +195,15 @@ mod tests {
                     features: Features::NONE,
                     target: Target::Sm80,
                 };
-                let narrow = TileOverride {
+                let narrow = TileChange {
                     m: Some(64),
                     n: Some(32),
                     warps: Some(4),
                     stages: Some(stages),
                     min_blocks_per_sm: Some(1),
-                    ..TileOverride::default()
+                    ..TileChange::default()
                 };
-                let plan = Plan::new(variant, Some(&narrow)).expect("fits");
+                let plan = Plan::changed(variant, &narrow).expect("fits");
                 let source = renderer.kernel(&plan).expect("renders");
                 assert!(source.text.lines().all(|line| line == line.trim_end()), "{}", source.name);
                 assert!(source.text.ends_with("}\n") && !source.text.ends_with("\n\n"), "{}", source.name);
@@ -250,8 +250,8 @@ mod tests {
             features: Features::NONE,
             target: Target::Sm80,
         };
-        let two = TileOverride { n: Some(64), stages: Some(2), ..TileOverride::default() };
-        let text = renderer().kernel(&Plan::new(variant, Some(&two)).expect("fits")).expect("renders").text;
+        let two = TileChange { n: Some(64), stages: Some(2), ..TileChange::default() };
+        let text = renderer().kernel(&Plan::changed(variant, &two).expect("fits")).expect("renders").text;
         for constant in ["Q_OFFSET", "K_OFFSET", "V_OFFSET"] {
             assert_eq!(text.matches(&format!("constexpr uint32_t {constant} = ")).count(), 1, "{constant}");
         }

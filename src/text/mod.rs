@@ -5,7 +5,7 @@ mod finding;
 mod near;
 mod toml;
 
-pub(crate) use self::toml::explain;
+pub(crate) use self::toml::{explain, unknown_key, unlike};
 pub(crate) use amount::{count, size};
 pub(crate) use finding::{Finding, Lines};
 pub use near::suggestion;

@@ -2,22 +2,39 @@
 
 use super::{Finding, suggestion, ticked};
 use itertools::Itertools;
+use std::ops::Range;
 
 /// Turns serde's sentence into a finding that says what to change. `example_of` shows how a missing key is written.
 pub(crate) fn explain(error: &toml::de::Error, text: &str, example_of: fn(&str) -> &'static str) -> Finding {
     let (message, span) = (error.message(), error.span().unwrap_or(0..0));
-    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let source = text.get(span.clone()).unwrap_or_default();
+    let names = names(message);
     if message.starts_with("unknown field") {
         let (unknown, known) = (names.first().copied().unwrap_or_default(), names.get(1..).unwrap_or_default());
-        let listed = format!("keys here: {}", ticked(known));
-        let help = suggestion(unknown, known).map_or(listed.clone(), |meant| format!("{meant} {listed}"));
-        return Finding::new(format!("unknown key `{unknown}`"), span, "not a key of this table", help);
+        return unknown_key(unknown, span, known);
     }
     if message.starts_with("missing field") {
         let key = names.first().copied().unwrap_or_default();
         return Finding::new(format!("the key `{key}` is missing"), span, "in this table", format!("add {}", example_of(key)));
     }
+    unlike(error, span, text)
+}
+
+/// The names that serde's sentence quotes.
+fn names(message: &str) -> Vec<&str> {
+    message.split('`').skip(1).step_by(2).collect()
+}
+
+/// A key that its table does not have.
+pub(crate) fn unknown_key(unknown: &str, span: Range<usize>, known: &[&str]) -> Finding {
+    let listed = format!("keys here: {}", ticked(known));
+    let help = suggestion(unknown, known).map_or(listed.clone(), |meant| format!("{meant} {listed}"));
+    Finding::new(format!("unknown key `{unknown}`"), span, "not a key of this table", help)
+}
+
+/// A value at `span` that is not of the type or among the words that are expected there.
+pub(crate) fn unlike(error: &toml::de::Error, span: Range<usize>, text: &str) -> Finding {
+    let message = error.message();
+    let source = text.get(span.clone()).unwrap_or_default();
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         let (found, expected) = message.split_once(", expected ").unwrap_or((message, "another value"));
         let found = match found.split_once(": ").map_or(found, |(_, found)| found) {
@@ -34,6 +51,7 @@ pub(crate) fn explain(error: &toml::de::Error, text: &str, example_of: fn(&str) 
         return Finding::new(title, span, format!("expected {expected}"), mend(&expected, source));
     }
     if message.starts_with("unknown variant") {
+        let names = names(message);
         let (unknown, known) = (names.first().copied().unwrap_or_default(), names.get(1..).unwrap_or_default());
         let listed = format!("write one of {}", known.iter().map(|word| format!("`\"{word}\"`")).join(", "));
         let help = suggestion(unknown, known).map_or(listed.clone(), |meant| format!("{meant} {listed}"));

@@ -4,6 +4,8 @@ mod choice;
 mod fields;
 mod layout;
 mod parameters;
+#[cfg(test)]
+mod python;
 
 pub(super) use choice::Explain;
 pub use choice::{PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths};
@@ -200,38 +202,42 @@ mod tests {
 
     #[test]
     fn layouts_read_from_the_header_are_those_of_the_c_compiler() {
-        let names = header().split("typedef struct kgen_").skip(1).map(|rest| rest.split(' ').next().unwrap_or_default());
-        let params: Vec<String> = names.filter(|name| name.ends_with("_params")).map(|name| format!("kgen_{name}")).collect();
+        let params: Vec<&str> = python::structures(header()).filter(|name| name.ends_with("_params")).collect();
         assert_eq!(params.len(), 6, "{params:?}");
-        let layout = |name: &String| {
-            let layout = Layout::of(header(), name.clone().leak());
+        let layout = |name: &&'static str| {
+            let layout = Layout::of(header(), name);
             layout_of(name, layout.named(), layout.size())
         };
         compile(&params.iter().map(layout).collect::<String>());
     }
 
     #[test]
-    fn python_has_the_structures_and_constants_of_the_c_header() {
-        type Words<T> = std::collections::BTreeMap<String, T>;
-        /// Fields with their offsets, and the size; constants by the beginning of their names.
-        type Python = (Words<(Vec<(String, usize)>, usize)>, Words<Words<usize>>);
+    fn the_module_of_python_is_what_the_header_gives() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/kgen_attn/abi.py");
+        let rendered = python::module(header());
+        if std::env::var_os("KGEN_UPDATE_ABI").is_some() {
+            std::fs::write(&file, &rendered).expect("written");
+        }
+        assert!(std::fs::read_to_string(&file).expect("readable") == rendered, "KGEN_UPDATE_ABI=1 cargo test --lib abi");
+    }
+
+    #[test]
+    fn python_lays_structures_out_as_c_does() {
+        type Structures = std::collections::BTreeMap<String, (Vec<(String, usize)>, usize)>;
         let project = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program = project.join("tests/support/abi_of_python.py");
+        let program = "import ctypes, json, abi\n\
+            layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
+            classes = [c for c in vars(abi).values() if isinstance(c, type) and issubclass(c, ctypes.Structure)]\n\
+            print(json.dumps({c.__doc__.strip('`.'): layout(c) for c in classes}))";
         let mut python = Command::new("python3");
-        python.arg(program).env("PYTHONPATH", project.join("benches")).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.args(["-c", program]).env("PYTHONPATH", project.join("python/kgen_attn")).env("PYTHONDONTWRITEBYTECODE", "1");
         let output = match python.output() {
             Ok(output) => output,
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (structures, constants): Python = serde_json::from_slice(&output.stdout).expect("what the program prints");
-        let counts: Vec<usize> = constants.values().map(Words::len).collect();
-        assert_eq!((structures.len(), counts), (11, vec![4, 5, 14, 10, 7, 6, 3]), "none is left out");
-        let named = constants.iter().flat_map(|(prefix, numbers)| numbers.iter().map(move |(name, value)| (prefix, name, value)));
-        let text: Vec<String> = named
-            .map(|(prefix, name, value)| format!("_Static_assert(KGEN_{prefix}{name} == {value}, \"{prefix}{name}\");\n"))
-            .collect();
-        let layouts = structures.into_iter().map(|(name, (fields, size))| layout_of(&format!("kgen_{name}"), fields, size));
-        compile(&(text.concat() + &layouts.collect::<String>()));
+        let structures: Structures = serde_json::from_slice(&output.stdout).expect("what the program prints");
+        assert_eq!(structures.len(), python::structures(header()).count(), "none is left out");
+        compile(&structures.into_iter().map(|(name, (fields, size))| layout_of(&name, fields, size)).collect::<String>());
     }
 }

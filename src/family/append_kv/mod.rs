@@ -18,7 +18,7 @@ use super::Family;
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
-    kernel::{Kind, Target, TileOverride, Variant},
+    kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -37,6 +37,10 @@ impl Family for AppendKv {
 
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::AppendKv]
+    }
+
+    fn tile_keys(&self) -> &'static [TileKey] {
+        plan::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {

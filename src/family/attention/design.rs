@@ -1,9 +1,9 @@
 //! What plans of attention kernels hold besides what all plans hold.
 
-use super::{Kind, KvFormat, Point, Tile};
+use super::{CopyPath, Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    kernel::{self, CopyPath, Dtype, Feature, Target, Variant},
+    kernel::{self, Dtype, Feature, Target, Variant},
     plan::{self, Tiling},
 };
 use serde::Serialize;
@@ -151,7 +151,7 @@ impl FeatureParts {
         // several heads, a lane's two are no fixed distance apart.
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
         let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
-        let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
+        let scores = point.features.changes_scores();
         let (kv, page_descale, append) = (KvFormat::widened(point), has(Feature::PageDescale), has(Feature::Append));
         Self {
             paged,

@@ -12,6 +12,7 @@ mod mask;
 mod point;
 mod recipes;
 mod score;
+mod tile_keys;
 mod timing;
 mod words;
 
@@ -28,13 +29,14 @@ pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
 pub use score::Score;
+pub use tile_keys::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns};
 pub(super) use words::of_other_row as row_of_another_family;
 
 use super::{Family, Words};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
-    kernel::{self, Target, TileOverride, Variant},
+    kernel::{self, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use timing::{AttentionTrial, Shape};
@@ -57,6 +59,10 @@ impl Family for Attention {
         &[Fwd, FwdShort, FwdSplit, FwdCombine, PrepareScheduler, Bwd]
     }
 
+    fn tile_keys(&self) -> &'static [TileKey] {
+        tile_keys::KEYS
+    }
+
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
         recipes::plan(point_of(&variant), change)
     }
@@ -64,6 +70,10 @@ impl Family for Attention {
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
         let design: &Design = plan.own_design();
         recipes::to_run_as(point_of(&plan.variant), design.tile, target)
+    }
+
+    fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
+        Ok(Box::new(recipes::candidates(point_of(&variant))?))
     }
 
     fn words(&self, plan: &Plan) -> Words {
@@ -100,6 +110,14 @@ impl Family for Attention {
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         exam::cases_of(&subject.of(point_of(&subject.variant)), level)
+    }
+}
+
+#[cfg(test)]
+impl Plan {
+    /// The plan of an attention kernel with its default tile changed by `change`.
+    pub(crate) fn changed(point: Point, change: &TileChange) -> Result<Self, PlanError> {
+        Self::new(point, Some(&change.into()))
     }
 }
 

@@ -12,7 +12,7 @@ use super::Family;
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
-    kernel::{Kind, Target, TileOverride, Variant},
+    kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -31,6 +31,10 @@ impl Family for Reduce {
 
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::ReduceSum, Kind::ReduceMax, Kind::ReduceLogsumexp]
+    }
+
+    fn tile_keys(&self) -> &'static [TileKey] {
+        plan::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {

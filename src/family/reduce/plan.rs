@@ -3,7 +3,7 @@
 
 use super::operation::Operation;
 use crate::{
-    kernel::{Dtype, Target, TileOverride, Variant},
+    kernel::{Dtype, Target, TileKey, TileOverride, Variant},
     plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
@@ -12,8 +12,12 @@ use std::fmt;
 /// Bytes of a piece: what one instruction moves.
 const PIECE_BYTES: u32 = 16;
 
-/// The tile keys that the kernel reads.
-const KEYS: &[&str] = &["warps", "stages", "min_blocks_per_sm"];
+/// The keys of a tile.
+pub(super) static KEYS: &[TileKey] = &[
+    TileKey::count("warps", "Warps per block."),
+    TileKey::count("stages", "16-byte pieces that a thread has in flight."),
+    TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`."),
+];
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,13 +102,13 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
     }
     let mut tile = DEFAULT;
     if let Some(change) = change {
-        if let Some(reason) = change.refusal(KEYS) {
+        if let Some(reason) = change.refusal(KEYS.iter().map(|key| key.name)) {
             return Err(bad(reason));
         }
         tile = Tile {
-            warps: change.warps.unwrap_or(tile.warps),
-            pieces: change.stages.unwrap_or(tile.pieces),
-            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+            warps: change.count("warps").unwrap_or(tile.warps),
+            pieces: change.count("stages").unwrap_or(tile.pieces),
+            min_blocks_per_sm: change.count("min_blocks_per_sm").unwrap_or(tile.min_blocks_per_sm),
         };
     }
     match broken_rule(&tile) {
@@ -168,6 +172,7 @@ pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::kernel::{Coordinates, Kind};
 
     fn variant(dtype: Dtype) -> Variant {
@@ -183,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
-        let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
+        let change = TileOverride::from(&TileChange { overlap: Some(true), ..TileChange::default() });
         let message = Plan::new(variant(Dtype::Bf16), Some(&change)).expect_err("not read").to_string();
         assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
     }

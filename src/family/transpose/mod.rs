@@ -11,7 +11,7 @@ use super::Family;
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
-    kernel::{Kind, Target, TileOverride, Variant},
+    kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -30,6 +30,10 @@ impl Family for Transpose {
 
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::Transpose]
+    }
+
+    fn tile_keys(&self) -> &'static [TileKey] {
+        plan::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {

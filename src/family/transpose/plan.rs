@@ -2,14 +2,19 @@
 //! memory so that several blocks share a multiprocessor.
 
 use crate::{
-    kernel::{Dtype, Target, TileOverride, Variant},
+    kernel::{Dtype, Target, TileKey, TileOverride, Variant},
     plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
 use std::fmt;
 
-/// The tile keys that the kernel reads.
-const KEYS: &[&str] = &["m", "n", "warps", "min_blocks_per_sm"];
+/// The keys of a tile.
+pub(super) static KEYS: &[TileKey] = &[
+    TileKey::count("m", "Elements of a row and of a column of the tile."),
+    TileKey::count("n", "Rows of tiles that blocks go down before they go on to the next column."),
+    TileKey::count("warps", "Warps per block."),
+    TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`, out of place."),
+];
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,14 +92,14 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
     }
     let mut tile = default_tile(variant.element().bytes());
     if let Some(change) = change {
-        if let Some(reason) = change.refusal(KEYS) {
+        if let Some(reason) = change.refusal(KEYS.iter().map(|key| key.name)) {
             return Err(bad(reason));
         }
         tile = Tile {
-            side: change.m.unwrap_or(tile.side),
-            group_rows: change.n.unwrap_or(tile.group_rows),
-            warps: change.warps.unwrap_or(tile.warps),
-            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+            side: change.count("m").unwrap_or(tile.side),
+            group_rows: change.count("n").unwrap_or(tile.group_rows),
+            warps: change.count("warps").unwrap_or(tile.warps),
+            min_blocks_per_sm: change.count("min_blocks_per_sm").unwrap_or(tile.min_blocks_per_sm),
         };
     }
     match broken_rule(variant, &tile) {
@@ -163,7 +168,7 @@ pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Coordinates, Kind};
+    use crate::kernel::{Coordinates, Kind, TileValue};
 
     fn variant(dtype: Dtype) -> Variant {
         Kind::Transpose.at(&Coordinates { dtype: Some(dtype), ..Coordinates::at(Target::Sm90) })
@@ -185,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_tile_that_warps_cannot_share_out_is_refused() {
-        let change = TileOverride { m: Some(96), ..TileOverride::default() };
+        let change = TileOverride::default().with(&KEYS[0], TileValue::Count(96));
         assert!(Plan::new(variant(Dtype::Fp16), Some(&change)).expect_err("no multiple").to_string().contains("multiple of 64"));
-        let change = TileOverride { warps: Some(5), ..TileOverride::default() };
+        let change = TileOverride::default().with(&KEYS[2], TileValue::Count(5));
         assert!(Plan::new(variant(Dtype::Fp16), Some(&change)).expect_err("no divisor").to_string().contains("must divide 32"));
     }
 }

@@ -12,12 +12,14 @@ use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.
 ///
-/// Fields: `kind`, `hdim` (or `head_dim`), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
-/// (`causal` or `full`), `score` (the name of a declared one, or `none`), `target`, `name`; and alone, without
-/// operator, the features (`window`, `softcap`, …), `plain`, for kernels without any, and a head dim as names spell it
-/// (`hdim64`, `hdim192_128`). Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`, `>=` on `hdim`
-/// and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined with `and`, `or`,
-/// `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
+/// Fields: `kind`, `hdim` (or `head_dim`), `qk` and `v` (the head dims of Q and K, of V and O), `dtype`, `causal`
+/// (alone, or `== true|false`), `full`, `mask` (`causal` or `full`), `score` (the name of a declared one, or `none`),
+/// `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …), `plain`, for kernels without
+/// any, `scores`, for kernels that change scores before the mask (`softcap`, `alibi`, declared scores), and a head dim
+/// as names spell it (`hdim64`, `hdim192_128`). Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`,
+/// `>`, `>=` on head dims and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are
+/// joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an
+/// axis.
 ///
 /// `hdim == 64` is a kernel whose head dims are all 64; where V and O have another, `hdim == 192_128` names both, and
 /// `<`, `<=`, `>`, `>=` take the larger of the two.
@@ -89,12 +91,18 @@ enum Test {
     Kind(Vec<Kind>),
     HeadDims(Vec<HeadDim>),
     HeadDimLimit(Order, u32),
+    /// The head dim of Q and K.
+    Qk(Check<u32>),
+    /// The head dim of V and O.
+    V(Check<u32>),
     Dtype(Vec<Dtype>),
     Causal(Vec<bool>),
     Feature(Feature),
     /// Names of declared scores; `none` is a kernel without one.
     Score(Vec<String>),
     Plain,
+    /// A feature, or a declared score, that changes scores before the mask.
+    Scores,
     Target(Check<Target>),
     Name(Vec<String>),
     NameLike(String),
@@ -134,6 +142,8 @@ impl Test {
             Self::Kind(kinds) => kinds.contains(&variant.kind()),
             Self::HeadDims(pairs) => at.head_dim.is_some_and(|head_dim| pairs.contains(&head_dim)),
             Self::HeadDimLimit(order, limit) => at.head_dim.is_some_and(|head_dim| order.holds(head_dim.wider(), *limit)),
+            Self::Qk(check) => at.head_dim.is_some_and(|head_dim| check.holds(head_dim.qk)),
+            Self::V(check) => at.head_dim.is_some_and(|head_dim| check.holds(head_dim.v)),
             Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
             Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
             Self::Feature(feature) => at.features.is_some_and(|set| set.has(*feature)),
@@ -142,6 +152,7 @@ impl Test {
                 names.iter().any(|given| given == name)
             }),
             Self::Plain => at.features.is_none_or(Features::is_empty),
+            Self::Scores => at.features.is_some_and(Features::changes_scores),
             Self::Target(check) => check.holds(at.target),
             Self::Name(names) => names.contains(&variant.name()),
             Self::NameLike(pattern) => glob::matches(pattern, &variant.name()),
@@ -217,6 +228,9 @@ mod tests {
             ("hdim >= 136", false),
             ("hdim in (64, 128,)", true),
             ("hdim not in (64, 128)", false),
+            ("qk == 128 and v <= 128", true),
+            ("v in (64, 96) or qk > 128", false),
+            ("scores", false),
             ("dtype == bfloat16", true),
             ("dtype in (half, e4m3)", false),
             ("target == ampere", true),
@@ -280,6 +294,8 @@ mod tests {
             ("hdm >= 128", "hdm", "did you mean `hdim`?"),
             ("size == 128", "size", "`hdim`"),
             ("hdim >= many", "many", "a number"),
+            ("qk == 192_128", "192_128", "a number"),
+            ("scores == none", "==", "`not scores`"),
             ("hdim = 128", "=", "`==`"),
             ("hdim 128", "128", "`>=`"),
             ("hdim ~ '12*'", "~", "only `name`"),

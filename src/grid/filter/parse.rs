@@ -3,7 +3,7 @@
 //! ```text
 //! any   := all (("or" | "||") all)*
 //! all   := term (("and" | "&&") term)*
-//! term  := "(" any ")" | ("not" | "!") term | "causal" | "full" | "plain" | feature | field operator value
+//! term  := "(" any ")" | ("not" | "!") term | "causal" | "full" | "plain" | "scores" | feature | field operator value
 //! value := word | 'quoted' | "quoted"; after `in` and `not in`: "(" value ("," value)* [","] ")"
 //! ```
 //!
@@ -25,7 +25,7 @@ use winnow::{
 };
 
 /// Fields as users write them, for messages.
-const FIELDS: [&str; 10] = ["kind", "hdim", "head_dim", "dtype", "causal", "full", "mask", "score", "target", "name"];
+const FIELDS: [&str; 12] = ["kind", "hdim", "head_dim", "qk", "v", "dtype", "causal", "full", "mask", "score", "target", "name"];
 
 /// Parentheses and negations within each other; far beyond what a person writes, and safe for the stack.
 const MAX_DEPTH: u32 = 64;
@@ -120,7 +120,7 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     let alone = alone(&field);
     if alone.is_none() && !FIELDS.contains(&field.as_str()) {
         let all: Vec<&str> =
-            FIELDS.into_iter().chain(Feature::ALL.iter().map(|feature| feature.name())).chain(["plain"]).collect();
+            FIELDS.into_iter().chain(Feature::ALL.iter().map(|feature| feature.name())).chain(["plain", "scores"]).collect();
         let known = format!("fields: {}", ticked(&all));
         let help = suggestion(&field, &all).unwrap_or(known);
         return Err(reject(format!("unknown field `{field}`"), at, "no field of a variant", help));
@@ -152,8 +152,10 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
 
 /// The test of a word that takes no operator.
 fn alone(word: &str) -> Option<Test> {
-    if word == "plain" {
-        return Some(Test::Plain);
+    match word {
+        "plain" => return Some(Test::Plain),
+        "scores" => return Some(Test::Scores),
+        _ => {}
     }
     let head_dim = word.strip_prefix("hdim").and_then(pair).map(|pair| Test::HeadDims(vec![pair]));
     head_dim.or_else(|| word.parse().ok().map(Test::Feature))
@@ -179,7 +181,7 @@ fn operator_missing(field: &str, at: Range<usize>, i: &Input<'_>) -> ErrMode<Rej
 /// The operators a field has, for messages.
 fn operators(field: &str) -> &'static str {
     match field {
-        "hdim" | "head_dim" | "target" => "`==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`",
+        "hdim" | "head_dim" | "qk" | "v" | "target" => "`==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`",
         "name" => "`==`, `!=`, `~`, `!~`, `in`, `not in`",
         _ => "`==`, `!=`, `in`, `not in`",
     }
@@ -219,7 +221,7 @@ fn operator(i: &mut Input<'_>) -> ModalResult<(Relation, bool), Reject> {
 }
 
 fn check_operator(field: &str, relation: Relation, at: Range<usize>) -> ModalResult<(), Reject> {
-    let ordered = matches!(field, "hdim" | "head_dim" | "target");
+    let ordered = matches!(field, "hdim" | "head_dim" | "qk" | "v" | "target");
     let problem = match relation {
         Relation::Compare(_) if !ordered => format!("`{field}` has no order"),
         Relation::Like if field != "name" => "only `name` takes a pattern".to_owned(),
@@ -268,7 +270,7 @@ fn value(i: &mut Input<'_>, field: &str) -> ModalResult<Value, Reject> {
 /// What a value of `field` looks like, for messages.
 fn expected(field: &str) -> &'static str {
     match field {
-        "hdim" | "head_dim" => "expected a number such as 128",
+        "hdim" | "head_dim" | "qk" | "v" => "expected a number such as 128",
         "causal" => "expected `true` or `false`",
         "mask" => "expected `causal` or `full`",
         "kind" => "expected a kind such as `fwd`",
@@ -295,6 +297,8 @@ fn test(field: &str, relation: Relation, values: &[Value]) -> ModalResult<Test, 
             Relation::Compare(order) => Test::HeadDimLimit(order, number(&values[0])?),
             _ => Test::HeadDims(values.iter().map(head_dim).collect::<ModalResult<_, Reject>>()?),
         },
+        "qk" => Test::Qk(check(relation, values.iter().map(number).collect::<ModalResult<_, Reject>>()?)),
+        "v" => Test::V(check(relation, values.iter().map(number).collect::<ModalResult<_, Reject>>()?)),
         "causal" => Test::Causal(one_of_two(field, values, "true", "false")?),
         "mask" => Test::Causal(one_of_two(field, values, "causal", "full")?),
         "score" => Test::Score(values.iter().map(|(text, _)| text.clone()).collect()),

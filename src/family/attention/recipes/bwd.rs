@@ -1,48 +1,19 @@
 //! Backward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Backward, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    tile::{BASE, DefaultTiles},
+    Backward, CopyPath, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
 };
-use crate::kernel::{CopyPath, Dtype, Features, HeadDim, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Features, HeadDim, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
 
-/// Eight warps, which stand in pairs: four pairs of 16 or 32 keys each.
-const PAIRED: Tile = Tile { warps: 8, ..BASE };
-
-/// Default tiles where a block may have 163 KB of shared memory or more. K and V stay in it for a whole block, and so
-/// do two buffers of Q, dO, P and dS while they fit.
-///
-/// The winners of a sweep on an H100 (docs/results/sm80-backward-tiles.md) among the tiles that ptxas compiles without
-/// spills.
-const ROOMY: &[DefaultTiles] = &[
-    // Two blocks would spill here, whose rows are no whole panels.
-    DefaultTiles::same(24, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
-    // Little to hold: two blocks of 128 registers hide each other's barriers.
-    DefaultTiles::same(32, Tile { m: 64, n: 128, stages: 2, min_blocks_per_sm: 2, ..PAIRED }),
-    DefaultTiles::same(128, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
-    // 160 registers of dV or dK for 32 keys leave room for 32 queries' scores.
-    DefaultTiles::same(160, Tile { m: 32, n: 128, stages: 2, ..PAIRED }),
-    // 16 keys a warp; up to 192 columns two buffers still fit.
-    DefaultTiles::same(192, Tile { m: 64, n: 64, stages: 2, ..PAIRED }),
-    DefaultTiles::same(256, Tile { m: 64, n: 64, ..PAIRED }),
-];
-
-/// Default tiles where a block has 99 KB. No such GPU has been measured: the widest key tile that fits comes first,
-/// since every key tile walks over all queries and adds to all of dQ; then a second buffer; then more queries a step.
-const NARROW: &[DefaultTiles] = &[
-    DefaultTiles::same(64, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
-    DefaultTiles::same(96, Tile { m: 32, n: 128, stages: 2, ..PAIRED }),
-    // Rows of 112 columns cannot be shared out as 32 queries of dQ to eight warps.
-    DefaultTiles::same(112, Tile { m: 64, n: 64, ..PAIRED }),
-    DefaultTiles::same(128, Tile { m: 32, n: 128, ..PAIRED }),
-    DefaultTiles::same(176, Tile { m: 64, n: 64, ..PAIRED }),
-    DefaultTiles::same(224, Tile { m: 32, n: 64, ..PAIRED }),
-    // Two pairs of warps: 32 keys.
-    DefaultTiles::same(256, Tile { m: 32, n: 32, ..BASE }),
-];
+static TILES: LazyLock<TileFile> = tile_file!("bwd.toml");
 
 /// Registers of a thread beyond the sums of dK or dV and the scores: operand fragments in flight, addresses, pointers
 /// to Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
@@ -84,32 +55,14 @@ impl Recipe for PortableBackward {
         if dtype == Dtype::Fp8 {
             return Err("the backward pass has no FP8 form; available: `fp16`, `bf16`".to_owned());
         }
-        let tile = match target {
-            Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
-            // With features, 128 registers do not do, nor do 32 keys a warp beyond 128 columns, with a declared score
-            // beyond 96.
-            Target::Sm80 | Target::Sm90 | Target::Sm100 if !variant.features.is_empty() => {
-                let widest = if variant.features.score().is_some() { 96 } else { 128 };
-                let wider = variant.head_dim.wider();
-                let head_dim = HeadDim::equal(if (widest + 1..192).contains(&wider) { 192 } else { wider });
-                let tile = DefaultTiles::find(ROOMY, Point { head_dim, ..variant })?;
-                Ok(Tile { min_blocks_per_sm: 1, ..tile })
-            }
-            Target::Sm80 | Target::Sm90 | Target::Sm100 => DefaultTiles::find(ROOMY, variant),
-            Target::Sm89 | Target::Sm120 | Target::Sm121 => DefaultTiles::find(NARROW, variant),
-        }?;
-        // The two warps of a pair multiply tiles of two widths: 64 queries' scores spill a register of 128 columns.
-        let tight = !variant.head_dim.is_equal() && variant.head_dim.wider() > 96 && (tile.m, tile.n) == (64, 128);
-        let tile = if tight { Tile { m: 32, ..tile } } else { tile };
-        if self.broken_rule(variant, &tile).is_none() {
-            return Ok(tile);
+        if target == Target::Sm75 {
+            return Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer"));
         }
-        // Of a narrow Q, whose 32 queries eight warps cannot share out, beside a wide V: 64 queries, or else four
-        // warps.
-        let more = Tile { m: 64, n: 64, ..PAIRED };
-        let bytes = self.shared_memory(variant, &more).last().map_or(0, |region| region.offset + region.bytes);
-        let fits = bytes <= Limits::of(target).shared_memory_per_block;
-        Ok(if fits { more } else { Tile { m: 32, n: 32, ..BASE } })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -215,9 +168,9 @@ impl Recipe for PortableBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
 
@@ -231,8 +184,8 @@ mod tests {
     };
     const TARGETS: [Target; 6] = [Target::Sm80, Target::Sm89, Target::Sm90, Target::Sm100, Target::Sm120, Target::Sm121];
 
-    fn plan(variant: Point, change: &TileOverride) -> Result<Plan, PlanError> {
-        Plan::new(variant, Some(change))
+    fn plan(variant: Point, change: &TileChange) -> Result<Plan, PlanError> {
+        Plan::changed(variant, change)
     }
 
     #[test]
@@ -297,16 +250,16 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        let reason = |variant, change: TileOverride| plan(variant, &change).expect_err("the tile breaks a rule").to_string();
-        assert!(reason(D128, TileOverride { warps: Some(6), ..none.clone() }).contains("`warps` is 6"));
-        assert!(reason(D128, TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 or 128"));
-        assert!(reason(D128, TileOverride { m: Some(48), ..none.clone() }).contains("`m` is 48"));
-        assert!(reason(D128, TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
-        assert!(reason(D128, TileOverride { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
+        let none = TileChange::default();
+        let reason = |variant, change: TileChange| plan(variant, &change).expect_err("the tile breaks a rule").to_string();
+        assert!(reason(D128, TileChange { warps: Some(6), ..none.clone() }).contains("`warps` is 6"));
+        assert!(reason(D128, TileChange { n: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D128, TileChange { m: Some(48), ..none.clone() }).contains("`m` is 48"));
+        assert!(reason(D128, TileChange { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D128, TileChange { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
         let d112 = Point { head_dim: HeadDim::equal(112), ..D128 };
-        assert!(reason(d112, TileOverride { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
-        assert!(reason(D128, TileOverride { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
+        assert!(reason(d112, TileChange { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
+        assert!(reason(D128, TileChange { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
     }
 
     #[test]

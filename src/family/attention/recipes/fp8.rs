@@ -1,33 +1,19 @@
 //! Forward attention on FP8 with `mma.sync` m16n8k32: sm89, sm120 and sm121.
 
 use super::{
-    ByteTransposition, Fp8Choices, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    tile::{BASE, DefaultTiles},
+    ByteTransposition, CopyPath, Fp8Choices, Fp8Mma, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
 };
-use crate::kernel::{CopyPath, Features, Fp8Mma, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
 
-/// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
-///
-/// No such GPU was at hand to time them. They are the largest that ptxas compiles without spills for all three targets
-/// and that leave two blocks on a multiprocessor: a block's K and V serve 128 queries up to head dim 128, and two
-/// stages wherever they fit, for a tile of FP8 is half as large as one of 16 bits and an MMA takes half as long.
-const TILES: &[DefaultTiles] = &[
-    // The exponentials outweigh the MMAs: three blocks of 168 registers hide them.
-    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..FP8 }),
-    DefaultTiles::same(64, Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
-    DefaultTiles::same(96, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..FP8 }),
-    // 64 keys spill two to four registers.
-    DefaultTiles::same(128, Tile { m: 128, n: 32, stages: 2, min_blocks_per_sm: 2, ..FP8 }),
-    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
-    DefaultTiles::same(256, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
-];
-
-/// O is rescaled at every new maximum: the largest P of a row is then exactly 1, where under a stale maximum it would
-/// be rounded to three bits of mantissa.
-const FP8: Tile = Tile { rescale_threshold: 0, ..BASE };
+static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");
 
 /// As in `fwd.rs`: what a thread needs beyond accumulators and kept Q.
 const OTHER_REGISTERS: u32 = 40;
@@ -53,10 +39,11 @@ impl Recipe for Fp8Forward {
         if !(has_block_scale(target) || target == Target::Sm89) {
             return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm90`, `sm120`, `sm121`"));
         }
-        let fp8_mma = if has_block_scale(target) { Fp8Mma::BlockScaled } else { Fp8Mma::Fp32 };
-        let tile = Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? };
-        // Factors and positions take registers: with 64 keys ptxas spills two to six.
-        Ok(if variant.features.is_empty() { tile } else { Tile { n: 32, ..tile } })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -151,9 +138,10 @@ impl Recipe for Fp8Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::Kind,
-        kernel::{Dtype, Feature, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Feature, Features, HeadDim},
         plan::Plan,
     };
 
@@ -167,8 +155,8 @@ mod tests {
     };
     const TARGETS: [Target; 3] = [Target::Sm89, Target::Sm120, Target::Sm121];
 
-    fn reason(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("the tile breaks a rule").to_string()
     }
 
     #[test]
@@ -226,13 +214,12 @@ mod tests {
 
     #[test]
     fn p_stays_in_range_under_every_accepted_threshold() {
-        let change = |fp8_mma, rescale_threshold| TileOverride {
+        let change = |fp8_mma, rescale_threshold| TileChange {
             fp8_mma: Some(fp8_mma),
             rescale_threshold: Some(rescale_threshold),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        let p_exponent =
-            |change| Plan::new(D224, Some(&change)).expect("fits").attention().fp8.expect("an FP8 kernel").p_exponent;
+        let p_exponent = |change| Plan::changed(D224, &change).expect("fits").attention().fp8.expect("an FP8 kernel").p_exponent;
         assert_eq!((p_exponent(change(Fp8Mma::Fp32, 8)), p_exponent(change(Fp8Mma::Fp16, 1))), (0, 1));
         assert!(reason(D224, &change(Fp8Mma::BlockScaled, 9)).contains("allows at most 8"));
         assert!(reason(D224, &change(Fp8Mma::Fp16, 3)).contains("allows at most 2"));
@@ -240,14 +227,14 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(D224, &TileOverride { warps: Some(2), ..none.clone() }).contains("`warps` is 2"));
-        assert!(reason(D224, &TileOverride { m: Some(96), ..none.clone() }).contains("make it 64 or 128"));
-        assert!(reason(D224, &TileOverride { n: Some(48), ..none.clone() }).contains("multiple of 32"));
-        assert!(reason(D224, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
-        assert!(reason(D224, &TileOverride { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
+        let none = TileChange::default();
+        assert!(reason(D224, &TileChange { warps: Some(2), ..none.clone() }).contains("`warps` is 2"));
+        assert!(reason(D224, &TileChange { m: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D224, &TileChange { n: Some(48), ..none.clone() }).contains("multiple of 32"));
+        assert!(reason(D224, &TileChange { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D224, &TileChange { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
         let ada = Point { target: Target::Sm89, ..D224 };
-        let scaled = TileOverride { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
+        let scaled = TileChange { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
         assert!(reason(ada, &scaled).contains("`fp8_mma` is \"block_scaled\", which `sm89` lacks"));
     }
 

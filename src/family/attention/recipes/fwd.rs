@@ -1,13 +1,19 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    FeatureParts, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles,
-    tile::DefaultTiles,
+    CopyPath, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
 };
-use crate::kernel::{CopyPath, Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
+
+static TILES: LazyLock<TileFile> = tile_file!("fwd.toml");
 
 /// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
 /// 4 of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters.
@@ -34,18 +40,11 @@ impl Recipe for PortableForward {
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
         }
-        let tile = DefaultTiles::find(portable_tiles(variant), variant)?;
-        if variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores {
-            // Places of rows, scores and pages together take a few registers more than is left.
-            return Ok(match (tile.m / tile.warps, tile.n) {
-                (32.., _) => Tile { m: tile.m / 2, n: tile.n.max(64), ..tile },
-                (_, 64..) if variant.head_dim.wider() > 160 => Tile { n: tile.n - 16, ..tile },
-                _ => tile,
-            });
-        }
-        // Rows of two widths need more addresses: as sm100f code 48 keys spill beside 128 columns of O.
-        let tight = target == Target::Sm100 && !variant.head_dim.is_equal() && tile.n == 48;
-        Ok(if tight { Tile { n: 32, ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -146,10 +145,10 @@ impl Recipe for PortableForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::{Accuracy, TileChange};
     use crate::kernel::HeadDim;
     use crate::{
         family::attention::{Kind, Panel},
-        kernel::{Accuracy, TileOverride},
         plan::{Limits, Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;
@@ -163,12 +162,12 @@ mod tests {
         target: Target::Sm80,
     };
 
-    fn plan(head_dim: u32, change: &TileOverride) -> Result<Plan, PlanError> {
-        Plan::new(Point { head_dim: HeadDim::equal(head_dim), dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
+    fn plan(head_dim: u32, change: &TileChange) -> Result<Plan, PlanError> {
+        Plan::changed(Point { head_dim: HeadDim::equal(head_dim), dtype: Dtype::Bf16, causal: true, ..D128 }, change)
     }
 
-    fn reason(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("the tile breaks a rule").to_string()
     }
 
     fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -201,8 +200,8 @@ mod tests {
     }
 
     /// The tile these tests compute by hand, whatever the defaults become.
-    fn fixed() -> TileOverride {
-        TileOverride {
+    fn fixed() -> TileChange {
+        TileChange {
             m: Some(128),
             n: Some(64),
             warps: Some(4),
@@ -212,7 +211,7 @@ mod tests {
             rescale_threshold: Some(8),
             copy: None,
             fp8_mma: None,
-            ..TileOverride::default()
+            ..TileChange::default()
         }
     }
 
@@ -257,7 +256,7 @@ mod tests {
     fn what_reads_k_and_v_in_fp8_here_does_not_copy_by_tma_and_other_kinds_and_turing_have_no_form_of_it() {
         let kv: Features = [Feature::KvE4m3].into_iter().collect();
         let d128 = Point { features: kv, target: Target::Sm120, ..D128 };
-        let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
+        let tma = TileChange { copy: Some(CopyPath::Tma), ..TileChange::default() };
         assert!(reason(d128, &tma).contains("with `kv_e4m3` this kernel copies with \"cp_async\""));
         for (target, kind) in [(Target::Sm75, Kind::Fwd), (Target::Sm90, Kind::FwdShort), (Target::Sm80, Kind::Bwd)] {
             let error = Plan::new(Point { kind, target, ..d128 }, None).expect_err("it has none").to_string();
@@ -270,27 +269,26 @@ mod tests {
     #[test]
     fn an_override_changes_what_it_names_and_nothing_else() {
         let default = Plan::new(D128, None).expect("has a default").attention().tile;
-        let change = TileOverride { n: Some(32), stages: Some(2), ..TileOverride::default() };
-        assert_eq!(Plan::new(D128, Some(&change)).expect("fits").attention().tile, Tile { n: 32, stages: 2, ..default });
+        let change = TileChange { n: Some(32), stages: Some(2), ..TileChange::default() };
+        assert_eq!(Plan::changed(D128, &change).expect("fits").attention().tile, Tile { n: 32, stages: 2, ..default });
     }
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(D128, &TileOverride { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
-        assert!(reason(D128, &TileOverride { m: Some(192), ..none.clone() }).contains("make it 64 or 128"));
-        assert!(reason(D128, &TileOverride { n: Some(40), ..none.clone() }).contains("`n` is 40"));
-        assert!(reason(D128, &TileOverride { n: Some(0), ..none.clone() }).contains("`n` is 0"));
-        assert!(reason(D128, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
-        assert!(reason(D128, &TileOverride { min_blocks_per_sm: Some(0), ..none.clone() }).contains("at least 1"));
+        let none = TileChange::default();
+        assert!(reason(D128, &TileChange { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
+        assert!(reason(D128, &TileChange { m: Some(192), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D128, &TileChange { n: Some(40), ..none.clone() }).contains("`n` is 40"));
+        assert!(reason(D128, &TileChange { n: Some(0), ..none.clone() }).contains("`n` is 0"));
+        assert!(reason(D128, &TileChange { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D128, &TileChange { min_blocks_per_sm: Some(0), ..none.clone() }).contains("at least 1"));
     }
 
     #[test]
     fn the_most_exact_form_rescales_at_every_growth() {
-        let exact = TileOverride { accuracy: Some(Accuracy::Exact), ..TileOverride::default() };
-        let threshold = |point: Point, change: &TileOverride| {
-            Plan::new(point, Some(change)).expect("a plan").attention().tile.rescale_threshold
-        };
+        let exact = TileChange { accuracy: Some(Accuracy::Exact), ..TileChange::default() };
+        let threshold =
+            |point: Point, change: &TileChange| Plan::changed(point, change).expect("a plan").attention().tile.rescale_threshold;
         let of = |kind, dtype, target| Point { kind, dtype, target, ..D128 };
         for point in [
             D128,
@@ -303,13 +301,10 @@ mod tests {
         ] {
             assert_eq!(threshold(point, &exact), 0, "{}", point.name());
         }
-        let four = TileOverride { rescale_threshold: Some(4), ..TileOverride::default() };
-        let both = TileOverride { accuracy: Some(Accuracy::Fast), ..four.clone() };
+        let four = TileChange { rescale_threshold: Some(4), ..TileChange::default() };
+        let both = TileChange { accuracy: Some(Accuracy::Fast), ..four.clone() };
         assert_eq!(threshold(D128, &both), 4);
-        // Of two entries the later one counts.
-        assert_eq!(threshold(D128, &exact.clone().over(four.clone())), 0);
-        assert_eq!(threshold(D128, &four.clone().over(exact.clone())), 4);
-        let contradiction = TileOverride { accuracy: Some(Accuracy::Exact), ..four };
+        let contradiction = TileChange { accuracy: Some(Accuracy::Exact), ..four };
         assert!(reason(D128, &contradiction).contains("`rescale_threshold` is 4; leave one out"));
         let backward = of(Kind::Bwd, Dtype::Fp16, Target::Sm80);
         assert!(reason(backward, &exact).contains("`accuracy` is a tile key that this kernel does not read"));
@@ -317,12 +312,11 @@ mod tests {
 
     #[test]
     fn p_stays_finite_in_fp16_under_every_accepted_threshold() {
-        let threshold =
-            |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..TileOverride::default() };
-        assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
+        let threshold = |rescale_threshold| TileChange { rescale_threshold: Some(rescale_threshold), ..TileChange::default() };
+        assert!(Plan::changed(D128, &threshold(14)).is_ok());
         assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
         let bf16 = Point { dtype: Dtype::Bf16, ..D128 };
-        assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
+        assert!(Plan::changed(bf16, &threshold(64)).is_ok());
         assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
     }
 
@@ -348,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_second_stage_follows_the_first_and_has_no_constant() {
-        let plan = plan(64, &TileOverride { stages: Some(2), ..fixed() }).expect("fits");
+        let plan = plan(64, &TileChange { stages: Some(2), ..fixed() }).expect("fits");
         let names: Vec<_> = plan.shared_memory.iter().map(|r| (r.name.as_str(), r.constant)).collect();
         let q = ("Q (then O)", Some("Q_OFFSET"));
         let first = [("K", Some("K_OFFSET")), ("V", Some("V_OFFSET"))];
@@ -362,8 +356,8 @@ mod tests {
     fn tiles_that_come_by_tma_start_at_multiples_of_1024_and_their_mbarriers_come_last() {
         let variant = Point { head_dim: HeadDim::equal(80), target: Target::Sm120, ..D128 };
         let change =
-            TileOverride { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), min_blocks_per_sm: Some(1), ..fixed() };
-        let plan = Plan::new(variant, Some(&change)).expect("fits");
+            TileChange { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), min_blocks_per_sm: Some(1), ..fixed() };
+        let plan = Plan::changed(variant, &change).expect("fits");
         // A tile of K has 12,800 bytes: 12.5 KB.
         let k = |offset| (offset, 12_800);
         let offsets: Vec<_> = plan.shared_memory.iter().map(|r| (r.offset, r.bytes)).collect();
@@ -375,9 +369,9 @@ mod tests {
 
     #[test]
     fn tma_is_refused_before_sm90_and_gives_way_to_cp_async_where_a_kernel_is_to_run_as_one() {
-        let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
+        let tma = TileChange { copy: Some(CopyPath::Tma), ..TileChange::default() };
         assert!(reason(D128, &tma).contains("`copy` is \"tma\"; sm80 has no Tensor Memory Accelerator"));
-        let plan = Plan::new(Point { target: Target::Sm120, ..D128 }, Some(&tma)).expect("sm120 has TMA");
+        let plan = Plan::changed(Point { target: Target::Sm120, ..D128 }, &tma).expect("sm120 has TMA");
         assert_eq!(plan.to_run_as(Target::Sm90).expect("so has sm90").attention().tile.copy, CopyPath::Tma);
         assert_eq!(plan.to_run_as(Target::Sm80).expect("sm80 has not").attention().tile.copy, CopyPath::CpAsync);
     }
@@ -395,7 +389,7 @@ mod tests {
 
     #[test]
     fn too_much_shared_memory_is_refused_with_the_number() {
-        let change = TileOverride { n: Some(128), stages: Some(2), min_blocks_per_sm: Some(1), ..fixed() };
+        let change = TileChange { n: Some(128), stages: Some(2), min_blocks_per_sm: Some(1), ..fixed() };
         let error = plan(256, &change).expect_err("64 KB of Q and 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 327_680, 166_912));
@@ -403,7 +397,7 @@ mod tests {
 
     #[test]
     fn blocks_that_cannot_share_a_multiprocessor_are_refused_with_the_number() {
-        let change = TileOverride { m: Some(64), n: Some(64), ..fixed() };
+        let change = TileChange { m: Some(64), n: Some(64), ..fixed() };
         let error = plan(256, &change).expect_err("two blocks of 97 KB").to_string();
         assert!(error.contains("198656 of 167936 bytes a multiprocessor"), "{error}");
         assert!(error.contains("`min_blocks_per_sm` from 2"), "{error}");
@@ -411,7 +405,7 @@ mod tests {
 
     #[test]
     fn too_many_registers_are_refused_with_the_number_and_the_levers() {
-        let change = TileOverride { n: Some(128), q_in_registers: Some(true), min_blocks_per_sm: Some(1), ..fixed() };
+        let change = TileChange { n: Some(128), q_in_registers: Some(true), min_blocks_per_sm: Some(1), ..fixed() };
         let error = plan(128, &change).expect_err("128 + 128 + 64 registers and more").to_string();
         assert!(error.contains(&format!("registers needs {} of 255 a thread", 320 + OTHER_REGISTERS)), "{error}");
         assert!(error.contains("lower `n` or give each warp 16 rows") && error.contains("`q_in_registers`"), "{error}");
@@ -419,11 +413,11 @@ mod tests {
 
     #[test]
     fn occupancy_names_what_stops_more_blocks() {
-        let small = TileOverride { m: Some(64), n: Some(32), min_blocks_per_sm: Some(1), ..fixed() };
+        let small = TileChange { m: Some(64), n: Some(32), min_blocks_per_sm: Some(1), ..fixed() };
         // Registers: 8 * 4 + 4 * 4 + other = 88, so 5 blocks of 128 threads; shared memory would hold 9.
         let registers = plan(64, &small).expect("fits").occupancy;
         assert_eq!((registers.limited_by, registers.blocks_per_sm), ("registers", 5));
-        let wide = TileOverride { m: Some(64), n: Some(64), min_blocks_per_sm: Some(1), ..fixed() };
+        let wide = TileChange { m: Some(64), n: Some(64), min_blocks_per_sm: Some(1), ..fixed() };
         let shared = plan(256, &wide).expect("fits").occupancy;
         assert_eq!((shared.limited_by, shared.blocks_per_sm), ("shared memory", 1));
     }

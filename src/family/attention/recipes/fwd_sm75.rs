@@ -1,26 +1,20 @@
 //! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
 
 use super::{
-    FeatureParts, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore,
+    Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
     fwd::PortableForward,
-    tile::{BASE, DefaultTiles, Tile},
 };
-use crate::kernel::{Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
 
-/// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on
-/// Turing.
-const SM75: &[DefaultTiles] = &[
-    // Three blocks of 168 registers; 64 keys would spill where rows are copied element by element.
-    DefaultTiles::same(32, Tile { m: 128, n: 48, min_blocks_per_sm: 3, ..BASE }),
-    // 32 KB: two blocks hide each other's waits.
-    DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // One block, whose eight warps share K and V: two of 64 queries would read them twice as often. 16 rows a warp
-    // leave registers enough to keep Q.
-    DefaultTiles::same(WIDEST, Tile { m: 128, n: 64, warps: 8, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-];
+static TILES: LazyLock<TileFile> = tile_file!("fwd_sm75.toml");
 
 /// The widest head dim whose 128 queries and 64 keys fill the shared memory and no more.
 const WIDEST: u32 = 128;
@@ -44,10 +38,11 @@ impl Recipe for TuringForward {
                 "sm75 has 64 KB of shared memory a block, which ends at head dim {WIDEST}; head dim {head_dim} needs sm80 or newer"
             ));
         }
-        let tile = DefaultTiles::find(SM75, variant)?;
-        // Scores and pages together would spill six registers of 168.
-        let tight = variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores;
-        Ok(if tight { Tile { min_blocks_per_sm: tile.min_blocks_per_sm.min(2), ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -93,8 +88,9 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::kernel::HeadDim;
-    use crate::{family::attention::Kind, kernel::TileOverride, plan::Plan};
+    use crate::{family::attention::Kind, plan::Plan};
 
     const D64: Point = Point {
         kind: Kind::Fwd,
@@ -105,8 +101,8 @@ mod tests {
         target: Target::Sm75,
     };
 
-    fn error(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("impossible").to_string()
+    fn error(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("impossible").to_string()
     }
 
     #[test]
@@ -120,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_turing_cannot_do_is_refused_with_the_gpu_that_can() {
-        let none = TileOverride::default();
+        let none = TileChange::default();
         let wide = error(Point { head_dim: HeadDim::equal(136), ..D64 }, &none);
         assert!(wide.contains("ends at head dim 128; head dim 136 needs sm80 or newer"), "{wide}");
         let bf16 = error(Point { dtype: Dtype::Bf16, ..D64 }, &none);
@@ -131,7 +127,7 @@ mod tests {
 
     #[test]
     fn registers_hold_one_stage() {
-        let two = TileOverride { stages: Some(2), ..TileOverride::default() };
+        let two = TileChange { stages: Some(2), ..TileChange::default() };
         assert!(error(D64, &two).contains("`stages` is 2; a tile that comes through registers has 1"));
         let plan = Plan::new(D64, None).expect("fits");
         // 64 keys of 128 bytes over 128 threads are 16 registers each.

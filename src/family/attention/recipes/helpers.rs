@@ -61,8 +61,8 @@ impl Recipe for Helper {
 #[cfg(test)]
 mod tests {
     use crate::{
-        family::attention::{Kind, Point},
-        kernel::{Dtype, Features, HeadDim, Target, TileOverride},
+        family::attention::{Kind, Point, TileChange},
+        kernel::{Dtype, Features, HeadDim, Target},
         plan::Plan,
     };
 
@@ -79,8 +79,8 @@ mod tests {
             };
             assert!(Plan::new(helper, None).is_ok() && Plan::new(Point { target: Target::Sm121, ..helper }, None).is_ok());
             assert!(Plan::new(Point { target: Target::Sm75, ..helper }, None).is_err());
-            let change = TileOverride { m: Some(64), ..TileOverride::default() };
-            let error = Plan::new(helper, Some(&change)).expect_err("no tile").to_string();
+            let change = TileChange { m: Some(64), ..TileChange::default() };
+            let error = Plan::changed(helper, &change).expect_err("no tile").to_string();
             assert!(error.contains("has no tile to choose"), "{error}");
         }
     }

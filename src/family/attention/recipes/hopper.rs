@@ -1,14 +1,17 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, shared_keys,
-    tile::{BASE, DefaultTiles},
+    CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
+    Tile, Turns,
+    defaults::{default_of, tile_file},
+    shared_keys,
 };
-use crate::family::attention::design::panels;
 use crate::{
-    family::attention::design::FeatureParts,
-    kernel::{CopyPath, Dtype, Feature, Features, HeadDim, StorePath, Target, Turns},
+    family::attention::design::{FeatureParts, panels},
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
 };
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
@@ -29,63 +32,7 @@ pub(super) fn work_bytes(variant: Point) -> u32 {
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
-pub(super) const HOPPER: Tile = Tile {
-    stages: 2,
-    copy: CopyPath::Tma,
-    overlap: true,
-    turns: Turns::Products,
-    persistent: true,
-    min_blocks_per_sm: 1,
-    ..BASE
-};
-
-const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, turns, ..HOPPER }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(32, tile(192, 128, Turns::Products)),
-    DefaultTiles { widest: 64, full: tile(192, 128, Turns::Products), causal: tile(192, 64, Turns::Products) },
-    DefaultTiles::same(96, tile(192, 112, Turns::Products)),
-    DefaultTiles::same(112, tile(192, 96, Turns::Products)),
-    DefaultTiles::same(120, tile(192, 80, Turns::Products)),
-    DefaultTiles { widest: 128, full: tile(192, 80, Turns::Products), causal: tile(128, 128, Turns::Exponentials) },
-    DefaultTiles::same(160, tile(128, 128, Turns::Products)),
-    DefaultTiles { widest: 192, full: tile(128, 112, Turns::Products), causal: tile(128, 64, Turns::Products) },
-    DefaultTiles::same(224, tile(128, 80, Turns::Exponentials)),
-    DefaultTiles { widest: 256, full: tile(128, 64, Turns::Exponentials), causal: tile(128, 64, Turns::Products) },
-];
-
-/// Of 192 columns of Q and K beside 128 of V, as in models with latent attention: a narrower O leaves room for more
-/// keys. FlashAttention-3 has this tile too; not measured here.
-const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
-
-/// Tiles of kernels that read pages, the best of eight at head dims 64 and 128 on an H200
-/// (`docs/results/2026-11-23-paged-h200.md`).
-const PAGED_112: Tile = Tile { stages: 3, ..tile(192, 112, Turns::Products) };
-const PAGED_96: Tile = tile(192, 96, Turns::Products);
-const PAGED_80: Tile = tile(192, 80, Turns::Products);
-const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
-
-/// Granules that divide evenly among the warps that widen them, and registers for those, the best of four each
-/// (`docs/results/2026-11-25-h200.md`).
-const WIDENED_96: Tile = Tile { stages: 3, ..tile(192, 96, Turns::Products) };
-const WIDENED_64: Tile = Tile { stages: 4, ..tile(192, 64, Turns::Products) };
-
-/// Keys of a tile beside which a tile of K and one of V fit as they come, in FP8, with two stages and 128 queries.
-fn most_widened_keys(head_dim: HeadDim) -> u32 {
-    match head_dim {
-        HeadDim { qk: 161..=192, v: ..=128 } => 112,
-        wide => match wide.wider() {
-            ..=128 => 128,
-            129..=160 => 112,
-            161..=192 => 80,
-            193..=224 => 64,
-            _ => 48, // 64 would spill a register
-        },
-    }
-}
+static TILES: LazyLock<TileFile> = tile_file!("hopper.toml");
 
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
@@ -93,48 +40,17 @@ impl Recipe for HopperForward {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = match variant.head_dim {
-            HeadDim { qk: 161..=192, v: ..=128 } => WIDE_KEYS,
-            _ => DefaultTiles::find(DEFAULTS, variant)?,
-        };
         if packs_heads(variant) && variant.features.score().is_some() {
             return Err(format!(
                 "`packgqa` has no form for declared scores on {}; sm80's kernel has one and runs there too",
                 variant.target
             ));
         }
-        let parts = FeatureParts::of(variant);
-        let widens = KvFormat::of(variant.features).is_some();
-        if !is_queued(variant) && !widens {
-            // 112 keys beside the bounds of a chunk: ptxas spills three registers.
-            let narrower = parts.chunk && matches!(variant.head_dim.wider(), 81..=96);
-            return Ok(if narrower { Tile { n: 96, ..tile } } else { tile });
-        }
-        // Looking up pages, or work, takes registers, which three warpgroups that multiply leave over only without
-        // scores.
-        let scores = parts.scores;
-        let tile = match variant.head_dim.wider() {
-            ..=64 if !scores && widens => WIDENED_96,
-            // Warpgroups that share keys have a tile each under way, and the next one.
-            ..=64 if !scores && parts.packgqa && parts.paged => Tile { stages: 6, ..PAGED_112 },
-            ..=64 if !scores => PAGED_112,
-            // Panels of three widths take registers of the warps that widen.
-            97..=127 if widens => PAGED_WITH_SCORES,
-            65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
-            81..=96 if !scores && !widens && parts.packgqa && parts.paged => Tile { stages: 3, ..PAGED_96 },
-            81..=96 if !scores => PAGED_96,
-            97..=128 if !scores && widens => WIDENED_64,
-            97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
-            ..=64 => PAGED_WITH_SCORES,
-            _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
-            161..=192 if scores && parts.packgqa && parts.paged => Tile { n: tile.n.min(96), ..tile },
-            _ => tile,
-        };
-        // Both ends of a window take registers too.
-        let two_ends = !variant.causal && (parts.window || parts.chunk);
-        let narrower = two_ends && !scores && tile.m == PAGED_112.m;
-        let tile = Tile { cluster: 1, n: if narrower { tile.n - 16 } else { tile.n }, ..tile };
-        Ok(if widens { Tile { n: tile.n.min(most_widened_keys(variant.head_dim)), ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -423,10 +339,11 @@ pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tile::BASE, *};
+    use crate::family::attention::TileChange;
     use crate::{
         family::attention::{Kind, Panel},
-        kernel::{HeadDim, TileOverride},
+        kernel::HeadDim,
         plan::{Occupancy, Plan, PlanError, TensorCore},
     };
     use itertools::Itertools;
@@ -441,8 +358,8 @@ mod tests {
     };
 
     /// The tile these tests compute by hand, whatever the defaults become.
-    fn fixed() -> TileOverride {
-        TileOverride {
+    fn fixed() -> TileChange {
+        TileChange {
             m: Some(128),
             n: Some(128),
             warps: Some(12),
@@ -461,16 +378,16 @@ mod tests {
         }
     }
 
-    fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(change)).expect("fits")
+    fn plan(head_dim: u32, change: &TileChange) -> Plan {
+        Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, change).expect("fits")
     }
 
     fn hopper(plan: &Plan) -> &Hopper {
         plan.attention().hopper.as_ref().expect("the kernel has `wgmma`")
     }
 
-    fn reason(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("the tile breaks a rule").to_string()
     }
 
     fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -547,19 +464,19 @@ mod tests {
 
     #[test]
     fn each_warpgroup_has_a_place_for_its_q_and_the_next_ones_as_many_as_fit() {
-        let wide = plan(128, &TileOverride { n: Some(176), ..fixed() });
+        let wide = plan(128, &TileChange { n: Some(176), ..fixed() });
         assert_eq!(hopper(&wide).q_slots, 3, "16 KB each beside 176 KB of K and V");
         let regions = [("Q_OFFSET", 0, 49_152), ("K_OFFSET", 49_152, 90_112), ("V_OFFSET", 139_264, 90_112)];
         assert_eq!(map(&wide)[..3], regions);
         let behind = [("WORK_OFFSET", 229_376, 48), ("ZEROS_OFFSET", 230_400, 0), ("BARRIERS_OFFSET", 230_400, 112)];
         assert_eq!(map(&wide)[3..], behind);
-        let once = plan(128, &TileOverride { persistent: Some(false), ..fixed() });
+        let once = plan(128, &TileChange { persistent: Some(false), ..fixed() });
         assert_eq!(hopper(&once).q_slots, 2, "a block that has one Q");
     }
 
     #[test]
     fn who_takes_turns_at_exponentials_has_two_zeros_to_read() {
-        let plan = plan(128, &TileOverride { turns: Some(Turns::Exponentials), ..fixed() });
+        let plan = plan(128, &TileChange { turns: Some(Turns::Exponentials), ..fixed() });
         let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 8), ("BARRIERS_OFFSET", 198_656, 128)];
         assert_eq!(map(&plan)[3..], behind);
         assert_eq!(plan.shared_memory_bytes, 198_784);
@@ -567,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_head_dim_72_pad_shared_memory_to_80_but_not_the_output() {
-        let plan = plan(72, &TileOverride { n: Some(48), ..fixed() });
+        let plan = plan(72, &TileChange { n: Some(48), ..fixed() });
         assert_eq!(plan.attention().head_dim_padded, 80);
         assert_eq!(plan.attention().panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
         // A stage of K has 7,680 bytes and starts at multiples of 1024.
@@ -581,7 +498,7 @@ mod tests {
         for (m, warps, consumers, registers) in [(64, 8, 1, (255, 255)), (128, 12, 2, (24, 240)), (192, 16, 3, (32, 160))] {
             let plan = plan(
                 64,
-                &TileOverride {
+                &TileChange {
                     m: Some(m),
                     warps: Some(warps),
                     turns: Some(if m > 64 { Turns::Products } else { Turns::None }),
@@ -599,7 +516,7 @@ mod tests {
     #[test]
     fn blocks_of_a_cluster_have_the_same_shared_memory_and_leave_the_fetching_thread_more_registers() {
         let alone = plan(128, &fixed());
-        let paired = plan(128, &TileOverride { cluster: Some(2), ..fixed() });
+        let paired = plan(128, &TileChange { cluster: Some(2), ..fixed() });
         assert_eq!(paired.shared_memory, alone.shared_memory);
         let registers = |plan: &Plan| (hopper(plan).producer_registers, hopper(plan).consumer_registers);
         assert_eq!((registers(&alone), registers(&paired)), ((24, 240), (40, 232)));
@@ -607,7 +524,7 @@ mod tests {
 
     #[test]
     fn hidden_tiles_are_passed_over_by_turns_where_they_may_be_more_than_the_stages() {
-        let by_turns = |m, n, stages, cluster| passes_by_turns(Features::NONE, &Tile { m, n, stages, cluster, ..HOPPER });
+        let by_turns = |m, n, stages, cluster| passes_by_turns(Features::NONE, &Tile { m, n, stages, cluster, ..BASE });
         assert!(!by_turns(192, 64, 2, 1), "two of 64 keys before row 64");
         assert!(!by_turns(192, 48, 2, 1), "two of 48");
         assert!(by_turns(192, 32, 2, 1), "four of 32");
@@ -615,63 +532,62 @@ mod tests {
         assert!(by_turns(128, 16, 2, 1), "four of 16");
         assert!(!by_turns(64, 16, 1, 1), "none");
         assert!(by_turns(128, 128, 2, 2), "the second block's, besides");
-        let tile = Tile { m: 64, n: 128, stages: 2, ..HOPPER };
+        let tile = Tile { m: 64, n: 128, stages: 2, ..BASE };
         assert!(passes_by_turns(Features::from_iter([Feature::Chunk]), &tile), "all of the next row's chunk");
     }
 
     #[test]
     fn without_overlap_p_takes_the_place_of_s() {
-        let plan = plan(128, &TileOverride { overlap: Some(false), stages: Some(1), ..fixed() });
+        let plan = plan(128, &TileChange { overlap: Some(false), stages: Some(1), ..fixed() });
         assert_eq!((plan.registers.scores, plan.registers.total), (64, 64 + 64 + OTHER_REGISTERS));
     }
 
     #[test]
     fn each_broken_rule_is_named_with_its_number() {
-        let said = |change: TileOverride| reason(D128, &change);
-        assert!(said(TileOverride { m: Some(96), ..fixed() }).contains("`m` is 96; one to three warpgroups"));
-        assert!(said(TileOverride { m: Some(256), ..fixed() }).contains("make it 64, 128 or 192"));
+        let said = |change: TileChange| reason(D128, &change);
+        assert!(said(TileChange { m: Some(96), ..fixed() }).contains("`m` is 96; one to three warpgroups"));
+        assert!(said(TileChange { m: Some(256), ..fixed() }).contains("make it 64, 128 or 192"));
         assert!(
-            said(TileOverride { warps: Some(8), ..fixed() })
-                .contains("`warps` is 8; 128 rows and the warps that fetch make it 12")
+            said(TileChange { warps: Some(8), ..fixed() }).contains("`warps` is 8; 128 rows and the warps that fetch make it 12")
         );
-        assert!(said(TileOverride { n: Some(0), ..fixed() }).contains("`n` is 0"));
-        assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
-        assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));
-        assert!(said(TileOverride { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
-        assert!(said(TileOverride { stages: Some(9), ..fixed() }).contains("`stages` is 9; it must be 1 to 8"));
-        assert!(said(TileOverride { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
-        assert!(said(TileOverride { min_blocks_per_sm: Some(2), ..fixed() }).contains("`min_blocks_per_sm` is 2"));
-        assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
-        assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
-        assert!(said(TileOverride { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
+        assert!(said(TileChange { n: Some(0), ..fixed() }).contains("`n` is 0"));
+        assert!(said(TileChange { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
+        assert!(said(TileChange { n: Some(272), ..fixed() }).contains("`n` is 272"));
+        assert!(said(TileChange { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
+        assert!(said(TileChange { stages: Some(9), ..fixed() }).contains("`stages` is 9; it must be 1 to 8"));
+        assert!(said(TileChange { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
+        assert!(said(TileChange { min_blocks_per_sm: Some(2), ..fixed() }).contains("`min_blocks_per_sm` is 2"));
+        assert!(said(TileChange { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
+        assert!(said(TileChange { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
+        assert!(said(TileChange { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
         for cluster in [0, 3] {
             let words = format!("`cluster` is {cluster}; it must be 1 or 2");
-            assert!(said(TileOverride { cluster: Some(cluster), ..fixed() }).contains(&words));
+            assert!(said(TileChange { cluster: Some(cluster), ..fixed() }).contains(&words));
         }
-        let one_warpgroup = TileOverride { m: Some(64), warps: Some(8), ..fixed() };
+        let one_warpgroup = TileChange { m: Some(64), warps: Some(8), ..fixed() };
         assert!(said(one_warpgroup.clone()).contains("`turns` is \"products\" with one warpgroup"));
-        let of_exponentials = TileOverride { turns: Some(Turns::Exponentials), ..one_warpgroup };
+        let of_exponentials = TileChange { turns: Some(Turns::Exponentials), ..one_warpgroup };
         assert!(said(of_exponentials).contains("`turns` is \"exponentials\" with one warpgroup"));
     }
 
     #[test]
     fn p_stays_finite_in_fp16_under_every_accepted_threshold() {
-        let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
-        assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
+        let threshold = |rescale_threshold| TileChange { rescale_threshold: Some(rescale_threshold), ..fixed() };
+        assert!(Plan::changed(D128, &threshold(14)).is_ok());
         assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
         let bf16 = Point { dtype: Dtype::Bf16, ..D128 };
-        assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
+        assert!(Plan::changed(bf16, &threshold(64)).is_ok());
         assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error = Plan::new(Point { head_dim: HeadDim::equal(256), ..D128 }, Some(&fixed()))
-            .expect_err("64 KB of Q, 256 KB of K and V");
+        let error =
+            Plan::changed(Point { head_dim: HeadDim::equal(256), ..D128 }, &fixed()).expect_err("64 KB of Q, 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 328_800, 232_448));
-        let wide = TileOverride { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
-        let error = Plan::new(Point { head_dim: HeadDim::equal(64), ..D128 }, Some(&wide))
+        let wide = TileChange { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
+        let error = Plan::changed(Point { head_dim: HeadDim::equal(64), ..D128 }, &wide)
             .expect_err("32 of O, 88 of S, 44 of P")
             .to_string();
         let numbers = format!("registers needs {} of 160 a thread", 32 + 88 + 44 + OTHER_REGISTERS);

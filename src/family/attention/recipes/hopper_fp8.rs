@@ -1,17 +1,16 @@
 //! Forward attention on FP8 with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{
-        HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes,
-    },
-    tile::DefaultTiles,
+    ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
+    Tile,
+    defaults::{default_of, tile_file},
+    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes},
 };
 use crate::{
-    family::attention::design::FeatureParts,
-    kernel::{Feature, Features, HeadDim, StorePath, Target, Turns},
+    grid::TileFile,
+    kernel::{Feature, Features, HeadDim, Target},
 };
-use std::iter::once;
+use std::{iter::once, sync::LazyLock};
 
 /// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
@@ -28,18 +27,7 @@ const TOTAL_BYTES: u32 = 2;
 /// The K of FP8 products.
 const STEP: u32 = 32;
 
-const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, turns, overlap: false, rescale_threshold: 0, ..HOPPER }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(128, tile(192, 128, Turns::Exponentials)),
-    DefaultTiles::same(160, tile(192, 96, Turns::Exponentials)),
-    DefaultTiles::same(192, Tile { overlap: true, ..tile(128, 128, Turns::Products) }),
-    DefaultTiles::same(224, Tile { overlap: true, ..tile(128, 128, Turns::Exponentials) }),
-    DefaultTiles::same(256, tile(128, 128, Turns::Exponentials)),
-];
+static TILES: LazyLock<TileFile> = tile_file!("hopper_fp8.toml");
 
 /// Bytes of a row of Q and K, and of one of V.
 fn row_bytes(variant: Point) -> HeadDim {
@@ -125,20 +113,6 @@ fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
     RegisterEstimate::sum(variant.head_dim.v / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
 }
 
-/// With pages: looking up takes eight registers of each consumer, and rows always know their positions. The largest
-/// tiles that ptxas compiles without spills; none was timed.
-fn tile_for_pages(default: Tile, columns: u32, parts: FeatureParts) -> Tile {
-    let limited = parts.window || parts.chunk;
-    match (columns, parts.scores, limited) {
-        (..=80, _, _) | (..=96, false, _) => default,
-        (97..=128, true, _) | (97..=128, _, true) => Tile { n: 64, ..default },
-        (129..=160, true, _) | (129..=160, _, true) => tile(128, 128, Turns::Exponentials),
-        (..=192, _, _) | (..=224, false, _) => Tile { n: 96, ..default },
-        (_, true, true) => Tile { n: 32, overlap: true, ..default },
-        _ => Tile { n: 64, overlap: true, ..default },
-    }
-}
-
 impl Recipe for HopperFp8Forward {
     fn template(&self) -> &'static str {
         "attention/fwd_fp8_sm90.cu.tera"
@@ -149,15 +123,11 @@ impl Recipe for HopperFp8Forward {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = DefaultTiles::find(DEFAULTS, variant)?;
-        // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on. Of 256
-        // columns it spills with 96, where there are positions only.
-        let (parts, columns) = (FeatureParts::of(variant), variant.head_dim.wider());
-        if parts.paged {
-            return Ok(tile_for_pages(tile, columns, parts));
-        }
-        let narrower = !variant.features.is_empty() && columns > 96 && (columns <= 240 || parts.scores || !parts.positions);
-        Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -258,9 +228,10 @@ impl Recipe for HopperFp8Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::{TileChange, Turns};
     use crate::{
         family::attention::Kind,
-        kernel::{Dtype, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Features, HeadDim},
         plan::Plan,
     };
     use itertools::Itertools;
@@ -274,14 +245,14 @@ mod tests {
         target: Target::Sm90,
     };
 
-    fn reason(change: &TileOverride) -> String {
-        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(change: &TileChange) -> String {
+        Plan::changed(D128, change).expect_err("the tile breaks a rule").to_string()
     }
 
     /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
-        let apart = TileOverride { overlap: Some(false), ..TileOverride::default() };
-        let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&apart)).expect("fits");
+        let apart = TileChange { overlap: Some(false), ..TileChange::default() };
+        let plan = Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, &apart).expect("fits");
         plan.attention().hopper.clone().expect("made of wgmma").part_columns
     }
 
@@ -307,8 +278,8 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
         // Three warpgroups with two places each for a Q of 64 rows.
-        let tile = TileOverride { m: Some(192), n: Some(128), warps: Some(16), ..TileOverride::default() };
-        let plan = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Exponentials), ..tile.clone() })).expect("fits");
+        let tile = TileChange { m: Some(192), n: Some(128), warps: Some(16), ..TileChange::default() };
+        let plan = Plan::changed(D128, &TileChange { turns: Some(Turns::Exponentials), ..tile.clone() }).expect("fits");
         assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
         assert_eq!(regions(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
@@ -317,21 +288,21 @@ mod tests {
         let hopper = plan.attention().hopper.clone().expect("made of wgmma");
         assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
         assert_eq!(hopper.widths, [64, 128]);
-        let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
+        let other = Plan::changed(D128, &TileChange { turns: Some(Turns::Products), ..tile }).expect("fits");
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 0), ("BARRIERS_OFFSET", 148_480, 192)];
         assert_eq!(regions(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
     }
 
     fn overlapped(head_dim: u32, m: u32, n: u32) -> Result<Plan, crate::plan::PlanError> {
-        let tile = TileOverride {
+        let tile = TileChange {
             m: Some(m),
             n: Some(n),
             warps: Some(4 + m / 16),
             overlap: Some(true),
             turns: Some(Turns::Products),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&tile))
+        Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, &tile)
     }
 
     fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -368,8 +339,8 @@ mod tests {
     #[test]
     fn a_part_of_p_v_is_as_wide_as_registers_allow_and_divides_o_where_it_can() {
         let part = |m: u32, n: u32| {
-            let tile = TileOverride { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileOverride::default() };
-            Plan::new(D128, Some(&tile)).expect("fits").attention().hopper.clone().expect("made of wgmma").part_columns
+            let tile = TileChange { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileChange::default() };
+            Plan::changed(D128, &tile).expect("fits").attention().hopper.clone().expect("made of wgmma").part_columns
         };
         assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 8 others");
         assert_eq!(part(192, 128), 64, "128 would make it 168");
@@ -395,15 +366,15 @@ mod tests {
     fn a_head_dim_that_no_part_divides_has_its_last_one_overlap() {
         assert_eq!(default_part(200), 112, "of 208 columns, the second from column 96 on");
         assert_eq!(default_part(176), 96, "the second from column 80 on");
-        let narrow = TileOverride {
+        let narrow = TileChange {
             m: Some(64),
             n: Some(96),
             warps: Some(8),
             turns: Some(Turns::None),
             overlap: Some(false),
-            ..TileOverride::default()
+            ..TileChange::default()
         };
-        let plan = Plan::new(Point { head_dim: HeadDim::equal(200), ..D128 }, Some(&narrow)).expect("fits");
+        let plan = Plan::changed(Point { head_dim: HeadDim::equal(200), ..D128 }, &narrow).expect("fits");
         assert_eq!(
             plan.attention().hopper.clone().expect("made of wgmma").part_columns,
             64,
@@ -413,12 +384,12 @@ mod tests {
 
     #[test]
     fn each_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(&TileOverride { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
-        let one_stage = TileOverride { overlap: Some(true), stages: Some(1), ..none.clone() };
+        let none = TileChange::default();
+        assert!(reason(&TileChange { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
+        let one_stage = TileChange { overlap: Some(true), stages: Some(1), ..none.clone() };
         assert!(reason(&one_stage).contains("`overlap` is true with one stage"));
-        assert!(reason(&TileOverride { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
-        assert!(reason(&TileOverride { store: Some(StorePath::Tma), ..none.clone() }).contains("`store` is \"tma\""));
-        assert!(reason(&TileOverride { m: Some(96), ..none }).contains("`m` is 96"));
+        assert!(reason(&TileChange { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
+        assert!(reason(&TileChange { store: Some(StorePath::Tma), ..none.clone() }).contains("`store` is \"tma\""));
+        assert!(reason(&TileChange { m: Some(96), ..none }).contains("`m` is 96"));
     }
 }

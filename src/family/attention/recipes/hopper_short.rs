@@ -1,11 +1,15 @@
 //! Forward attention on 16-bit types where there is little work: TMA and `wgmma`, sm90 alone.
 
 use super::{
-    Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    CopyPath, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore, Tile, Turns,
+    defaults::{default_of, tile_file},
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, stage_bytes, widths},
-    tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{CopyPath, Dtype, Feature, Features, StorePath, Target, Turns};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -19,18 +23,7 @@ const STATE_BYTES: u32 = 8;
 /// The block's query tile, batch entry, head and key head, for all threads to read.
 const PLACE_BYTES: u32 = 16;
 
-const fn tile(n: u32, stages: u32) -> Tile {
-    Tile { m: WARPGROUP_ROWS, n, warps: 8, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
-}
-
-/// Default tiles: the first row whose head dim is not below the variant's. Of keys as many are on their way at once as
-/// shared memory holds, up to 512.
-const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(96, tile(64, 4)),
-    DefaultTiles::same(128, tile(64, 3)),
-    DefaultTiles::same(192, tile(64, 2)),
-    DefaultTiles::same(256, tile(48, 2)),
-];
+static TILES: LazyLock<TileFile> = tile_file!("hopper_short.toml");
 
 impl Recipe for HopperShort {
     fn template(&self) -> &'static str {
@@ -38,14 +31,15 @@ impl Recipe for HopperShort {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        let tile = DefaultTiles::find(DEFAULTS, variant)?;
-        // The values and positions of a declared score take registers that 48 keys leave none of.
-        let narrower = variant.features.score().is_some() && variant.head_dim.wider() > 192;
-        let tile = if narrower { Tile { n: 32, ..tile } } else { tile };
+        let tile = default_of(&TILES, variant)?;
         // Where V is the wider one, its O takes more stages than K would need.
         let columns = variant.head_dim.padded_to(16);
         let stages = (2 * tile.m * variant.head_dim.v).div_ceil(tile.n * (columns.qk + columns.v));
         Ok(Tile { stages: tile.stages.max(stages), ..tile })
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -168,10 +162,10 @@ impl Recipe for HopperShort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::kernel::HeadDim;
     use crate::{
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;
@@ -186,8 +180,8 @@ mod tests {
     };
 
     /// The tile these tests compute by hand, whatever the defaults become.
-    fn fixed() -> TileOverride {
-        TileOverride {
+    fn fixed() -> TileChange {
+        TileChange {
             m: Some(64),
             n: Some(64),
             warps: Some(16),
@@ -206,12 +200,12 @@ mod tests {
         }
     }
 
-    fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D64 }, Some(change)).expect("fits")
+    fn plan(head_dim: u32, change: &TileChange) -> Plan {
+        Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D64 }, change).expect("fits")
     }
 
-    fn reason(variant: Point, change: &TileOverride) -> String {
-        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(variant: Point, change: &TileChange) -> String {
+        Plan::changed(variant, change).expect_err("the tile breaks a rule").to_string()
     }
 
     fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -267,7 +261,7 @@ mod tests {
     #[test]
     fn warpgroups_share_all_registers_of_the_blocks_of_a_multiprocessor() {
         for (warps, blocks, registers) in [(8, 1, 255), (8, 2, 128), (12, 1, 168), (16, 1, 128)] {
-            let change = TileOverride { warps: Some(warps), min_blocks_per_sm: Some(blocks), stages: Some(1), ..fixed() };
+            let change = TileChange { warps: Some(warps), min_blocks_per_sm: Some(blocks), stages: Some(1), ..fixed() };
             let plan = plan(32, &change);
             assert_eq!(
                 plan.attention().hopper.as_ref().map(|hopper| hopper.consumer_registers),
@@ -280,42 +274,41 @@ mod tests {
 
     #[test]
     fn each_broken_rule_is_named_with_its_number() {
-        let said = |change: TileOverride| reason(D64, &change);
+        let said = |change: TileChange| reason(D64, &change);
         assert!(
-            said(TileOverride { m: Some(128), ..fixed() }).contains("`m` is 128; all warpgroups multiply for the same 64 rows")
+            said(TileChange { m: Some(128), ..fixed() }).contains("`m` is 128; all warpgroups multiply for the same 64 rows")
         );
         for warps in [4, 10, 20] {
             let words = format!("`warps` is {warps}; two to four warpgroups make it 8, 12 or 16");
-            assert!(said(TileOverride { warps: Some(warps), ..fixed() }).contains(&words));
+            assert!(said(TileChange { warps: Some(warps), ..fixed() }).contains(&words));
         }
-        assert!(said(TileOverride { n: Some(0), ..fixed() }).contains("`n` is 0"));
-        assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
-        assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));
-        assert!(said(TileOverride { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
-        assert!(said(TileOverride { stages: Some(5), ..fixed() }).contains("`stages` is 5; it must be 1 to 4"));
-        let narrow = TileOverride { n: Some(16), stages: Some(3), ..fixed() };
+        assert!(said(TileChange { n: Some(0), ..fixed() }).contains("`n` is 0"));
+        assert!(said(TileChange { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
+        assert!(said(TileChange { n: Some(272), ..fixed() }).contains("`n` is 272"));
+        assert!(said(TileChange { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
+        assert!(said(TileChange { stages: Some(5), ..fixed() }).contains("`stages` is 5; it must be 1 to 4"));
+        let narrow = TileChange { n: Some(16), stages: Some(3), ..fixed() };
         assert!(said(narrow).contains("`stages` x `n` is 48; the O of 64 rows does not fit there"));
-        assert!(said(TileOverride { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
-        assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
-        assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
-        assert!(said(TileOverride { overlap: Some(false), ..fixed() }).contains("`overlap` is false"));
-        assert!(said(TileOverride { turns: Some(Turns::Products), ..fixed() }).contains("`turns` is \"products\""));
-        assert!(said(TileOverride { persistent: Some(true), ..fixed() }).contains("`persistent` is true"));
-        assert!(said(TileOverride { cluster: Some(2), ..fixed() }).contains("`cluster` is 2"));
-        assert!(said(TileOverride { store: Some(StorePath::Tma), ..fixed() }).contains("`store` is \"tma\""));
-        let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
+        assert!(said(TileChange { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
+        assert!(said(TileChange { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
+        assert!(said(TileChange { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
+        assert!(said(TileChange { overlap: Some(false), ..fixed() }).contains("`overlap` is false"));
+        assert!(said(TileChange { turns: Some(Turns::Products), ..fixed() }).contains("`turns` is \"products\""));
+        assert!(said(TileChange { persistent: Some(true), ..fixed() }).contains("`persistent` is true"));
+        assert!(said(TileChange { cluster: Some(2), ..fixed() }).contains("`cluster` is 2"));
+        assert!(said(TileChange { store: Some(StorePath::Tma), ..fixed() }).contains("`store` is \"tma\""));
+        let threshold = |rescale_threshold| TileChange { rescale_threshold: Some(rescale_threshold), ..fixed() };
         assert!(said(threshold(15)).contains("fp16 allows at most 14"));
         assert!(reason(Point { dtype: Dtype::Bf16, ..D64 }, &threshold(65)).contains("bf16 allows at most 64"));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error =
-            Plan::new(Point { head_dim: HeadDim::equal(128), ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
+        let error = Plan::changed(Point { head_dim: HeadDim::equal(128), ..D64 }, &fixed()).expect_err("64 of O, 48 of S and P");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 281_864, 232_448));
-        let one_stage = TileOverride { stages: Some(1), ..fixed() };
-        let error = Plan::new(Point { head_dim: HeadDim::equal(128), ..D64 }, Some(&one_stage))
+        let one_stage = TileChange { stages: Some(1), ..fixed() };
+        let error = Plan::changed(Point { head_dim: HeadDim::equal(128), ..D64 }, &one_stage)
             .expect_err("64 of O, 48 of S and P")
             .to_string();
         assert!(error.contains(&format!("registers needs {} of 128 a thread", 64 + 48 + OTHER_REGISTERS)), "{error}");

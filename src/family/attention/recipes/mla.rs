@@ -2,10 +2,14 @@
 
 use super::{
     Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS},
-    tile::BASE,
+    defaults::{default_of, tile_file},
+    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT},
 };
-use crate::kernel::{CopyPath, Dtype, Feature, Features, HeadDim, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_mla_sm90.cu.tera`.
 pub(super) struct LatentForward;
@@ -20,7 +24,7 @@ const OTHER_REGISTERS: u32 = 32;
 const PRODUCER_REGISTERS: u32 = 56;
 const CONSUMER_REGISTERS: u32 = 224;
 
-const TILE: Tile = Tile { m: WARPGROUP_ROWS, n: 64, warps: 4 + 4 * CONSUMERS, stages: 2, copy: CopyPath::Tma, ..BASE };
+static TILES: LazyLock<TileFile> = tile_file!("mla.toml");
 
 impl Recipe for LatentForward {
     fn template(&self) -> &'static str {
@@ -38,7 +42,11 @@ impl Recipe for LatentForward {
         if let Some(score) = variant.features.score() {
             return Err(format!("kernels with `qv` take no declared score, and `{score}` is one"));
         }
-        Ok(TILE)
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn features(&self) -> Features {
@@ -116,10 +124,10 @@ impl Recipe for LatentForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
     use crate::{
         expression::{Declared, KeptScore, UserScore},
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Occupancy, Plan},
     };
 
@@ -150,7 +158,9 @@ mod tests {
 
     #[test]
     fn what_there_is_no_kernel_for_is_refused_by_name() {
-        let error = |variant, change: Option<&TileOverride>| Plan::new(variant, change).expect_err("refused").to_string();
+        let error = |variant, change: Option<&TileChange>| {
+            Plan::changed(variant, change.unwrap_or(&TileChange::default())).expect_err("refused").to_string()
+        };
         let fp8 = error(Point { dtype: Dtype::Fp8, ..latent() }, None);
         assert!(fp8.contains("kernels with `qv` have no FP8 form"), "{fp8}");
         let other = error(Point { head_dim: HeadDim::equal(128), ..latent() }, None);
@@ -170,9 +180,9 @@ mod tests {
         let score = UserScore::of("halved", Declared::default(), Some("s / 2"), None).expect("it reads");
         let declared = error(Point { features: latent().features.with_score(Some(KeptScore::of(score))), ..latent() }, None);
         assert!(declared.contains("take no declared score, and `halved` is one"), "{declared}");
-        let tall = TileOverride { m: Some(128), ..TileOverride::default() };
+        let tall = TileChange { m: Some(128), ..TileChange::default() };
         assert!(error(latent(), Some(&tall)).contains("`m`"));
-        let threshold = TileOverride { rescale_threshold: Some(15), ..TileOverride::default() };
+        let threshold = TileChange { rescale_threshold: Some(15), ..TileChange::default() };
         let said = error(Point { dtype: Dtype::Fp16, ..latent() }, Some(&threshold));
         assert!(said.contains("fp16 allows at most 14"), "{said}");
         let moved = Plan::new(latent(), None).expect("fits").to_run_as(Target::Sm100).expect_err("no wgmma").to_string();

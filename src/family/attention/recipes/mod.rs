@@ -1,10 +1,11 @@
 //! How attention kernels are done: a recipe for each template, and which of them makes which kernel.
 
 mod bwd;
+mod candidates;
+mod defaults;
 mod fp8;
 mod fwd;
 mod fwd_sm75;
-mod fwd_tiles;
 mod helpers;
 mod hopper;
 mod hopper_fp8;
@@ -17,12 +18,13 @@ mod shared_keys;
 mod split;
 mod tile;
 
+pub(super) use candidates::candidates;
 pub(super) use resolve::{plan, to_run_as};
 pub use tile::Tile;
 
 use super::{
-    Kind, KvFormat, Point,
-    design::{Backward, ByteTransposition, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
+    CopyPath, Fp8Mma, Kind, KvFormat, Point, StorePath, Turns,
+    design::{Backward, ByteTransposition, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
 };
 use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
 use recipe::Recipe;

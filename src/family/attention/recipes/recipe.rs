@@ -1,8 +1,11 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make,
 //! with which tiles, and what those cost.
 
-use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
-use crate::kernel::{CopyPath, Features, Target};
+use super::{Backward, CopyPath, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
+use crate::{
+    grid::TileFile,
+    kernel::{Features, Target},
+};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {
@@ -12,6 +15,11 @@ pub(super) trait Recipe: Sync {
     /// The tile of a variant that `variants.toml` says nothing about; or why the family cannot make it and what to ask
     /// for instead.
     fn default_tile(&self, variant: Point) -> Result<Tile, String>;
+
+    /// Its file in `tiles/`: default tiles and candidates. `None` if its kernels have no tile to choose.
+    fn tiles(&self) -> Option<&'static TileFile> {
+        None
+    }
 
     /// The keys of `[[tile]]` that it reads; any other is refused.
     fn keys(&self) -> &'static [&'static str];

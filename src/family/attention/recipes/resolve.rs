@@ -24,7 +24,7 @@ pub(in crate::family::attention) fn to_run_as(point: Point, tile: Tile, target: 
     resolve(point, Some(target), recipe, tile)
 }
 
-fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
+pub(super) fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
     let unsupported = |reason| PlanError::Unsupported { variant: point.name(), reason };
     let recipe = recipe_of(point).map_err(unsupported)?;
     let missing = point.features.iter().find(|feature| !recipe.features().has(*feature));
@@ -61,7 +61,8 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
     }
 }
 
-fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile) -> Result<Plan, PlanError> {
+/// The plan of `point` with `tile`, compiled for its own target or for another one.
+pub(super) fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile) -> Result<Plan, PlanError> {
     let compiled_for = run_as.unwrap_or(point.target);
     let limits = Limits::of(compiled_for);
     let padded = point.head_dim.padded_to(recipe.head_dim_step());

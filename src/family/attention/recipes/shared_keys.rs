@@ -1,8 +1,8 @@
 //! Which of Hopper's forward kernels let their warpgroups share the keys of items of few rows, and of how many
 //! (`templates/attention/hopper/share.tera`).
 
-use super::{KvFormat, Point, Tile, hopper::WARPGROUP_ROWS};
-use crate::kernel::{Feature, Turns};
+use super::{KvFormat, Point, Tile, Turns, hopper::WARPGROUP_ROWS};
+use crate::kernel::Feature;
 
 /// [`super::Hopper::part_rows`] of a tile: 0 unless slots of Q change alike in all warpgroups.
 pub(super) fn of(variant: Point, tile: &Tile, q_slots: u32) -> u32 {

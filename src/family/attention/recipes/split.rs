@@ -1,72 +1,28 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    CopyPath, Kv, KvColumns, KvFormat, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
     fwd::DESCALE_BYTES,
-    tile::{BASE, DefaultTiles},
 };
-use crate::kernel::{CopyPath, Dtype, Feature, Features, Target};
+use crate::{
+    grid::TileFile,
+    kernel::{Dtype, Feature, Features, Target},
+};
+use std::sync::LazyLock;
 
 /// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
 
-/// Default tiles where a block may have 163 KB of shared memory or more: the first row whose head dim is not below the
-/// variant's.
-///
-/// 16 rows are the queries of a decoding step for any group of up to 16 heads. Each of four warps takes 16 keys at a
-/// time (32 where a row is short), and the stages of a multiprocessor's blocks keep at least 64 KB on their way, more
-/// than the latency of HBM asks for. Head dims 64, 128 and 256 are the winners of `benches/decode.py --sweep` on an
-/// H100.
-const LARGE: &[DefaultTiles] = &[
-    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
-    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-    // One block an A100's multiprocessor; a Hopper one holds two up to head dim 192.
-    DefaultTiles::same(224, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-    // Kept Q would spill two registers of some (240 full for sm80, 256 causal for sm90).
-    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
-];
-
-/// The same for Hopper, whose 227 KB hold two such blocks or more. The scheduler of unequal lengths counts on as many
-/// as a tile promises: with two at head dim 128 an H100 took 2 % less than with one
-/// (docs/results/2026-11-24-decode-h100.md).
-const HOPPER: &[DefaultTiles] = &[
-    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
-    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
-    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(192, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(224, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
-];
-
-/// The same where a block may have 99 KB: less is needed there, for memory is slower.
-const SMALL: &[DefaultTiles] = &[
-    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-    // Two warps: four would need 128 KB at head dim 256.
-    DefaultTiles::same(224, Tile { m: 16, n: 32, warps: 2, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
-    DefaultTiles::same(256, Tile { m: 16, n: 32, warps: 2, stages: 2, min_blocks_per_sm: 1, ..BASE }),
-];
+static TILES: LazyLock<TileFile> = tile_file!("split.toml");
 
 /// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
-
-/// Positions and slopes of the rows take registers too: with Q kept, wider kernels would spill one (192 and 224 for
-/// sm80).
-const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
 
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers
 /// and strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and
 /// enough where it may not.
 const OTHER_REGISTERS: u32 = 52;
-
-/// Keys of a slice that never lies in two pages: splits begin at multiples of 16 (`SPLIT_KEYS` of
-/// `kgen/split_plan.cuh`). Of longer slices the page of each row is looked up.
-const SLICE_OF_A_PAGE: u32 = 16;
-
-/// With K and V in FP8 a slice has so many times the keys: as many bytes on their way.
-const KEYS_OF_BYTES: u32 = 2;
 
 impl Recipe for SplitForward {
     fn template(&self) -> &'static str {
@@ -82,29 +38,11 @@ impl Recipe for SplitForward {
                 variant.target
             ));
         }
-        let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
-        let tiles = match variant.target {
-            Target::Sm90 => HOPPER,
-            _ if small => SMALL,
-            _ => LARGE,
-        };
-        let mut tile = DefaultTiles::find(tiles, variant)?;
-        if KvFormat::widened(variant).is_some() {
-            tile.n *= KEYS_OF_BYTES;
-        } else if variant.features.has(Feature::Paged) && tile.n > SLICE_OF_A_PAGE * tile.warps {
-            // As many keys are on their way.
-            tile = Tile { n: SLICE_OF_A_PAGE * tile.warps, stages: 4, ..tile };
-        }
-        // Four blocks have registers for 16-bit K and V, but for new rows; they fill a multiprocessor's time best.
-        let is_plain = KvFormat::widened(variant).is_none() && !variant.features.has(Feature::Append);
-        if variant.target == Target::Sm90 && is_plain && matches!(variant.head_dim.wider(), 33..=64) {
-            tile.min_blocks_per_sm = 4;
-        }
-        if variant.features.has(Feature::PageDescale) {
-            tile.min_blocks_per_sm = tile.min_blocks_per_sm.min(2); // factors take the room that a third block would need
-        }
-        let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim.wider() <= WIDEST_KEPT_WITH_FEATURES;
-        Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -216,6 +154,7 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::TileChange;
 
     #[test]
     fn factors_by_page_lie_in_the_stages_and_every_head_dim_has_room_for_them() {
@@ -247,7 +186,6 @@ mod tests {
     use crate::kernel::HeadDim;
     use crate::{
         family::attention::Kind,
-        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
     use itertools::Itertools;
@@ -261,8 +199,8 @@ mod tests {
         target: Target::Sm80,
     };
 
-    fn reason(change: &TileOverride) -> String {
-        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    fn reason(change: &TileChange) -> String {
+        Plan::changed(D128, change).expect_err("the tile breaks a rule").to_string()
     }
 
     #[test]
@@ -331,12 +269,12 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_named_with_its_number() {
-        let none = TileOverride::default();
-        assert!(reason(&TileOverride { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
-        assert!(reason(&TileOverride { m: Some(64), ..none.clone() }).contains("`m` is 64"));
-        assert!(reason(&TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 to 256"));
-        assert!(reason(&TileOverride { stages: Some(5), ..none.clone() }).contains("`stages` is 5"));
-        assert!(reason(&TileOverride { stages: Some(1), ..none.clone() }).contains("the O of 4 warps of 16 rows does not fit"));
+        let none = TileChange::default();
+        assert!(reason(&TileChange { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
+        assert!(reason(&TileChange { m: Some(64), ..none.clone() }).contains("`m` is 64"));
+        assert!(reason(&TileChange { n: Some(96), ..none.clone() }).contains("make it 64 to 256"));
+        assert!(reason(&TileChange { stages: Some(5), ..none.clone() }).contains("`stages` is 5"));
+        assert!(reason(&TileChange { stages: Some(1), ..none.clone() }).contains("the O of 4 warps of 16 rows does not fit"));
     }
 
     #[test]
@@ -351,8 +289,8 @@ mod tests {
 
     #[test]
     fn too_many_stages_are_refused_with_the_number() {
-        let change = TileOverride { stages: Some(4), min_blocks_per_sm: Some(2), ..TileOverride::default() };
-        let error = Plan::new(D128, Some(&change)).expect_err("two blocks of 132 KB");
+        let change = TileChange { stages: Some(4), min_blocks_per_sm: Some(2), ..TileChange::default() };
+        let error = Plan::changed(D128, &change).expect_err("two blocks of 132 KB");
         assert!(matches!(error, PlanError::DoesNotFit { resource: "shared memory", .. }), "{error}");
     }
 }

@@ -2,7 +2,10 @@
 //! share.
 
 use super::{PlanError, Point, Recipe};
-use crate::kernel::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+use crate::{
+    family::attention::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns},
+    kernel::TileOverride,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -39,32 +42,7 @@ pub struct Tile {
     pub store: StorePath,
 }
 
-/// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
-pub(super) struct DefaultTiles {
-    pub widest: u32,
-    pub full: Tile,
-    pub causal: Tile,
-}
-
-impl DefaultTiles {
-    /// One tile for both masks.
-    pub(super) const fn same(widest: u32, tile: Tile) -> Self {
-        Self { widest, full: tile, causal: tile }
-    }
-
-    /// The tile of the first row of `table` that serves the variant's head dim, the wider one of an unequal pair.
-    pub(super) fn find(table: &[Self], variant: Point) -> Result<Tile, String> {
-        table
-            .iter()
-            .find(|row| variant.head_dim.wider() <= row.widest)
-            .map(|row| if variant.causal { row.causal } else { row.full })
-            .ok_or_else(|| {
-                format!("no default tile of `{}` on `{}` reaches head dim {}", variant.kind, variant.target, variant.head_dim)
-            })
-    }
-}
-
-/// What rows of tables of defaults share. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
+/// The keys that no row of `tiles/` sets. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
 pub(super) const BASE: Tile = Tile {
     m: 0,
     n: 0,
@@ -98,10 +76,10 @@ impl Tile {
     pub(super) fn choose(variant: Point, recipe: &dyn Recipe, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
         let unsupported = |reason| PlanError::Unsupported { variant: variant.name(), reason };
         let mut tile = recipe.default_tile(variant).map_err(unsupported)?;
-        if let Some(change) = tile_override {
-            tile.apply(change);
-        }
-        let ignored = tile_override.and_then(|change| change.refusal(recipe.keys()).or_else(|| contradiction(change)));
+        let change = tile_override.map(TileChange::from).unwrap_or_default();
+        tile.apply(&change);
+        let ignored =
+            tile_override.and_then(|asked| asked.refusal(recipe.keys().iter().copied())).or_else(|| contradiction(&change));
         let none = tile.min_blocks_per_sm == 0;
         let broken = none.then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned());
         match ignored.or(broken).or_else(|| recipe.broken_rule(variant, &tile)) {
@@ -110,8 +88,14 @@ impl Tile {
         }
     }
 
-    fn apply(&mut self, change: &TileOverride) {
-        let TileOverride {
+    /// The same with the keys that `change` sets.
+    pub(super) fn changed(mut self, change: &TileOverride) -> Self {
+        self.apply(&change.into());
+        self
+    }
+
+    fn apply(&mut self, change: &TileChange) {
+        let TileChange {
             m,
             n,
             warps,
@@ -151,7 +135,7 @@ impl Tile {
 }
 
 /// Why the changes of one tile cannot all be made.
-fn contradiction(change: &TileOverride) -> Option<String> {
+fn contradiction(change: &TileChange) -> Option<String> {
     let threshold = change.rescale_threshold.filter(|&threshold| threshold > 0)?;
     (change.accuracy == Some(Accuracy::Exact)).then(|| {
         format!(
