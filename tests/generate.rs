@@ -194,6 +194,9 @@ fn hashes_name_the_kernels_that_a_template_changes() {
         {"drift": "missing", "path": "flash_bwd_hdim64_bf16_sm80.cu"}, {"drift": "extra", "path": "nonsense"},
     ]);
     assert_eq!(report["drift"], drift);
+    let kept = fs::read_to_string(place.path("g.b3")).expect("readable");
+    place.kgen(line).code(2).stderr(contains("`g.b3` holds no hashes of kernels; choose another file with `--hashes`"));
+    assert_eq!(place.read("g.b3"), kept);
     place.kgen("generate --hashes nowhere.b3 --check").code(2).stderr(contains("cannot read `nowhere.b3`"));
     place.kgen("generate --hashes a.b3 --exact").code(2).stderr(contains("cannot be used with"));
 }

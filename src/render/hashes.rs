@@ -58,6 +58,12 @@ pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
     drift
 }
 
+/// Whether `text` is nothing but lines of hashes, so that it may be replaced by others.
+pub fn are_hashes(text: &str) -> bool {
+    let is_hash = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.lines().all(|line| line.split_once("  ").is_some_and(|(hash, path)| is_hash(hash) && !path.is_empty()))
+}
+
 fn by_path(sources: &[Source]) -> BTreeMap<String, &str> {
     sources.iter().map(|source| (file_name(&source.plan.variant), source.hash.as_str())).collect()
 }

@@ -18,7 +18,7 @@ pub use drift::{Drift, Side, drift};
 pub use error::{RenderError, Restoration};
 pub use fingerprint::Fingerprints;
 pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
-pub use hashes::{HashDrift, hash_drift, hashes};
+pub use hashes::{HashDrift, are_hashes, hash_drift, hashes};
 pub use kernel::{Renderer, Source, file_name};
 use library::include_tree;
 pub use library::{kernel_header, tree};

@@ -32,7 +32,8 @@ pub struct Hashed {
 /// Writes or, with `check`, compares the hashes of `variants` in `file`.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if a variant has no plan or the file cannot be read or written.
+/// [`CommandError::Usage`] if a variant has no plan, the file cannot be read or written, or a file that is none of
+/// hashes would be replaced.
 pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: bool) -> Result<Hashed, CommandError> {
     let plans = session.plan_all(variants, None)?;
     let sources: Vec<Source> = plans.par_iter().map(|plan| session.renderer.kernel(plan)).collect::<Result<_, RenderError>>()?;
@@ -44,10 +45,20 @@ pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: b
         let text = files::read_to_string(file).map_err(|error| unusable("read", &error))?;
         (Some(render::hash_drift(&text, &sources)), false)
     } else {
+        if files::read_if_there(file).map_err(|error| unusable("read", &error))?.is_some_and(|old| !are_hashes(&old)) {
+            let place = file.display();
+            return Err(CommandError::Usage(format!(
+                "`{place}` holds no hashes of kernels; choose another file with `--hashes`"
+            )));
+        }
         let text = render::hashes(&sources);
         (None, files::write_atomic(file, text.as_bytes()).map_err(|error| unusable("write", &error))?)
     };
     Ok(Hashed { hashes: file.to_owned(), variants: super::names_of(variants), drift, written })
+}
+
+fn are_hashes(text: &[u8]) -> bool {
+    str::from_utf8(text).is_ok_and(render::are_hashes)
 }
 
 impl Hashed {
