@@ -56,8 +56,8 @@ KGEN_DEVICE void transpose_panels(uint32_t from, uint32_t to, lane_offsets keys,
     }
 }
 
-// Writes `From` (a row per key) transposed into `To` (a row per column of V), by WARPS warps of which this one is
-// number `warp`, each with AT_ONCE pieces of 32 keys and 16 columns in flight. The keys before `first` become zeros;
+// Writes `From` (a row per key) transposed into `To` (a row per column of V), by WARPS warps; this one is number
+// `warp`. Each has AT_ONCE pieces of 32 keys and 16 columns in flight. The keys before `first` become zeros;
 // columns that `From` does not have, up to a multiple of 16, are zeros there already.
 //
 // ldmatrix transposes pairs of bytes: a lane then has two adjacent keys of two columns. prmt separates the columns, and

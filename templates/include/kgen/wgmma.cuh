@@ -1,7 +1,7 @@
 // Matrix products of a warpgroup from shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions";
 // sm_90a).
 //
-// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N),
+// Four warps, starting at a warp number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N),
 // in fp32. K is 32 bytes of elements: 16 of fp16 or bf16, 32 of E4M3. A is in shared memory or in registers, B in
 // shared memory, D in registers: lane l of warp w has d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4
 // * 2 + e % 2, which is the accumulator layout of mma.m16n8k16 and m16n8k32; A in registers has those instructions'

@@ -94,7 +94,7 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeroes the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+// Zeroes the rows before `rows` of a tile, by `threads` threads; this one is number `thread`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {
