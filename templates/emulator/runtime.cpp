@@ -1,7 +1,7 @@
 // The emulator's runtime: the implementation of kgen/emulator.h. Compiled once and linked with each emulated kernel:
 //   c++ -std=c++17 -O2 -ffp-contract=off -fPIC -I templates/emulator -I templates/include -c
 //   templates/emulator/runtime.cpp
-// One translation unit, one file per concept. A grid runs on the calling thread alone; concurrent launches are
+// One translation unit, one file per concept. A grid runs only on the calling thread; concurrent launches are
 // serialised.
 
 #include <stdint.h>
@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-// How fibers are switched: KGEN_EMULATOR_UCONTEXT selects the portable way where there is a faster one.
+// The fiber switch: KGEN_EMULATOR_UCONTEXT selects the portable one even if there is a faster one.
 #if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(KGEN_EMULATOR_UCONTEXT)
 #define KGEN_EMULATOR_ASSEMBLY 1
 #else

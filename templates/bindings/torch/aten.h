@@ -1,4 +1,4 @@
-// The few element-wise operations that Torch does for the ops, none of them where vLLM's decoder calls them. All write
+// The few element-wise operations that Torch performs for the ops; vLLM's decoding calls need none of them. All write
 // into memory that the caller allocated, on the current stream. (Torch's stable interface passes no Scalar, so `add`
 // is not among them.)
 #pragma once
@@ -16,7 +16,7 @@ namespace kgen_torch::aten {
 using torch::stable::detail::from;
 using torch::stable::detail::to;
 
-// Releases what a call returns, which is one of its arguments.
+// Releases the result of a call, which is one of its arguments.
 template <size_t COUNT>
 void call(const char* name, const char* overload, StableIValue (&stack)[COUNT]) {
     TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, overload, stack, TORCH_ABI_VERSION));

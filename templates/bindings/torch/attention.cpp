@@ -31,11 +31,11 @@ void enter_pages(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
     p.seqlen_k = narrow(q.op, "max_seqlen_k", keys.longest ? *keys.longest : pages.size(1) * k.size(1));
 }
 
-// Bytes of partial results that a call takes where its caller left the number of splits to the library. An engine plans
-// its memory without them: vLLM's profiling run calls no attention. FlashAttention-3 took up to 84 MB in its place.
+// Limit of bytes of partial results for a call that leaves the number of splits to the library. An engine plans its
+// memory without them: vLLM's profiling run calls no attention. FlashAttention-3 took up to 84 MB in the same place.
 constexpr size_t MOST_UNASKED = size_t{128} << 20;
 
-// The most splits whose partial results fit, at least 1, by what two of them take.
+// The most splits whose partial results fit, at least 1, computed from the size of two.
 int32_t splits_within(kgen_fwd_params p, size_t bytes, int32_t device) {
     p.num_splits = 2;
     const size_t of_split = workspace_of(p, device) / 2;

@@ -1,4 +1,4 @@
-// Tensors into kgen_fwd_params, and the call. Both schemas' entry points use it.
+// Conversion of tensors to kgen_fwd_params, and the call. The entry points of both schemas use it.
 //
 //   tensors of the schema                        kgen_fwd_params
 //   -------------------------------------------  ------------------------------------------------------------------
@@ -15,7 +15,7 @@
 //   out, LSE (H, total_q) or (B, H, S)           o, lse
 //   is_causal, window_size_left, _right          KGEN_FLAG_CAUSAL; KGEN_FLAG_WINDOW where one of them is not -1
 //
-// Nothing is read from device memory. Launches and workspace depend on shapes alone.
+// The host reads nothing from device memory. Launches and workspace depend only on shapes.
 #pragma once
 
 #include <optional>
@@ -50,24 +50,24 @@ struct key_tensors {
 };
 void enter_keys(kgen_fwd_params& p, const key_tensors& keys, const view& q);
 
-// Factors of FP8 tensors, (B, Hk) fp32 with any strides. Those of other tensors are not read: vLLM sends them always.
+// Factors of FP8 tensors, (B, Hk) fp32 with any strides. Those of other tensors are not read: vLLM always passes them.
 void enter_descales(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& q_descale, const std::optional<Tensor>& k_descale, const std::optional<Tensor>& v_descale);
 
 void enter_masks(kgen_fwd_params& p, const char* op, bool is_causal, int64_t window_left, int64_t window_right, double softcap);
 
-// (H) or (B, H) fp32, where the batch is known.
+// (H) or (B, H) fp32; the batch must be known.
 void enter_alibi(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& alibi_slopes);
 
 // (H) fp32 or bf16.
 void enter_sinks(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& s_aux);
 
-// The results: `out` where it is given, and LSE.
+// The results: `out` if it is given, otherwise a new tensor, and LSE.
 struct results {
     Tensor out, lse;
 };
 results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& out, const device_scope& device);
 
-// Computes, after new rows have been written into the cache where `append` says so. The workspace comes from Torch's
+// Computes attention, after writing new rows into the cache if `append` is given. The workspace comes from Torch's
 // allocator. Returns the code of kgen_fwd or kgen_fwd_kvcache.
 int attend(kgen_fwd_params& p, const device_scope& device, const std::optional<kgen_append_kv_params>& append = std::nullopt);
 

@@ -1,5 +1,5 @@
-// What the ops need of a device: the current stream, and memory from Torch's allocator. device_cuda.cpp implements it;
-// the tests replace that file with one for host memory and the emulator.
+// The services of a device that the ops need: the current stream, and memory from Torch's allocator. device_cuda.cpp
+// implements them; the tests replace that file with one for host memory and the emulator.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace kgen_torch {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// Makes the device of a tensor the current one as long as it lives.
+// Makes the device of a tensor the current one for the lifetime of this object.
 class device_scope {
 public:
     explicit device_scope(const Tensor& tensor);
@@ -37,7 +37,7 @@ private:
     void* guard_;
 };
 
-// Whether two tensors are on one device.
+// True if two tensors are on one device.
 bool on_one_device(const Tensor& a, const Tensor& b);
 
 }  // namespace kgen_torch

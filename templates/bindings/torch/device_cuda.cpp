@@ -1,4 +1,4 @@
-// The device of the ops as they are shipped: CUDA.
+// The device of the shipped ops: CUDA.
 #define USE_CUDA  // declares the calls for streams
 
 #include "device.h"

@@ -1,4 +1,4 @@
-// Refusals: every argument of an op is either obeyed or named by an exception.
+// Refusals: every argument of an op is either honoured or named in an exception.
 //
 // Python sees a RuntimeError, for example
 //   _vllm_fa3_C.fwd: `cp_world_size` is 2: context parallelism is not provided
@@ -21,7 +21,7 @@ template <class... Parts>
     throw std::runtime_error(text.str());
 }
 
-// Refuses unless `holds`. The parts are put together only then.
+// Refuses unless `holds`. The message is only assembled in that case.
 template <class... Parts>
 void require(bool holds, const char* op, const Parts&... parts) {
     if (!holds) refuse(op, parts...);
@@ -32,8 +32,8 @@ inline void require_success(int code, const char* op) {
     if (code != KGEN_SUCCESS) refuse(op, kgen_last_error(), " (kgen error ", code, ")");
 }
 
-// Refuses where Torch could not allocate a tensor of so many elements. Its stable interface writes the reason to stderr
-// and does not return it.
+// Reports that Torch could not allocate a tensor of `elements` elements. Its stable interface writes the reason to
+// stderr and does not return it.
 [[noreturn]] inline void refuse_allocation(int64_t elements) {
     throw std::runtime_error("Torch could not allocate " + std::to_string(elements) + " elements; its own message (out of memory, for example) is on stderr");
 }

@@ -1,6 +1,6 @@
 // The ops of vLLM's _vllm_fa2_C: FlashAttention-2's signatures, on libkgen.
 //
-//   argument                                     what becomes of it
+//   argument                                     use
 //   -------------------------------------------  ---------------------------------------------------------------------
 //   q, k, v, kcache, vcache, cu_seqlens_*, max_seqlen_*, block_table, leftpad_k, cache_batch_idx, softmax_scale,
 //   is_causal, window_size_*, softcap, out       attention.h
@@ -11,7 +11,7 @@
 //   k, v, seqlens_k, rotary_*, is_rotary_interleaved of fwd_kvcache   append.h
 //   p_dropout, return_softmax, gen               refused unless 0, False and None
 //
-// All return out and LSE in fp32. The ops for block-sparse attention exist, and refuse every call.
+// All return out, and LSE in fp32. The ops for block-sparse attention exist but refuse every call.
 #include <cmath>
 #include <vector>
 

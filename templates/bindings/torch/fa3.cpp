@@ -1,6 +1,6 @@
 // The ops of vLLM's _vllm_fa3_C: FlashAttention-3's signatures, on libkgen.
 //
-//   argument of fwd                              what becomes of it
+//   argument of fwd                              use
 //   -------------------------------------------  ---------------------------------------------------------------------
 //   q, k, v, cu_seqlens_*, seqused_*, max_seqlen_*, page_table, kv_batch_idx, leftpad_k, q_descale, k_descale,
 //   v_descale, softmax_scale, is_causal, window_size_*, softcap, out            attention.h
@@ -9,11 +9,11 @@
 //   q_v                                          qv
 //   scheduler_metadata                           split_counts and work_counter: metadata.h
 //   num_splits                                   num_splits. Above 1 an upper bound for each sequence, see most_queries
-//   pack_gqa                                     a hint that changes no result: not followed, the dispatcher decides
+//   pack_gqa                                     a hint that changes no result: ignored, the dispatcher decides
 //   s_aux                                        features.sinks
 //   sm_margin, cp_world_size, cp_rank, cp_tot_seqused_k   refused unless 0, 1, 0 and None
 //
-// fwd returns out, LSE in fp32, and two undefined tensors where FlashAttention returns partial results, if any.
+// fwd returns out, LSE in fp32, and two undefined tensors in place of FlashAttention's partial results, if any.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -42,12 +42,12 @@ bool graphs_are_uniform() {
     return uniform;
 }
 
-// The most queries of a sequence. vLLM passes num_splits > 1 where a call may be captured in a graph; with
-// cudagraph_mode=FULL it replays that graph with other divisions of as many tokens, in which a sequence may be longer
-// than max_seqlen_q was. FlashAttention-3 looks at lengths in memory, so its callers may do that.
+// The most queries of a sequence. vLLM passes num_splits > 1 if a call may be captured in a graph. With
+// cudagraph_mode=FULL it replays that graph with the same number of tokens divided differently, so that a sequence may
+// be longer than max_seqlen_q was. FlashAttention-3 reads lengths on the device, so its callers may do that.
 int64_t most_queries(int64_t num_splits, int64_t max_seqlen_q, int64_t total_q) { return num_splits > 1 && !graphs_are_uniform() ? total_q : max_seqlen_q; }
 
-// (total_q, H, Dv) or (B, S, H, Dv), as q.
+// q_v is (total_q, H, Dv) or (B, S, H, Dv), like q.
 void enter_second_part(kgen_fwd_params& p, const view& q, const optional_tensor& q_v) {
     if (!q_v) return;
     const view qv(q.op, "q_v", *q_v);
@@ -82,7 +82,7 @@ std::vector<Tensor> fwd(Tensor q_, const Tensor& k_, const Tensor& v_, const opt
     p.softmax_scale = static_cast<float>(softmax_scale);
     p.num_splits = narrow(op, "num_splits", num_splits);
     enter_queries(p, q, cu_seqlens_q, seqused_q, cu_seqlens_q ? most_queries(num_splits, *max_seqlen_q, q.size(0)) : 0);
-    // With new keys, lengths are not those that max_seqlen_k may speak of: as many as there is room for.
+    // With new keys, max_seqlen_k may not include them: assume as many keys as the cache has room for.
     const key_tensors keys = {k, v, cu_seqlens_k, page_table, kv_batch_idx, leftpad_k, k_new ? std::nullopt : max_seqlen_k, "page_table", "kv_batch_idx"};
     enter_keys(p, keys, q);
     p.seqused_k = entries(op, "seqused_k", seqused_k, p.batch, q);
@@ -136,7 +136,7 @@ Tensor get_scheduler_metadata(int64_t batch_size, int64_t max_seqlen_q, int64_t 
     p.leftpad_k = entries(op, "leftpad_k", leftpad_k, batch_size, lengths);
     if (seqused_q) p.total_q = narrow(op, "batch_size * max_seqlen_q", batch_size * max_seqlen_q);
     if (page_size) {
-        // That there are pages decides which kernel counts; nobody looks one up.
+        // The presence of pages selects the kernel; no page is looked up.
         p.page_table = p.seqused_k;
         p.page_size = narrow(op, "page_size", *page_size);
         p.num_pages = 1;

@@ -23,11 +23,11 @@ Tensor make_metadata(kgen_fwd_params& p, const device_scope& device) {
     p.split_counts = static_cast<int32_t*>(made.data_ptr()) + COUNTS;
     int code = kgen_fwd_metadata(&p, device.stream());
     if (code == KGEN_ERROR_NO_VARIANT && p.dtype == KGEN_DTYPE_FP8_E4M3) {
-        p.dtype = KGEN_DTYPE_BF16, p.kv_dtype = KGEN_DTYPE_FP8_E4M3;  // as `fwd` will: widen.h
+        p.dtype = KGEN_DTYPE_BF16, p.kv_dtype = KGEN_DTYPE_FP8_E4M3;  // as `fwd` will do: widen.h
         code = kgen_fwd_metadata(&p, device.stream());
     }
     if (code == KGEN_ERROR_NO_VARIANT && p.head_dim_v > p.head_dim) {
-        p.qv = p.seqused_k;  // DeepSeek's latent: `fwd` will have `q_v`, of which nothing is said here. Nobody reads it
+        p.qv = p.seqused_k;  // DeepSeek MLA: `fwd` will get a `q_v` that is not an argument here; not read
         code = kgen_fwd_metadata(&p, device.stream());
     }
     if (code == KGEN_ERROR_NO_VARIANT) aten::fill(aten::part(made, COUNTS, p.batch), 1);

@@ -7,7 +7,7 @@
 #define KGEN_TEXT_OF(name) #name
 #define KGEN_TEXT(name) KGEN_TEXT_OF(name)
 
-// KGEN_TORCH_MODULE: the module's name, given by the build.
+// KGEN_TORCH_MODULE: the module's name, defined by the build.
 PyMODINIT_FUNC KGEN_INIT(KGEN_TORCH_MODULE)() {
     static PyModuleDef definition = {PyModuleDef_HEAD_INIT, KGEN_TEXT(KGEN_TORCH_MODULE), nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
     return PyModule_Create(&definition);

@@ -7,7 +7,7 @@ namespace kgen_torch {
 
 namespace {
 
-// A pointer counts by whether it is there: that is what asks for a feature.
+// Reduces a pointer to NULL or not NULL: its presence is what requests a feature.
 template <class Pointer>
 void reduce(Pointer*& pointer) { pointer = reinterpret_cast<Pointer*>(static_cast<uintptr_t>(pointer != nullptr)); }
 

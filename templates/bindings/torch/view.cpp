@@ -44,7 +44,7 @@ void* view::data() const { return tensor->data_ptr(); }
 void view::require_shape(std::initializer_list<int64_t> expected) const {
     bool fits = rank == static_cast<int64_t>(expected.size());
     for (int64_t axis = 0; fits && axis < rank; ++axis) fits = expected.begin()[axis] == ANY || expected.begin()[axis] == sizes[axis];
-    if (fits) return;  // texts are made only where they are read
+    if (fits) return;  // texts are assembled only for a refusal
     refuse(op, "`", name, "` has shape ", shape_text(*this), "; expected ", shape_text(expected));
 }
 

@@ -1,4 +1,4 @@
-// An argument of an op that is a tensor: read once, checked against what the op expects of it.
+// A tensor argument of an op: read once, checked against the op's expectations.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +33,17 @@ struct view {
     template <class T>
     T* data_as() const { return static_cast<T*>(data()); }
 
-    // Refuses another rank or other sizes; ANY is not compared.
+    // Refuses a different rank or different sizes; ANY is not compared.
     void require_shape(std::initializer_list<int64_t> expected) const;
     void require_dtype(std::initializer_list<ScalarType> expected) const;
-    // Refuses elements of the last axis that do not lie side by side.
+    // Refuses a last axis whose elements are not contiguous.
     void require_rows() const;
-    // Refuses strides with which entries do not lie side by side, in order.
+    // Refuses a tensor that is not contiguous.
     void require_contiguous() const;
     void require_device_of(const view& other) const;
 };
 
-// The int32 tensor (count) of a length or index for each of `count` entries; NULL if it is not given.
+// The int32 tensor with a length or index for each of `count` entries; NULL if it is not given.
 const int32_t* entries(const char* op, const char* name, const std::optional<Tensor>& given, int64_t count, const view& beside);
 
 // A size that the C interface holds in 32 bits.

@@ -23,7 +23,7 @@ struct predicted {
     double launch_ns;  // of the kernel that computes attention
 };
 
-// Of the path that the library takes with any workspace; infinite where it has none.
+// The time of the path that the library takes with unlimited workspace; infinite if it has none.
 predicted predict(kgen_fwd_params p) {
     p.workspace = p.o, p.workspace_bytes = std::numeric_limits<int64_t>::max();  // nothing is launched
     kgen_candidate rows[KGEN_MOST_CANDIDATES];
@@ -34,7 +34,7 @@ predicted predict(kgen_fwd_params p) {
     return {rows[choice.chosen].predicted_ns, rows[choice.chosen].launch_ns};
 }
 
-// What attention is asked for once the queries are bf16.
+// Changes a request to bf16 queries.
 void ask_for_bf16_queries(kgen_fwd_params& p) {
     p.dtype = KGEN_DTYPE_BF16;
     p.kv_dtype = KGEN_DTYPE_FP8_E4M3;

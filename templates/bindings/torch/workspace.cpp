@@ -17,11 +17,11 @@ struct answer {
 }  // namespace
 
 size_t workspace_of(const kgen_fwd_params& p, int32_t device) {
-    if (p.head_dim != p.head_dim_v) return kgen_fwd_workspace(&p);  // whether V lies inside K is said by their addresses
+    if (p.head_dim != p.head_dim_v) return kgen_fwd_workspace(&p);  // addresses show that V is inside K
     thread_local answer last = {};
     const kgen_fwd_params asked = numbers_of(p);
     if (last.device != device || std::memcmp(&last.asked, &asked, sizeof asked) != 0) {
-        last.bytes = kgen_fwd_workspace(&p);  // 0 if it is refused: kgen_fwd() then says why
+        last.bytes = kgen_fwd_workspace(&p);  // 0 if it is refused: kgen_fwd() then reports the reason
         std::memcpy(&last.asked, &asked, sizeof asked);
         last.device = device;
     }

@@ -1,5 +1,5 @@
-// Device memory shared by blocks of one launch, on the emulator; see include/kgen/atomics.cuh. The order that these
-// accesses create between blocks is what their other accesses are checked against.
+// Device memory shared by blocks of one launch, on the emulator; see include/kgen/atomics.cuh. Other accesses of the
+// blocks are checked against the order that these accesses create between blocks.
 #pragma once
 
 #include "kgen/floats.cuh"
@@ -54,7 +54,7 @@ KGEN_DEFINE_CAS(uint32_t)
 KGEN_DEFINE_CAS(uint64_t)
 #undef KGEN_DEFINE_CAS
 
-// The same without a result: nothing waits for it.
+// The same without a result, so that no thread waits for it.
 #define KGEN_DEFINE_REDUCTION(name, type)                                                                                                \
     template <memory_order ORDER = memory_order::relaxed>                                                                                \
     KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \
@@ -69,8 +69,8 @@ KGEN_DEFINE_REDUCTION(reduce_or, uint32_t)
 KGEN_DEFINE_REDUCTION(reduce_or, uint64_t)
 #undef KGEN_DEFINE_REDUCTION
 
-// A flag. An acquire load that reads the value also makes visible what preceded its release store. The relaxed ones
-// order nothing else.
+// A flag. An acquire load that reads the value also makes visible all writes that precede its release store. Relaxed
+// accesses order nothing else.
 #define KGEN_DEFINE_FLAG(type)                                                                                                                                         \
     KGEN_DEVICE type load_acquire(const type* pointer, KGEN_AT) {                                                                                                      \
         const auto made = emulator::atomic_of<memory_order::acquire>(emulator::atomic_primitive::load_acquire, sizeof(type), 0);                                            \

@@ -6,7 +6,7 @@
 
 namespace kgen::emulator {
 
-// Rounds to nearest even. Infinity and what would round to more than 448 become 448, a NaN 0x7f.
+// Rounds to nearest even. Infinity and values that would round to more than 448 become 448, a NaN becomes 0x7f.
 KGEN_DEVICE uint32_t round_to_e4m3(float x) {
     const uint32_t bits = float_bits(x);
     const uint32_t sign = bits >> 24 & 0x80u;
@@ -14,14 +14,14 @@ KGEN_DEVICE uint32_t round_to_e4m3(float x) {
     if (magnitude > 0x7f800000u) return 0x7fu;
     if (magnitude >= 0x43e00000u) return sign | 0x7eu;  // 448
     if (magnitude < 0x3c800000u) {
-        // A subnormal result is a multiple of 2^-9: adding 2^14, whose last bit is 2^-9, lets the addition round.
+        // A subnormal result is a multiple of 2^-9: adding 2^14, whose last bit is 2^-9, performs the rounding.
         return sign | (float_bits(float_of_bits(magnitude) + 0x1p14f) - 0x46800000u);
     }
     const uint32_t rounded = (magnitude - 0x3c000000u + 0x7ffffu + (magnitude >> 20 & 1)) >> 20;
     return sign | (rounded > 0x7eu ? 0x7eu : rounded);
 }
 
-// Rounds to nearest even. Infinity and what would round to more than 57344 become that, a NaN 0x7f.
+// Rounds to nearest even. Infinity and values that would round to more than 57344 become 57344, a NaN becomes 0x7f.
 KGEN_DEVICE uint32_t round_to_e5m2(float x) {
     const uint32_t bits = float_bits(x);
     const uint32_t sign = bits >> 24 & 0x80u;

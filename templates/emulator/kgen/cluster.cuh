@@ -1,5 +1,5 @@
-// Clusters, on the emulator: their blocks run interleaved, in an order derived from the seed. See
-// include/kgen/cluster.cuh for what the primitives do.
+// Clusters, on the emulator: their blocks run interleaved, in an order derived from the seed. include/kgen/cluster.cuh
+// describes the primitives.
 #pragma once
 
 #include "kgen/platform.cuh"

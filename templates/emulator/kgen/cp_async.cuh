@@ -6,7 +6,7 @@
 
 namespace kgen {
 
-// Copies 16 bytes, or writes 16 zero bytes without touching `source` when `valid` is false. Both 16-byte aligned.
+// Copies 16 bytes, or writes 16 zero bytes without reading `source` if `valid` is false. Both are 16-byte aligned.
 KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid, KGEN_AT) {
     emulator::cp_async(destination, source, valid ? 16 : 0, at);
 }

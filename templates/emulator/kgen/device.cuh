@@ -7,13 +7,13 @@
 
 namespace kgen {
 
-// Stands for the device where choices are remembered: it may become another one at any time.
+// Identifies the device in caches of choices: it may change at any time.
 inline int64_t device_identity() { return static_cast<int64_t>(emulator::device_capability()) << 32 | emulator::multiprocessor_count(); }
 
 // Compute capability of the device, major * 10 + minor: set by kgen_emulator_device(), initially 80.
 inline int device_capability() { return emulator::device_capability(); }
 
-// Shared memory (bytes) available to a block there.
+// Shared memory (bytes) available to a block of the device.
 inline int device_shared_memory() { return emulator::device_shared_memory(); }
 
 // Multiprocessors of the device: set by kgen_emulator_multiprocessors(), initially 108 (an A100's).

@@ -17,8 +17,8 @@ extern "C" void* memset(void* to, int value, size_t bytes) noexcept __asm__("kge
 // The interface for the emulator's driver (kgen's worker process); exported by every emulated kernel's library.
 extern "C" {
 
-// Clears the registered tensors and the report. `seed` determines the order in which warps and lanes run and when
-// copies complete: at random unless kgen_emulator_priorities says otherwise.
+// Clears the registered tensors and the report. `seed` determines the order in which warps and lanes run and the time
+// at which copies complete: at random unless kgen_emulator_priorities() was called.
 void kgen_emulator_reset(uint64_t seed);
 
 // Until the next reset, the runnable warp (or warpgroup) with the highest priority runs. Priorities are drawn from the
@@ -27,8 +27,8 @@ void kgen_emulator_reset(uint64_t seed);
 // it without them first.
 void kgen_emulator_priorities(uint32_t depth);
 
-// Steps taken by all blocks since the last reset: operations of warps that others may wait for, except block_sync. 0: a
-// kernel without races behaves the same under every schedule.
+// Steps taken by all blocks since the last reset: operations of warps that other warps may wait for, except block_sync.
+// If 0, a kernel without races behaves the same under every schedule.
 uint64_t kgen_emulator_steps(void);
 
 // Registers `bytes` bytes from `base` as tensor `name`: a kernel may access nothing else in device memory.
@@ -36,7 +36,7 @@ uint64_t kgen_emulator_steps(void);
 // accessed; it must outlive the launches. `writable` is 0 for an input.
 void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
 
-// What was wrong with the last launch, as readable lines; "" if nothing was. Valid until the next launch or reset.
+// Errors of the last launch, as readable lines; "" if there were none. Valid until the next launch or reset.
 const char* kgen_emulator_report(void);
 
 // The compute capability (major * 10 + minor) of the emulated device, 80 unless set; determines its shared-memory
@@ -76,7 +76,8 @@ struct tensor_map_contents {
 
 namespace kgen::emulator {
 
-// Where in the kernel's source a primitive is used: the last parameter of every primitive whose misuse can be reported.
+// The location in the kernel's source of a use of a primitive: the last parameter of every primitive whose misuse can
+// be reported.
 struct source {
     const char* file;
     int line;
@@ -110,8 +111,8 @@ void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, so
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at);
 
-// The scales that a lane passes to an MMA, for a row of A and a column of B, and which lanes of each four pass the ones
-// that are used.
+// The scales that a lane passes to an MMA, for a row of A and a column of B, and the lanes of each four whose scales
+// are used.
 struct block_scales {
     uint32_t a, b;
     uint32_t pair_a, lane_b;
@@ -125,7 +126,7 @@ enum class wgmma_element : uint8_t { bf16, fp16, e4m3 };
 struct wgmma_operands {
     wgmma_element element;
     uint32_t columns;  // of D
-    const uint32_t* registers;  // A; NULL where it is in shared memory
+    const uint32_t* registers;  // A; NULL if it is in shared memory
     uint64_t a, b;
     bool transposed;  // B
     bool accumulate;
@@ -192,7 +193,7 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 void add_global(float* pointer, float value, source at);
 void load_written(const void* pointer, void* value, uint32_t bytes, source at);
 
-// What one strong access does, and what else it orders.
+// The operation of a strong access, and the ordering that it provides.
 enum class atomic_primitive : uint8_t { add, add_float, max, bit_or, exchange, cas, reduce_add, reduce_max, reduce_or, load_acquire, store_release, load_relaxed, store_relaxed };
 struct atomic_access {
     atomic_primitive which;
@@ -210,7 +211,7 @@ struct launch_options {
     uint32_t cluster;  // blocks per cluster
 };
 
-// Runs `enter(call)` as every thread of a grid. NULL on success, else what went wrong in one line.
+// Runs `enter(call)` as every thread of a grid. NULL on success, otherwise an error message of one line.
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, launch_options options, void (*enter)(const void*), const void* call);
 
 int device_capability();

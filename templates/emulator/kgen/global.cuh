@@ -45,7 +45,7 @@ KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
 
 KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
-// *pointer += value atomically, in no particular order with respect to other threads. Nothing waits for it.
+// *pointer += value atomically, in no particular order with respect to other threads. The thread does not wait for it.
 KGEN_DEVICE void add_global(float* pointer, float value, KGEN_AT) { emulator::add_global(pointer, value, at); }
 
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

@@ -1,5 +1,5 @@
-// Consecutive kernels of a stream, on the emulator, where each completes before the next begins. Whether a kernel that
-// may begin earlier waits before it accesses device memory is checked nevertheless.
+// Consecutive kernels of a stream, on the emulator, where each completes before the next begins. The emulator still
+// checks that a kernel which may begin earlier waits before it accesses device memory.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -10,7 +10,7 @@
 
 namespace kgen {
 
-// What kgen_last_error() returns; one per thread, shared by every launcher of a program.
+// The message that kgen_last_error() returns; one per thread, shared by all launchers of a program.
 inline thread_local char last_error[256] = "";
 
 // Records a formatted message and returns `code`.

@@ -36,7 +36,7 @@ KGEN_DEVICE uint32_t round_to_fp16(float x) {
     if (magnitude > 0x7f800000u) return 0x7fffu;
     if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and more round to infinity
     if (magnitude < 0x38800000u) {
-        // A subnormal result is a multiple of 2^-24: adding 0.5, whose last bit is 2^-24, lets the addition round.
+        // A subnormal result is a multiple of 2^-24: adding 0.5, whose last bit is 2^-24, performs the rounding.
         return sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000u);
     }
     return sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
@@ -64,10 +64,10 @@ KGEN_DEVICE float exp2_fast(float x) { return emulator::flush_to_zero(__builtin_
 // log2(x); log2(0) is -infinity.
 KGEN_DEVICE float log2_fast(float x) { return __builtin_log2f(emulator::flush_to_zero(x)); }
 
-// 1 / x; of 0, infinity.
+// 1 / x; infinity for 0.
 KGEN_DEVICE float reciprocal(float x) { return emulator::flush_to_zero(1.0f / emulator::flush_to_zero(x)); }
 
-// The hyperbolic tangent, with as few bits as the GPU's: 11, rounded to the nearest.
+// The hyperbolic tangent, with only as many bits as on the GPU: 11, rounded to nearest.
 KGEN_DEVICE float tanh_fast(float x) {
     const float y = __builtin_tanhf(x);
     uint32_t bits;
@@ -78,7 +78,7 @@ KGEN_DEVICE float tanh_fast(float x) {
     return rounded;
 }
 
-// The lowest bit that is set, of at least one.
+// Index of the lowest set bit; at least one bit must be set.
 KGEN_DEVICE int lowest_bit(uint32_t bits) { return __builtin_ctz(bits); }
 
 KGEN_DEVICE float absolute(float x) { return __builtin_fabsf(x); }

@@ -18,7 +18,7 @@ KGEN_DEVICE void mbarrier_arrive(uint32_t barrier, KGEN_AT) { emulator::mbarrier
 // One arrival, which also makes the phase wait for `bytes` more bytes (below 2^20) to be copied.
 KGEN_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, KGEN_AT) { emulator::mbarrier_arrive_expect_tx(barrier, bytes, at); }
 
-// Whether the phase of this parity has completed; now and then gives up early, as the hardware may.
+// True if the phase of this parity has completed; occasionally gives up early, as the hardware may.
 KGEN_DEVICE bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, KGEN_AT) { return emulator::mbarrier_try_wait(barrier, parity, at); }
 
 // The same without waiting.

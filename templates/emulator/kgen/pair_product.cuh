@@ -6,8 +6,8 @@
 
 namespace kgen {
 
-// Two bf16 values times two others. A product of two has 16 bits of mantissa at most, so that fp32 holds it, unless it
-// is subnormal there: then it is rounded twice, which nothing here does.
+// Two bf16 values times two others. A product has at most 16 bits of mantissa, so fp32 holds it exactly unless it is
+// subnormal there: it would then be rounded twice, which does not occur in kgen's kernels.
 KGEN_DEVICE uint32_t multiply_bf16_pairs(uint32_t pair, uint32_t factors) {
     const auto product = [&](int shift) {
         return emulator::round_to_bf16(emulator::widen_bf16(static_cast<uint16_t>(pair >> shift)) * emulator::widen_bf16(static_cast<uint16_t>(factors >> shift)));

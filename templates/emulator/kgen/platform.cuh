@@ -1,8 +1,9 @@
-// What a kernel needs to know about its platform, on the emulator: function qualifiers and thread indices. The
-// counterpart of include/kgen/platform.cuh; docs/emulator.md describes how the emulator works.
+// The platform of a kernel, on the emulator: function qualifiers and thread indices. The counterpart of
+// include/kgen/platform.cuh; docs/emulator.md describes the emulator.
 #pragma once
 
-// C's functions alone. libstdc++'s <math.h> is <cmath>, whose special functions take a quarter of a kernel's compile.
+// Only C's functions. libstdc++'s <math.h> is <cmath>, whose special functions take a quarter of a kernel's compile
+// time.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -20,14 +21,14 @@
 
 namespace kgen::emulator {
 
-// A kernel's return type: nothing, once its launch bounds have been checked.
+// A kernel's return type: void, once its launch bounds have been checked.
 template <int MAX_THREADS, int MIN_BLOCKS>
 struct bounded {
     static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
     using result = void;
 };
 
-// Takes bounds that depend on a template's parameters too, without `typename`.
+// Also takes bounds that depend on template parameters, without `typename`.
 template <int MAX_THREADS, int MIN_BLOCKS>
 using kernel_result = typename bounded<MAX_THREADS, MIN_BLOCKS>::result;
 

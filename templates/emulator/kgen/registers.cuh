@@ -1,5 +1,5 @@
-// Register reallocation between warpgroups, on the emulator, where there are always enough: whether a GPU would have
-// them is checked when the block ends. See include/kgen/registers.cuh.
+// Register reallocation between warpgroups, on the emulator, which always has enough. When the block ends it checks
+// that a GPU would have them too. See include/kgen/registers.cuh.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -15,8 +15,8 @@ KGEN_DEVICE void warp_sync(KGEN_AT) { emulator::warp_sync(at); }
 KGEN_DEVICE void warp_meet(KGEN_AT) { emulator::warp_meet(at); }
 
 // Synchronisation between warps without the rest of the block: `threads` threads (whole warps) take part in barrier
-// number `barrier`, 1 to 15. Those that arrive continue at once; those that wait do so until all have arrived or wait,
-// and then see what the others had written. All lanes of a warp must call it together.
+// number `barrier`, 1 to 15. Threads that arrive continue at once; threads that wait do so until all have arrived or
+// wait, and then see what the others had written. All lanes of a warp must call it together.
 KGEN_DEVICE void barrier_arrive(int barrier, int threads, KGEN_AT) { emulator::barrier_arrive(barrier, threads, at); }
 
 KGEN_DEVICE void barrier_wait(int barrier, int threads, KGEN_AT) { emulator::barrier_wait(barrier, threads, at); }

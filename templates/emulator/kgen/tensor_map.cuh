@@ -14,7 +14,7 @@ struct alignas(64) tensor_map {
 static_assert(sizeof(tensor_map) == 128, "the size of a CUtensorMap");
 
 // Makes the map of a tensor accepted by tma_takes(). `name` is the launcher, `tensor` its name for the tensor. Fails
-// where the driver would.
+// if the driver would.
 inline int make_tensor_map(tensor_map& map, const tensor_view& view, const char* name, const char* tensor) {
     if (emulator::device_capability() < 90) {
         return fail(KGEN_ERROR_LAUNCH, "%s: cuTensorMapEncodeTiled refused %s: the device has no TMA (compute capability 9.0 and newer)", name, tensor);

@@ -1,5 +1,5 @@
 // Copies of whole tiles by one thread, on the emulator: until a thread waits for the mbarrier that counts a copy's
-// bytes, its destination holds NaN and must not be accessed. See include/kgen/tma.cuh for what a copy does.
+// bytes, its destination holds NaN and must not be accessed. include/kgen/tma.cuh describes copies.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -7,7 +7,7 @@
 
 namespace kgen {
 
-// Orders this thread's earlier accesses to shared memory with later TMA copies, and the other way round.
+// Orders this thread's earlier accesses to shared memory before later TMA copies, and vice versa.
 KGEN_DEVICE void fence_proxy_async() { emulator::fence_proxy_async(); }
 
 // There is no cache here, but the map must be valid.

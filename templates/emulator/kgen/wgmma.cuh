@@ -1,6 +1,5 @@
 // Matrix products of a warpgroup, on the emulator: they read shared memory and update D only at the wgmma_wait that
-// forces them to complete; until then D is NaN. See include/kgen/wgmma.cuh for what a product computes and where its
-// operands are.
+// forces them to complete; until then D is NaN. include/kgen/wgmma.cuh describes the products and their operands.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -32,14 +31,14 @@ KGEN_DEVICE void wgmma_fence(KGEN_AT) { emulator::wgmma_fence(at); }
 // Closes a group: all products of the warpgroup since the last commit.
 KGEN_DEVICE void wgmma_commit(KGEN_AT) { emulator::wgmma_commit(at); }
 
-// From here on D holds the results of the products that have been waited for.
+// Makes D hold the results of the products that have been waited for.
 template <int TILES>
 KGEN_DEVICE void hold(float (&d)[TILES][4], KGEN_AT) {
     emulator::hold(d[0], TILES, at);
 }
 
 // Waits until at most PENDING groups, the most recent ones, are incomplete. `d` then holds the results of the completed
-// ones.
+// groups.
 template <int PENDING, int TILES>
 KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4], KGEN_AT) {
     emulator::wgmma_wait(PENDING, d[0], TILES, at);
@@ -66,14 +65,14 @@ struct wgmma_element_of<e4m3> {
     static constexpr emulator::wgmma_element value = emulator::wgmma_element::e4m3;
 };
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in shared memory and both are K-major.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in shared memory and both K-major.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate, KGEN_AT) {
     static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
     emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, nullptr, a, b, false, accumulate}, at);
 }
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed: 16-bit elements.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B transposed: 16-bit elements.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
     static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
@@ -81,8 +80,8 @@ KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], 
     emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, true, accumulate}, at);
 }
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no
-// transposed form.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B K-major: E4M3, which has no transposed
+// form.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
     static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");

@@ -1,5 +1,5 @@
 // cp.async: a copy completes when the thread that issued it waits for its group, and not before. Until then its
-// destination is NaN, so neither the old contents nor the new can be used by luck.
+// destination is NaN, so neither the old contents nor the new can be used by accident.
 #pragma once
 
 namespace kgen::emulator {

@@ -1,4 +1,4 @@
-// A running block: its threads are fibers, and this part decides which of them continues.
+// A running block: its threads are fibers, and this part selects the one that continues.
 //
 // The lanes of a warp run one after another until each has reached the next primitive at which they meet; the last to
 // arrive does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
@@ -11,13 +11,13 @@ namespace kgen::emulator {
 constexpr uint32_t LANES = 32;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
-constexpr uint32_t VISITOR = MAX_WARPS;  // instead of a warp: a thread of another block of the cluster
+constexpr uint32_t VISITOR = MAX_WARPS;  // in place of a warp: a thread of another block of the cluster
 
 // A copy that has been issued and is not complete.
 struct pending_copy {
     uint32_t destination;  // offset in shared memory
     const void* from;
-    uint32_t bytes;  // copied from there; the rest of the chunk becomes zeros
+    uint32_t bytes;  // copied from `from`; the rest of the chunk becomes zeros
     uint32_t group;
     use issued;
     uint32_t interval;  // number of block barriers passed when it was issued
@@ -33,8 +33,8 @@ struct pending_store {
     std::vector<unsigned char> contents;  // of the box, row after row; empty until it has been read
 };
 
-// What is ordered before a thread, for the race detector. known[u]: everything that warp u did before that step of its
-// own. `details`, needed only in blocks with mbarriers, are finer: see clock.hpp.
+// The accesses that are ordered before a thread, for the race detector. known[u]: everything that warp u did before
+// that step of its own. `details`, needed only in blocks with mbarriers, are finer: see clock.hpp.
 struct clock {
     uint32_t known[MAX_WARPS];
     std::vector<uint32_t> details;
@@ -60,7 +60,7 @@ struct device_thread : identity {
     std::vector<std::shared_ptr<snapshot>> acquired;  // shown to it by waits for mbarriers, but not yet known to its whole warp
 };
 
-// What a lane contributes to the primitive at which its warp meets.
+// The operands that a lane contributes to the primitive at which its warp meets.
 struct lane_operands {
     void* result;
     const void* input;
@@ -71,7 +71,7 @@ struct lane_operands {
 struct warp : clock {
     uint32_t ready;    // lanes, by position, that can continue
     uint32_t arrived;  // lanes that wait in a warp-wide primitive
-    bool divergent;    // ... and not all in the same
+    bool divergent;    // ... and not all in the same one
     use meeting;
     bool held;       // waits in a named barrier
     uint32_t order;  // position ^ order is the lane
@@ -83,16 +83,16 @@ struct warp : clock {
     uint32_t epoch;  // number of times that all 32 lanes have arrived at an mbarrier
 };
 
-// A named barrier as arrivals come in.
+// The state of a named barrier while threads arrive.
 struct named_barrier {
     uint32_t arrived;  // threads
     int threads;       // needed to complete it
     bool waits[MAX_WARPS];
-    uint32_t knows[MAX_WARPS];  // what the arrived warps knew at that time, and did
+    uint32_t knows[MAX_WARPS];  // knowledge and own steps of the arrived warps at that time
     std::vector<uint32_t> details;  // ... in a block with mbarriers
     uint32_t came[MAX_WARPS];       // the step of each warp when it arrived; 0: it has not
     uint32_t before[MAX_WARPS];     // ... of the most recently completed use
-    use used[MAX_WARPS];            // where each last arrived
+    use used[MAX_WARPS];            // place of each warp's last arrival
 };
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
@@ -104,13 +104,13 @@ struct far_arrival {
     use used;
 };
 
-// A flag that a thread has found set, and what it has learned from it (atomics.hpp).
+// A flag that a thread has found set, and the knowledge acquired from it (atomics.hpp).
 struct flag_acquire {
     uint32_t warp, lane, step, tick;
     std::shared_ptr<const released> shown;
 };
 
-// State private to the running block, except its memory and what it is used for.
+// State private to the running block, except its memory and the records of accesses to it.
 struct block_state {
     uint32_t block = 0;
     uint32_t rank = 0;  // in its cluster
@@ -134,7 +134,7 @@ struct machine : block_state {
     bool flag_written = false;     // since the last check
     uint32_t cluster_size = 1;     // blocks that run together
     uint32_t alive = 0;            // their threads that have not exited
-    uint32_t at_cluster_sync = 0;  // ... that wait there
+    uint32_t at_cluster_sync = 0;  // ... that wait in cluster_sync
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};
@@ -157,7 +157,7 @@ inline void resume(context& from, device_thread& next) {
     kgen_emulator_switch(&from, &next.place);
 }
 
-// Switches away: to the next runnable lane of the warp, else to the scheduler. Returns when this thread is resumed.
+// Switches away: to the next runnable lane of the warp, or else to the scheduler. Returns when this thread is resumed.
 inline void leave(device_thread& me, warp& w) {
     w.ready &= ~(1u << me.position);
     if (w.ready == 0) {
@@ -175,23 +175,23 @@ inline uint32_t number_of(const block_state& block, uint32_t warp_index) { retur
 
 inline void report_endless();
 
-// The running thread has done something that it may do without end (time_limit.hpp). Does not return if the launch has
-// lasted too long: nobody resumes the thread.
+// Counts a step of the running thread that a loop may repeat forever (time_limit.hpp). Does not return if the launch
+// has lasted too long: the thread is never resumed.
 inline void count_step() {
     if (!self.allowed.step(!self.violations.empty())) return;
     report_endless();
     kgen_emulator_switch(&this_thread().place, &self.scheduler);
 }
 
-// The running thread has completed a step of the schedule (schedule.hpp). Returns when it is resumed.
+// Completes a step of the schedule for the running thread (schedule.hpp). Returns when the thread is resumed.
 inline void take_step() {
     count_step();
     device_thread& me = this_thread();
     if (self.order.step(number_of(self, me.warp))) kgen_emulator_switch(&me.place, &self.scheduler);
 }
 
-// The warp meets. Returns true in the lane that arrives last, which must do the work for all before it uses another
-// primitive; in the others false, after that work is done.
+// Makes the warp meet. Returns true in the lane that arrives last, which must do the work for all before it uses
+// another primitive; returns false in the other lanes, after that work is done.
 inline bool meet(primitive which, source at) {
     device_thread& me = this_thread();
     warp& w = warp_of(me);
@@ -265,7 +265,7 @@ inline void thread_main() {
 
 // "lanes 0-15, 17 wait in warp_sync (x.cu:90); lanes 16, 18-31 have ended"
 inline std::string where_lanes_wait(uint32_t index) {
-    std::vector<std::pair<std::string, std::string>> groups;  // what, and which lanes
+    std::vector<std::pair<std::string, std::string>> groups;  // state, and the lanes in it
     uint32_t first = 0;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const auto state = [&](uint32_t l) {
@@ -290,14 +290,14 @@ inline std::string where_lanes_wait(uint32_t index) {
 
 std::string what_mbarriers_lack();
 
-// The block's progress, and what it waits for.
+// The block's progress, and the primitives that it waits in.
 inline std::string where_block_waits() {
     std::string text = "barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
     return text + what_mbarriers_lack();
 }
 
-// The launch has lasted too long.
+// Reports that the launch has lasted too long.
 inline void report_endless() {
     const use nothing = {primitive::none, {"", 0}};
     const bool is_faulty = !self.violations.empty();
@@ -308,13 +308,13 @@ inline void report_endless() {
                          ": a loop does not end, or does not end soon, as where lengths in memory are wrong or change during the call; " + where_block_waits());
 }
 
-// What the asynchronous proxy does next to the threads (tma.hpp).
+// Actions of the asynchronous proxy, concurrent with the threads (tma.hpp).
 void forget_mbarriers();
 bool land_an_awaited_copy();
 void check_unfinished_tiles();
 void finish_stores();
 
-// What threads of other blocks have done to this one (cluster.hpp).
+// Accesses of threads of other blocks to this one (cluster.hpp).
 void check_far_arrivals();
 
 // Warpgroup-wide operations (warpgroup.hpp, wgmma.hpp).
@@ -328,7 +328,7 @@ void check_mbarriers_are_empty();
 
 constexpr uint32_t MOST_POLLS = 1u << 20;
 
-// A block in which nothing has run yet.
+// Sets up a block in which nothing has run yet.
 inline void start_block(uint32_t block, uint32_t thread_count) {
     self.block = block;
     self.thread_count = thread_count;
@@ -370,7 +370,7 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
     }
 }
 
-// The runnable warps of a block, or those of them with the highest priority.
+// The runnable warps of a block, or only those with the highest priority.
 struct runnable_warps {
     explicit runnable_warps(const block_state& block) {
         if (block.polls > MOST_POLLS) return;
@@ -407,7 +407,7 @@ inline bool go_on() {
     return true;
 }
 
-// The block has ended, or is abandoned.
+// Called when the block has ended, or is abandoned.
 inline void finish_block(bool all_have_ended) {
     if (all_have_ended) {
         check_far_arrivals();

@@ -1,26 +1,27 @@
-// The order that mbarriers create, for the race detector. A block barrier tells every warp what all have done;
-// individual lanes arrive at an mbarrier, and it tells the waiting lanes what the arriving ones knew. So clocks get
-// details:
+// The order that mbarriers create, for the race detector. A block barrier passes the knowledge of all warps to every
+// warp; individual lanes arrive at an mbarrier, and it passes the knowledge of the arriving lanes to the waiting ones.
+// So clocks get details:
 //
-//   epochs   of each warp: what its lanes did together (ldmatrix, mma) before all 32 had arrived for the epoch-th time
-//   ticks    of each lane: what it did before that arrival or proxy fence of its own
-//   fences   of each lane: likewise, what it wrote before its last fence_proxy_async
-//   phases   of each mbarrier: which TMA copies completed before that phase of it
-//   products of each warp: what those of its products had read that it had waited for by then
+//   epochs   of each warp: accesses by its lanes together (ldmatrix, mma) before all 32 had arrived for the epoch-th
+// time
+//   ticks    of each lane: its accesses before that arrival or proxy fence of its own
+//   fences   of each lane: likewise, its writes before its last fence_proxy_async
+//   phases   of each mbarrier: the TMA copies that completed before that phase
+//   products of each warp: the reads of those of its products for which it had waited by then
 //
-// In a cluster (cluster.hpp) a clock also holds what is ordered before in each other block: the steps of its warps, and
-// details like these.
+// In a cluster (cluster.hpp) a clock also holds the accesses in each other block that are ordered before: the steps of
+// its warps, and details like these.
 //
-// A lane that waits knows more than its warp until all 32 have waited for the same phase, or until a warp_sync; until
-// then it keeps the snapshot of the phase to itself. So other lanes may use what one lane has waited for only after a
-// warp_sync.
+// A lane that has waited knows more than its warp until all 32 have waited for the same phase, or until a warp_sync;
+// until then it keeps the snapshot of the phase to itself. So other lanes may use the data that one lane has waited for
+// only after a warp_sync.
 #pragma once
 
 namespace kgen::emulator {
 
 constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
 constexpr uint8_t PRODUCTS = 0xfe;   // ... read by the warp's products
-constexpr uint8_t TMA = 0xff;        // instead of a warp: the asynchronous proxy
+constexpr uint8_t TMA = 0xff;        // in place of a warp: the asynchronous proxy
 constexpr uint32_t MOST_MBARRIERS = 128;
 
 inline uint32_t epoch_of(uint32_t warp_index) { return warp_index; }
@@ -30,7 +31,7 @@ inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.
 inline uint32_t products_of(uint32_t warp_index) { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS + warp_index; }
 inline uint32_t block_details() { return products_of(self.warp_count); }
 
-// In a cluster: where the steps of block `rank` begin, and its details.
+// In a cluster: the index where the steps of block `rank` begin, and that of its details.
 inline uint32_t steps_in(uint32_t rank) { return block_details() + rank * (self.warp_count + block_details()); }
 inline uint32_t details_in(uint32_t rank) { return steps_in(rank) + self.warp_count; }
 
@@ -40,14 +41,14 @@ inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>&
     for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
-// The union of what `to` and `from` know.
+// Adds the knowledge of `from` to `to`.
 inline void join(clock& to, const clock& from) {
     for (uint32_t u = 0; u < self.warp_count; ++u) to.known[u] = std::max(to.known[u], from.known[u]);
     join_details(to.details, from.details);
 }
 
-// A completed copy makes nothing visible that its thread knew; but phases of other blocks that had completed when it
-// was issued have completed.
+// A completed copy passes on none of its thread's knowledge, except that phases of other blocks that had completed when
+// it was issued have completed.
 inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
         if (rank == self.rank) continue;
@@ -56,11 +57,11 @@ inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_
     }
 }
 
-// What the end of a phase makes known to waiting threads.
+// The knowledge that the end of a phase passes to waiting threads.
 struct snapshot {
     clock behind;
     uint32_t mbarrier;
-    uint32_t lanes[MAX_WARPS];  // who has waited
+    uint32_t lanes[MAX_WARPS];  // lanes that have waited
     bool from_afar;             // threads of other blocks have arrived in the phase
 };
 
@@ -70,7 +71,7 @@ inline void start_details() {
     for (uint32_t i = 0; i < self.warp_count; ++i) self.warps[i].details.assign(detail_count(), 0);
 }
 
-// Shares what its lanes know with the whole warp.
+// Shares the knowledge of a warp's lanes with the whole warp.
 inline void share_acquired(uint32_t index) {
     warp& w = self.warps[index];
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -89,7 +90,7 @@ void share_details_in_block() {
     for (uint32_t i = 1; i < self.warp_count; ++i) self.warps[i].details = self.warps[0].details;
 }
 
-// The lane has found the phase complete.
+// Called when the lane has found the phase complete.
 inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
     if (shown == nullptr || (shown->lanes[me.warp] >> me.lane & 1) != 0) return;
     shown->lanes[me.warp] |= 1u << me.lane;

@@ -33,7 +33,7 @@ inline void switch_to(uint32_t rank) {
     exchange(resting[rank]);
 }
 
-// Within its scope block `rank` is the running one, whichever thread runs.
+// Within its scope block `rank` is the running one, regardless of the running thread.
 class visit {
   public:
     explicit visit(uint32_t rank) : from_(self.rank) { switch_to(rank); }
@@ -64,8 +64,8 @@ inline void reserve_blocks(uint32_t count) {
 
 inline clock empty_clock() { return {{}, std::vector<uint32_t>(detail_count(), 0)}; }
 
-// Translates a clock of block `from` for block `to`: what is ordered before is stored in the clock itself, and the rest
-// in its details.
+// Translates a clock of block `from` for block `to`: accesses in `to` that are ordered before are stored in the clock
+// itself, the rest in its details.
 inline clock translated(const clock& c, uint32_t from, uint32_t to) {
     clock t = empty_clock();
     const auto put = [&](uint32_t rank, const uint32_t* steps, const uint32_t* details) {
@@ -92,7 +92,7 @@ inline void check_warps_are_whole() {
     }
 }
 
-// All threads now know what the others have done, and continue.
+// Shares the knowledge of all threads among them and lets them continue.
 inline void pass_block() {
     ++self.interval;
     self.polls = 0;
@@ -141,7 +141,7 @@ void cluster_sync(source at) {
     me.waiting.which = primitive::none;
 }
 
-// A copy may be delayed until no warp of any block can continue.
+// Runs the block of the highest priority. A copy may be delayed until no warp of any block can continue.
 inline bool block_of_highest_priority_goes_on() {
     uint32_t chosen = self.cluster_size;
     int32_t highest = 0;
@@ -202,8 +202,8 @@ inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t 
 
 constexpr uint32_t MOST_FLAG_POLLS = 256;  // per block, before others are scheduled
 
-// Runs the cluster until it ends, until it cannot proceed or has lasted too long (true), or until it seems to wait for
-// blocks of other clusters.
+// Runs the cluster until it ends, until it cannot proceed or has lasted too long (true), or until it appears to wait
+// for blocks of other clusters.
 inline bool run_cluster() {
     bool goes_on = true, waits = false;
     while (self.alive > 0 && goes_on && !waits) {

@@ -1,7 +1,7 @@
 // Primitives that access other blocks of the cluster: arrivals at their mbarriers, and multicast copies.
 //
-// A visitor to a block knows what is ordered before it there only through arrivals and cluster_syncs, like any other
-// thread; the visitor's clock is stored after those of the block's warps.
+// A visitor to a block learns only through arrivals and cluster_syncs, like any other thread, which accesses there are
+// ordered before it. The visitor's clock is stored after those of the block's warps.
 #pragma once
 
 namespace kgen::emulator {
@@ -21,7 +21,7 @@ uint32_t shared_of(uint32_t address, uint32_t rank, source at) {
     return CLUSTER_BASE + rank * CLUSTER_STRIDE + address;
 }
 
-// The access of a visitor from block `from` that knows `knows`.
+// The access of a visitor from block `from` with the knowledge `knows`.
 inline access visiting_access(const clock& knows, uint32_t from, uint32_t address, const use& used) {
     static_cast<clock&>(self.warps[VISITOR]) = translated(knows, from, self.rank);
     return {address - SHARED_BASE, 0, ALL_LANES, VISITOR, 0, used};
@@ -68,8 +68,8 @@ void mbarrier_arrive_at(uint32_t address, source at) {
     take_step();
 }
 
-// An arrival must be ordered before the exit of the block that it targets: some thread there has waited for it, or for
-// something after it.
+// An arrival must be ordered before the exit of the block that it targets: some thread of that block must have waited
+// for it, or for something after it.
 void check_far_arrivals() {
     if (self.far_arrivals.empty()) return;
     clock end = empty_clock();

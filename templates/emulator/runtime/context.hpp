@@ -16,8 +16,8 @@ extern "C" __attribute__((visibility("hidden"))) void kgen_emulator_switch(conte
 
 #if defined(__x86_64__)
 
-// It returns by a jump: every lane of a warp comes from the same place, which an indirect jump predicts and a return,
-// paired with another fiber's call, never does.
+// It returns by a jump: every lane of a warp comes from the same place, which the predictor of indirect jumps finds; a
+// return, paired with another fiber's call, would always be mispredicted.
 asm(R"(
 .text
 .p2align 4
@@ -139,7 +139,7 @@ class stack_pool {
         return true;
     }
 
-    // Where stack `index` starts (it grows downwards). Staggered, so that the same variable of the 32 lanes of a warp
+    // The start of stack `index` (it grows downwards). Staggered, so that the same variable of the 32 lanes of a warp
     // does not map to the same line of the processor's cache.
     unsigned char* top(uint32_t index) const { return memory_ + (index + 1) * stride_ - index % 32 * STAGGER_BYTES; }
 

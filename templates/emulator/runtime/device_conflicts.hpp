@@ -1,10 +1,10 @@
-// Conflicts in device memory between the threads of a launch: two that access the same bytes, at least one of them
-// writing, without an order between them. Blocks run one after another here, so a conflict between them never shows in
-// numbers; on a GPU they run in any order, or concurrently.
+// Conflicts in device memory between the threads of a launch: two accesses to the same bytes, at least one a write,
+// without an order between them. Blocks run one after another here, so a conflict between them never shows in the
+// results; on a GPU they run in any order, or concurrently.
 //
 // Order comes from: the end of a launch; cluster_sync, among the blocks of a cluster; a flag, released and acquired
-// (atomics.hpp); and within a block from what orders accesses to shared memory (race.hpp). Atomics, including additions
-// (add_global), need no order among themselves.
+// (atomics.hpp); and within a block from the same primitives as for shared memory (race.hpp). Atomics, including
+// additions (add_global), need no order among themselves.
 // Every block has a stamp, and gets a new one at each cluster_sync. Stamps only grow, so one comparison shows that a
 // record is of an earlier launch, and nothing is ever cleared.
 #pragma once
@@ -19,7 +19,7 @@ enum class device_access : uint8_t {
     atomic_read,  // strong, without writing
 };
 
-// Who has accessed an element, and when.
+// An access to an element: its thread and time.
 struct device_place {
     uint32_t stamp;
     uint32_t step, tick;  // as in records of shared memory (race.hpp)
@@ -27,7 +27,7 @@ struct device_place {
     uint8_t warp, lane;
 };
 
-// What this launch has done to an element of a writable tensor.
+// The accesses of this launch to an element of a writable tensor.
 struct device_record {
     device_place writer;      // of an atomic, the last one
     device_place readers[2];  // of the last two different stamps
@@ -37,9 +37,9 @@ struct device_record {
 
 bool is_behind_a_flag(const device_place& place);
 
-// Whether an earlier access of the running thread's block is ordered before one that it makes now. Writes of one
+// True if an earlier access of the running thread's block is ordered before one that it makes now. Writes of one
 // element by several lanes of a warp between two meetings are not reported: an instruction may store parts of it, or
-// one value from all lanes. Lanes that store different values go unnoticed there.
+// one value from all lanes. Lanes that store different values go unnoticed in this case.
 bool is_behind_in_block(const device_place& place, bool was_read, bool writes);
 
 class device_conflicts {
@@ -52,7 +52,7 @@ class device_conflicts {
         return first;
     }
 
-    // The tensors have changed; their records are stale then.
+    // Called when the tensors have changed, which makes their records stale.
     void forget_tensors() {
         used_ = 0;
         launch_ = next_;
@@ -84,13 +84,13 @@ class device_conflicts {
         next_ += self.cluster_size;
     }
 
-    // Another cluster is resumed.
+    // Called when another cluster is resumed.
     void exchange(position& other) { std::swap(where_, other); }
 
     uint32_t stamp(uint32_t rank) const { return where_.interval + rank; }
 
-    // The stamp of a block, possibly its own, whose access conflicts with one by the running thread, in block `rank` of
-    // the running cluster; 0 if there is none.
+    // The stamp of a block, possibly the thread's own, whose access conflicts with one by the running thread, in block
+    // `rank` of the running cluster; 0 if there is none.
     uint32_t meet(size_t index, device_access how, uint32_t rank, const use& used, use& other) {
         device_record& record = records_[index];
         const device_thread& me = this_thread();

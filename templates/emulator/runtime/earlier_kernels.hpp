@@ -1,7 +1,7 @@
 // Programmatic dependent launch: a kernel started by launch_early() may begin before its predecessors have completed,
-// and sees what they write only after its wait. Here they have always completed, so what such a kernel does before its
-// wait never shows in numbers: it may not access device memory there. And every thread must wait before it exits: a
-// later kernel waits for this one alone, and through it for those before.
+// and sees their writes only after its wait. Here they have always completed, so an access before the wait would never
+// show in the results: any access to device memory before it is therefore an error. Every thread must also wait before
+// it exits: a later kernel waits only for this one, and through it for its predecessors.
 #pragma once
 
 namespace kgen::emulator {

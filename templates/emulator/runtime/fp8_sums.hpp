@@ -1,7 +1,7 @@
-// How Hopper's tensor cores add products of E4M3 (QGMMA): with fewer bits than fp32 has. 32 products and the value of D
-// are summed at once. Each of them is truncated toward zero, FP8_FRACTION_BITS after the power of two of the largest,
-// and so is the sum, relative to its own. A product's power of two is that of its factors (1.5 * 1.5 counts as 1), and
-// that of a subnormal E4M3 is 2^-6.
+// Sums of E4M3 products as Hopper's tensor cores compute them (QGMMA): with fewer bits than fp32. 32 products and the
+// value of D are summed at once. Each of them is truncated toward zero, FP8_FRACTION_BITS after the power of two of the
+// largest, and so is the sum, relative to its own. A product's power of two is that of its factors (1.5 * 1.5 counts as
+// 1), and that of a subnormal E4M3 is 2^-6.
 //
 // NVIDIA does not document this. The algorithm is that of MMA-Sim (Xie et al., "MMA-Sim: Bit-Accurate Reference Model
 // of Tensor Cores and Matrix Cores", arXiv 2511.10909; WGMMASim in github.com/microsoft/MMA-Sim). DeepSeek-V3's report
@@ -17,11 +17,11 @@ constexpr int FP8_FRACTION_BITS = 13;
 constexpr int32_t EXPONENT_BITS = 0x7f800000;  // of an fp32: masked out, they are its power of two
 constexpr int32_t KEPT_BITS = ~((1 << (23 - FP8_FRACTION_BITS)) - 1);
 
-// Four columns: faster with compilers than eight.
+// Four columns: compilers generate faster code than with eight.
 typedef float columns4 __attribute__((vector_size(16), aligned(4)));
 typedef int32_t integers4 __attribute__((vector_size(16), aligned(4)));
 
-// Four numbers: `finite` is 0 where they are not finite, `rest` is 0 where they are.
+// Four numbers: `finite` is 0 for those that are not finite, `rest` is 0 for those that are.
 struct finite_parts {
     columns4 finite, rest;
     explicit finite_parts(const float* from) {
@@ -31,7 +31,7 @@ struct finite_parts {
     }
 };
 
-// COUNT rows of so many E4M3s, and the powers of two that they count as.
+// COUNT rows of WIDTH E4M3 numbers, and the powers of two that they count as.
 template <uint32_t COUNT, uint32_t WIDTH>
 struct fp8_factors {
     float values[COUNT][WIDTH], powers[COUNT][WIDTH];

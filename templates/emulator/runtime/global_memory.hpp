@@ -1,5 +1,5 @@
-// Device memory: which tensors there are, whether an access is to an element of one of them, and who else has accessed
-// it.
+// Device memory: the registered tensors, and the checks that an access is to an element of one of them and does not
+// conflict with other accesses.
 #pragma once
 
 namespace kgen::emulator {
@@ -25,7 +25,7 @@ struct tensor {
 
     bool holds(uintptr_t address, uint32_t size) const { return address >= base && address - base <= bytes && bytes - (address - base) >= size; }
 
-    // Whether no byte of an access inside the tensor is in a gap.
+    // True if no byte of an access inside the tensor is in a gap.
     bool is_solid(uintptr_t address, uint32_t size) const {
         if (element_map == nullptr) return true;
         const size_t first = (address - base) / element_bytes;
@@ -56,8 +56,8 @@ class tensor_table {
         tensors_.push_back(std::move(t));
     }
 
-    // True if the running thread may access `size` bytes at `pointer`, whatever other blocks do there; otherwise it is
-    // reported. `alignment` is `size` unless given.
+    // True if the running thread may access `size` bytes at `pointer`, regardless of other blocks' accesses; otherwise
+    // it is reported. `alignment` is `size` unless given.
     bool allows(const void* pointer, uint32_t size, device_access how, const use& used, uint32_t alignment = 0) {
         const bool writes = how == device_access::write || how == device_access::atomic;
         const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -89,7 +89,7 @@ class tensor_table {
     }
 
     // The same for a row of a box that TMA copies: it may read everything between a tensor's first and last byte, since
-    // a box does not end where a sequence does. The kernel must not use what it finds in a gap.
+    // a box need not end at the end of a sequence. The kernel must not use the contents of a gap.
     bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
         const auto address = reinterpret_cast<uintptr_t>(row);
         const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(address, size); });

@@ -25,7 +25,7 @@ void kgen_emulator_device(int capability) { kgen::emulator::settings.capability 
 
 void kgen_emulator_multiprocessors(int count) { kgen::emulator::settings.multiprocessors = count; }
 
-// Defined by kernels' own headers where there is no emulator.
+// Without the emulator, the kernels' own headers define it.
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
 
 __attribute__((weak)) uint32_t kgen_abi_version(void) { return KGEN_ABI_VERSION; }

@@ -37,9 +37,9 @@ int device_shared_memory() { return static_cast<int>(shared_memory_limit(setting
 
 constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // supported by every device with clusters
 
-constexpr uint32_t MOST_IDLE_TURNS = 4096;  // of clusters, in which none has written to a flag
+constexpr uint32_t MOST_IDLE_TURNS = 4096;  // turns of clusters without a write to a flag
 
-// No cluster that has started can proceed, and no other may start next to them.
+// Reports that no cluster that has started can proceed, and that no other one may start.
 inline void report_waiting_blocks(uint32_t waiting) {
     const use nothing = {primitive::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
@@ -67,7 +67,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     uint32_t longest = 0, begun = 0, idle = 0;
     blocks_met.begin_launch();
     flags.clear();
-    // From the first to the last or from the last to the first, depending on the seed: only sums by atomics may tell.
+    // From the first to the last or from the last to the first, depending on the seed: only sums by atomics may differ.
     const bool backwards = (settings.seed * 0x9e3779b97f4a7c15ull) >> 63 != 0;
     const auto begin_next = [&] {
         begin_cluster(backwards ? blocks - cluster - begun : begun, threads, shared_bytes, settings.depth, expected_steps);

@@ -12,7 +12,7 @@ struct pending_tile {
     use issued;
     uint32_t warp, lane;
     uint32_t interval;
-    std::vector<uint32_t> behind;  // what is ordered before the issuing thread of another block
+    std::vector<uint32_t> behind;  // knowledge of the issuing thread of another block
 };
 
 struct mbarrier {
@@ -22,12 +22,12 @@ struct mbarrier {
     int64_t bytes;      // expected in the current phase and not yet copied; below 0, copied and not yet expected
     uint32_t phase;
     write_record made;  // its initialisation, for the race detector
-    bool fenced;        // ... and whether the asynchronous proxy knows of it
-    clock arriving;     // what the arrived threads knew
+    bool fenced;        // the initialisation is visible to the asynchronous proxy
+    clock arriving;     // knowledge of the arrived threads
     std::vector<uint32_t> lanes;       // who has arrived in the current phase: a bit mask for each warp of each block of the cluster
     bool from_afar;                    // ... threads of other blocks too
-    std::shared_ptr<snapshot> ended;   // what the last phase made known at its end
-    std::vector<pending_tile> copies;  // whose bytes it counts
+    std::shared_ptr<snapshot> ended;   // knowledge that the last phase passed on at its end
+    std::vector<pending_tile> copies;  // copies whose bytes it counts
 };
 
 constexpr uint32_t MOST_ARRIVALS = (1u << 20) - 1;  // and bytes: both counts have 20 bits
@@ -49,7 +49,7 @@ inline void complain_of_mbarrier(const char* kind, const use& used, const std::s
     self.violations.tell(who(used, is_visitor ? VISITOR : current->warp, current->lane) + ": " + what);
 }
 
-// The mbarrier at the access; NULL, with a report, if there is none that it may use.
+// The mbarrier at the address of the access; NULL, with a report, if there is none that the access may use.
 inline mbarrier* mbarrier_for(const access& a) {
     const auto found = std::find_if(mbarriers.begin(), mbarriers.end(), [&](const mbarrier& b) { return b.offset == a.offset; });
     if (found == mbarriers.end()) {
@@ -127,7 +127,7 @@ inline void end_phase_if_complete(mbarrier& b) {
     }
 }
 
-// Adds what the lane of warp `w` knows, and what it has done, to a clock of their block.
+// Adds the knowledge of the lane of warp `w`, and its own accesses, to a clock of their block.
 inline void publish(device_thread& me, const warp& w, clock& to) {
     join(to, w);
     for (const std::shared_ptr<snapshot>& shown : me.acquired) join(to, shown->behind);
@@ -135,15 +135,16 @@ inline void publish(device_thread& me, const warp& w, clock& to) {
     to.details[fence_of(me.thread)] = me.fenced;
 }
 
-// The lane is one of those of its warp that arrive in a phase. When all have, what they did together is included.
+// Counts a lane among those of its warp that have arrived in a phase. When all have, their common accesses are
+// included.
 inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clock& to) {
     lanes |= 1u << me.lane;
     if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
 }
 
 // False, with a report, if the phase has all its arrivals. An arriving thread must know that the previous phase has
-// completed, by having waited for it or from a thread that has: otherwise, under another schedule, it arrives in that
-// one.
+// completed, because it has waited for it or through a thread that has: otherwise, under another schedule, it would
+// arrive in that phase.
 inline bool takes_arrival(const mbarrier& b, const access& by) {
     const auto index = static_cast<uint32_t>(&b - mbarriers.data());
     if (b.phase > 0 && !knows_in_detail(by, TMA, index, 0, b.phase - 1)) {
@@ -181,8 +182,8 @@ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) {
     take_step();
 }
 
-// Lets others run; this thread may continue at any time. A polling warp yields to all others: the one that it waits for
-// may have a lower priority.
+// Lets other threads run; this thread may continue at any time. A polling warp yields to all others: the warp that it
+// waits for may have a lower priority.
 inline void yield_turn(device_thread& me) {
     warp& w = warp_of(me);
     const uint32_t others = w.ready & ~(1u << me.position);
@@ -198,9 +199,9 @@ inline void yield_turn(device_thread& me) {
 
 void land_a_copy(mbarrier& b);
 
-constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // that fail before a delayed copy completes
+constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // failed polls before a delayed copy completes
 
-// Whether a copy that a poll has just asked for completes.
+// Decides if a poll makes a copy complete.
 inline bool poll_lands_a_copy(const mbarrier& b) {
     if (b.copies.empty()) return false;
     return self.order.copies == landing::late ? self.polls > POLLS_WITHOUT_COPY : self.random.below(4) == 0;
@@ -255,7 +256,7 @@ void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at) {
     wait_for_phase(barrier, parity, patience::endless, {primitive::mbarrier_wait_cluster, at});
 }
 
-// The block has ended: a phase must have had all of its arrivals, or none.
+// Called when the block has ended: a phase must have had all of its arrivals, or none.
 void check_mbarriers_are_empty() {
     for (const mbarrier& b : mbarriers) {
         const use& made = self.uses[b.made.used];

@@ -1,5 +1,5 @@
 // mma.sync m16n8k16: D += A B in fp32, over k ascending. Operands are widened once per instruction, and the inner loops
-// are over eight columns at a time, which the compiler's vector types map to whatever the processor has.
+// are over eight columns at a time, which the compiler's vector types map to the processor's vector instructions.
 #pragma once
 
 namespace kgen::emulator {
@@ -21,7 +21,7 @@ inline void add_product(float (&d)[16][8], const float (&a)[16][K], const float 
     }
 }
 
-// The 16 x 16 matrix A of which each lane holds four pairs. (A pair may also be four bytes of a 16 x 32 matrix.)
+// The 16 x 16 matrix A; each lane holds four pairs of it. (A pair may also be four bytes of a 16 x 32 matrix.)
 inline void place_a(uint16_t (&a)[16][16], const uint32_t* from, uint32_t lane) {
     const uint32_t g = lane / 4;
     const uint32_t t = lane % 4 * 2;

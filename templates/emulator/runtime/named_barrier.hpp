@@ -1,13 +1,13 @@
 // Barriers of some of a block's warps: bar.arrive and bar.sync with a number and a count of threads.
 //
-// A barrier completes repeatedly, and only the order of arrivals tells its uses apart. So an arriving warp must know
-// that the previous use has completed, by having waited or from a warp that has: otherwise, under another schedule, it
-// arrives at that earlier use.
+// A barrier completes repeatedly, and only the order of arrivals distinguishes its uses. So an arriving warp must know
+// that the previous use has completed, because it has waited or through a warp that has: otherwise, under another
+// schedule, it would arrive at that earlier use.
 #pragma once
 
 namespace kgen::emulator {
 
-// Whether the warp knows that all participants of the barrier's last use have arrived.
+// Checks that the warp knows that all participants of the barrier's last use have arrived.
 inline void check_last_use_is_known(const named_barrier& b, int barrier, const warp& mine, const use& used) {
     for (uint32_t u = 0; u < self.warp_count; ++u) {
         if (u == current->warp || b.before[u] <= mine.known[u]) continue;
@@ -17,7 +17,7 @@ inline void check_last_use_is_known(const named_barrier& b, int barrier, const w
     }
 }
 
-// The running warp has arrived, with all lanes; the last lane does this for all.
+// Called when the running warp has arrived with all lanes; the last lane does this for all.
 inline void come(int barrier, int threads, bool waits, const use& used) {
     warp& mine = warp_of(this_thread());
     const bool numbered = barrier >= 1 && barrier < NAMED_BARRIERS;
@@ -58,8 +58,8 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
     b = std::move(next);
 }
 
-// The block has ended: every arrival at a barrier must have met the others there. No thread waits there any more, so an
-// arrival left over was not needed, or its partner has met another one.
+// Called when the block has ended: every arrival at a barrier must have met its partners. No thread waits at a barrier
+// any more, so a leftover arrival was not needed, or its partner has met another one.
 void check_barriers_are_empty() {
     for (int i = 1; i < NAMED_BARRIERS; ++i) {
         const named_barrier& b = self.barriers[i];

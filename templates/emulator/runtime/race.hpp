@@ -1,10 +1,10 @@
 // The race detector for shared memory: two accesses to the same bytes, at least one a write, by different threads,
 // without an order between them. Its results do not depend on the order in which the threads happened to run.
 //
-// Order comes from vector clocks, one per warp (struct warp, `step` and `known`): a block barrier tells every warp what
-// all have done; warp_sync orders the lanes of one warp. Inside a warp a later primitive at which all lanes meet also
-// orders an earlier read before a write, since by then the value is in a register; but other lanes see a write only
-// after warp_sync or a barrier.
+// Order comes from vector clocks, one per warp (struct warp, `step` and `known`): a block barrier passes the knowledge
+// of all warps to every warp; warp_sync orders the lanes of one warp. Inside a warp a later primitive at which all
+// lanes meet also orders an earlier read before a write, since by then the value is in a register; but other lanes see
+// a write only after warp_sync or a barrier.
 //
 // Mbarriers add finer order: see clock.hpp.
 //
@@ -22,14 +22,14 @@ struct write_record {
     uint16_t used;
     uint8_t warp;   // TMA: `lane` is an mbarrier's number
     uint8_t lane;
-    uint8_t bytes;  // which of the word's four
+    uint8_t bytes;  // a bit for each of the word's four
 };
 
 struct read_record {
     uint32_t step;
     uint32_t tick;  // of its lane; of ALL_LANES, the warp's epoch
     uint16_t used;
-    uint16_t bytes;  // which of the sixteen
+    uint16_t bytes;  // a bit for each of the sixteen
     uint8_t lane;
 };
 
@@ -37,7 +37,7 @@ struct chunk_record {
     write_record writes[4];
     uint16_t in_flight;  // 1 + the thread whose asynchronous copy has this chunk as destination, or 1 + MAX_THREADS + the
                          // mbarrier that counts a copy by TMA; 0: none
-    uint16_t mbarriers;  // which of the bytes are mbarriers'
+    uint16_t mbarriers;  // a bit for each byte that belongs to an mbarrier
     uint16_t readers;    // products and stores by TMA that read the chunk and are not finished
     bool whole;          // the four writes are one
 };
@@ -45,7 +45,7 @@ struct chunk_record {
 // An access about to be made.
 struct access {
     uint32_t offset;  // in shared memory; it does not cross a chunk
-    uint16_t bytes;   // which of the chunk's sixteen
+    uint16_t bytes;   // a bit for each of the chunk's sixteen
     uint8_t lane;
     uint32_t warp;
     uint32_t step;
@@ -57,7 +57,7 @@ inline uint32_t tick_now(const access& a) {
     return a.lane == ALL_LANES ? self.warps[a.warp].epoch : self.threads[a.warp * LANES + a.lane].ticks;
 }
 
-// Whether one of the clocks that apply to the access covers a record.
+// True if one of the clocks that apply to the access covers a record.
 inline bool knows_in_detail(const access& a, uint32_t warp_index, uint32_t lane, uint32_t step, uint32_t tick) {
     if (covers(self.warps[a.warp], warp_index, lane, step, tick)) return true;
     if (a.lane == ALL_LANES) return false;
@@ -65,7 +65,7 @@ inline bool knows_in_detail(const access& a, uint32_t warp_index, uint32_t lane,
     return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return covers(shown->behind, warp_index, lane, step, tick); });
 }
 
-// Whether the writer of a record has executed fence_proxy_async since, and that is ordered before the access.
+// True if the writer of a record has since executed fence_proxy_async and that is ordered before the access.
 inline bool is_fenced(const access& a, const write_record& w) {
     const uint32_t writer = w.warp * LANES + w.lane;
     if (w.warp == a.warp && w.lane == a.lane) return w.tick < self.threads[writer].fenced;
@@ -131,13 +131,13 @@ class race_detector {
         record.whole = whole;
     }
 
-    // An asynchronous copy into a chunk: a write now; the chunk must not be accessed until the copy has completed.
+    // Issue of an asynchronous copy into a chunk: a write now; the chunk must not be accessed until the copy completes.
     void copy_issued(const access& a, uint32_t thread_index) {
         write(a);
         records_[a.offset / CHUNK].in_flight = static_cast<uint16_t>(thread_index + 1);
     }
 
-    // The copy has completed: as if its thread had written the chunk just now.
+    // Completion of the copy: as if its thread had written the chunk just now.
     void copy_landed(const access& a) {
         chunk_record& record = records_[a.offset / CHUNK];
         record.in_flight = 0;
@@ -145,8 +145,8 @@ class race_detector {
         record.whole = true;
     }
 
-    // A TMA copy into a chunk: a write by the asynchronous proxy, to which earlier writes by threads must have been
-    // made visible.
+    // Issue of a TMA copy into a chunk: a write by the asynchronous proxy, to which earlier writes by threads must have
+    // been made visible.
     void tile_issued(const access& a, uint32_t mbarrier) {
         chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
@@ -167,7 +167,7 @@ class race_detector {
         record.whole = true;
     }
 
-    // The copy has completed, in a phase of its mbarrier.
+    // Completion of the copy, in a phase of its mbarrier.
     void tile_landed(uint32_t offset, uint32_t phase) {
         chunk_record& record = records_[offset / CHUNK];
         record.in_flight = 0;
@@ -181,13 +181,13 @@ class race_detector {
         ++records_[a.offset / CHUNK].readers;
     }
 
-    // A store no longer needs its source: as if its thread had read it just now.
+    // Called when a store no longer needs its source: as if its thread had read it just now.
     void store_finished(const access& a) {
         --records_[a.offset / CHUNK].readers;
         record_read(a);
     }
 
-    // A product has completed; the warp has waited `waits` times before.
+    // Completion of a product; the warp has waited `waits` times before.
     void product_finished(const access& a, uint32_t waits) {
         --records_[a.offset / CHUNK].readers;
         read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
@@ -220,7 +220,7 @@ class race_detector {
         }
     }
 
-    // What a read requires: nothing in flight, everything written, and the writes ordered before it.
+    // Checks the requirements of a read: nothing in flight, everything written, and the writes ordered before it.
     void check_contents(const access& a, bool by_proxy) const {
         const chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "reads", record);

@@ -1,4 +1,4 @@
-// What went wrong: violations as text, the first few distinct ones with their counts.
+// The report of a launch: violations as text, the first few distinct ones with their counts.
 #pragma once
 
 namespace kgen::emulator {
@@ -127,7 +127,7 @@ class report {
 
     bool empty() const { return entries_.empty(); }
 
-    // From now on each text names its block, whose number is stored there; NULL where only one runs.
+    // From now on each text names its block, whose number is stored at `block`; NULL if only one runs.
     void name_blocks(const uint32_t* block) { block_ = block; }
 
     // True if this violation is new and its text is needed; a known one is only counted.

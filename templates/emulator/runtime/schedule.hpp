@@ -1,8 +1,8 @@
-// Which runnable warp continues, and when asynchronous copies complete. Either at random, or by priorities:
-// probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010). There the runnable warp
-// of the highest priority always runs, so it gets as far ahead as the barriers allow and the lowest does not advance
-// until all others wait; at `depth` random steps of a block's run the priority of the running warp drops below all
-// others.
+// The choice of the runnable warp that continues, and of the time at which asynchronous copies complete: either random
+// or by priorities (probabilistic concurrency testing: Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010). With
+// priorities, the runnable warp of the highest priority always runs, so it gets as far ahead as the barriers allow and
+// the lowest does not advance until all others wait; at `depth` random steps of a block's run the priority of the
+// running warp drops below all others.
 #pragma once
 
 namespace kgen::emulator {
@@ -18,18 +18,18 @@ struct random_numbers {
     uint32_t below(uint32_t bound) { return next() % bound; }
 };
 
-// When an asynchronous copy completes: at a random time, at its issue, or only when no thread can continue without it.
+// Completion of an asynchronous copy: at a random time, at its issue, or only when no thread can continue without it.
 enum class landing : uint8_t { random, early, late };
 
-constexpr int32_t SHUFFLED = -1;  // instead of a depth: no priorities
+constexpr int32_t SHUFFLED = -1;  // in place of a depth: no priorities
 constexpr uint32_t MOST_FALLS = 1u << 20;
 
-// For the blocks that run together. A step is an operation of one warp that others may wait for, or that may complete
-// by itself.
+// The schedule of the blocks that run together. A step is an operation of one warp that other warps may wait for, or
+// that may complete by itself.
 class schedule {
   public:
-    // Starts the blocks, with `warps` warps in total. Each draws again whether warps or whole warpgroups (of `group`
-    // warps) have priorities, which ones, and when copies complete. A block is expected to take `steps` steps.
+    // Starts the blocks, with `warps` warps in total. Draws anew whether warps or whole warpgroups (of `group` warps)
+    // have priorities, the priorities, and the completion of copies. A block is expected to take `steps` steps.
     void begin(random_numbers& random, int32_t depth, uint32_t steps, uint32_t warps, uint32_t group) {
         taken_ = 0;
         woken_ = false;
@@ -51,11 +51,11 @@ class schedule {
 
     int32_t priority(uint32_t warp) const { return priorities_[warp / group_]; }
 
-    // Below all others.
+    // Lowers the priority of a warp below all others.
     void lower(uint32_t warp) { priorities_[warp / group_] = --lowest_; }
 
-    // The running warp has taken a step. True if others are scheduled: its priority has dropped, or a warp whose
-    // priority may be higher has become runnable.
+    // Counts a step of the running warp. True if the scheduler must choose again: the warp's priority has dropped, or a
+    // warp whose priority may be higher has become runnable.
     bool step(uint32_t warp) {
         ++taken_;
         if (!by_priority()) return false;
@@ -67,7 +67,7 @@ class schedule {
         return gives_way;
     }
 
-    // A thread has become runnable.
+    // Called when a thread has become runnable.
     void wake() { woken_ = true; }
 
     uint32_t steps_taken() const { return taken_; }

@@ -5,7 +5,7 @@ namespace kgen::emulator {
 
 constexpr int POISON = 0xff;  // as a byte of any floating-point format, part of a NaN
 
-// Addresses returned by shared_of(): in block `rank` of the cluster, and valid for no other primitive.
+// Addresses returned by shared_of(): in block `rank` of the cluster, and valid only for mbarrier_arrive_at().
 constexpr uint32_t CLUSTER_BASE = 1u << 28;
 constexpr uint32_t CLUSTER_STRIDE = 1u << 20;
 

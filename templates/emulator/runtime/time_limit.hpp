@@ -1,6 +1,6 @@
-// How long a launch may run. A kernel takes the bounds of its loops from memory: lengths that are nonsense, or that
-// another thread changes during the call, make loops that never end, or not for days, and that need not touch anything
-// that they must not. (A GPU gives up in a similar way where its driver watches over a display.)
+// The time limit of a launch. A kernel takes the bounds of its loops from memory: invalid lengths, or lengths that
+// another thread changes during the call, can make loops that never end, or run for days, without any forbidden access.
+// (A GPU that drives a display gives up in a similar way.)
 #pragma once
 
 namespace kgen::emulator {
@@ -9,14 +9,14 @@ constexpr double USUAL_SECONDS = 100;
 
 constexpr uint32_t STEPS_OF_A_LOOK = 1u << 16;
 
-// What follows a violation adds little more than counts: a second or so of it is enough.
+// After a violation, further execution adds little more than counts: a second or so of it is enough.
 constexpr uint32_t MOST_LOOKS_AT_FAULTS = 16;
 
-// Steps are meetings of a warp, and whatever else a thread may do without end: they are counted, and now and then the
-// clock is looked at. It is the thread's own, so that a machine that has more to do makes no difference.
+// Counts steps, which are meetings of a warp and everything else that a thread may repeat forever, and reads the clock
+// once in a while. It is the thread's own CPU clock, so that a busy machine makes no difference.
 class time_limit {
   public:
-    // A launch begins; an error message if the environment has a limit that is none.
+    // Begins a launch. Returns an error message if the limit in the environment is invalid.
     const char* begin() {
         limit_ = USUAL_SECONDS;
         if (const char* given = getenv("KGEN_EMULATOR_SECONDS")) {
@@ -31,7 +31,7 @@ class time_limit {
         return nullptr;
     }
 
-    // Counts a step; true if the launch has to end, which `is_lost` says from then on.
+    // Counts a step; true if the launch has to end, which `is_lost` reports from then on.
     bool step(bool is_faulty) {
         if (--left_ > 0) return false;
         left_ = STEPS_OF_A_LOOK;

@@ -1,6 +1,6 @@
 // TMA copies: a box is copied when a thread waits for the mbarrier that counts its bytes, at a time and in an order
-// derived from the seed, and not before; until then its destination is NaN. Where the schedule lets copies complete
-// early, it is copied at once.
+// derived from the seed, and not before; until then its destination is NaN. If the schedule lets copies complete early,
+// it is copied at once.
 #pragma once
 
 namespace kgen::emulator {
@@ -38,8 +38,8 @@ inline uint32_t box_rows(const tensor_map_contents& map) {
     return rows;
 }
 
-// A row of a box: where its elements inside the tensor start, and which bytes of the row they are; `bytes` is 0 if
-// there are none.
+// A row of a box: the address of its elements inside the tensor, and the bytes of the row that they fill; `bytes` is 0
+// if there are none.
 struct box_row {
     const unsigned char* from;
     uint32_t start, bytes;
@@ -63,7 +63,7 @@ inline box_row row_of(const tensor_map_contents& map, const int32_t* first, uint
 // The swizzled address of a chunk at `address`: bits 4.. are XORed with bits 7...
 inline uint32_t swizzled_address(uint32_t address, uint8_t swizzle) { return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4; }
 
-// Whether the thread may read the rows of a box that are inside the tensor; otherwise it is reported.
+// Checks that the thread may read the rows of a box that are inside the tensor; otherwise it is reported.
 inline void check_box_is_readable(const tensor_map_contents& map, const int32_t* first, const use& used) {
     for (uint32_t row = 0; row < box_rows(map); ++row) {
         const box_row r = row_of(map, first, row);
@@ -115,7 +115,7 @@ void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, con
     take_step();
 }
 
-// One of the copies whose bytes the mbarrier counts.
+// Completes one of the copies whose bytes the mbarrier counts.
 void land(mbarrier& b, size_t chosen) {
     const pending_tile copy = b.copies[chosen];
     b.copies.erase(b.copies.begin() + static_cast<std::ptrdiff_t>(chosen));

@@ -1,10 +1,11 @@
 // TMA stores: a box is read from shared memory at a time derived from the seed, between its issue and the wait for its
-// group, and reaches device memory either then or only when the grid has ended. Until that wait it must not be written.
+// group, and reaches device memory either then or only when the grid has ended. Until that wait its source must not be
+// overwritten.
 #pragma once
 
 namespace kgen::emulator {
 
-// Stores of the running grid's threads that have read their sources and have not been written.
+// Stores of the running grid's threads that have read their sources but have not yet written to device memory.
 static std::vector<pending_store> late_stores;
 
 // Calls action(address, byte) for each chunk of the source that holds elements of the tensor; `byte` is its offset in
@@ -34,7 +35,7 @@ inline void write_box(const pending_store& store) {
     }
 }
 
-// Whether a store proceeds at the earliest opportunity rather than the last.
+// True if a store proceeds at the earliest opportunity rather than the last.
 inline bool stores_early() {
     return self.order.copies == landing::random ? self.random.below(2) == 0 : self.order.copies == landing::early;
 }
@@ -87,7 +88,7 @@ void check_uncommitted_stores(const device_thread& t) {
     self.violations.tell(who(used, t.warp, t.lane) + ": no tma_store_commit has closed its group when the thread ends");
 }
 
-// The block has ended, but no thread has waited for what its threads have committed.
+// Called when the block has ended without a wait for the stores that its threads have committed.
 void finish_stores() {
     for (uint32_t i = 0; i < self.thread_count; ++i) {
         for (pending_store& store : self.threads[i].stores) {
@@ -97,7 +98,7 @@ void finish_stores() {
     }
 }
 
-// The grid has ended.
+// Called when the grid has ended.
 inline void write_late_stores() {
     for (const pending_store& store : late_stores) write_box(store);
     late_stores.clear();

@@ -1,5 +1,5 @@
-// Clusters that run alternately: one that waits for a flag that another has yet to set yields to others that have
-// started, and to new ones while the device has multiprocessors for them.
+// Clusters that run alternately: a cluster that waits for a flag which another one has yet to set yields to others that
+// have started, and to new ones while the device has multiprocessors for them.
 #pragma once
 
 namespace kgen::emulator {
@@ -39,8 +39,8 @@ class turns {
         return self.stacks.reserve(threads);
     }
 
-    // Resumes the one that has waited longest, in place of the one that has ended or, if that one `waits`, in addition
-    // to it.
+    // Resumes the cluster that has waited longest, in place of the one that has ended or, if that one `waits`, in
+    // addition to it.
     void next(bool waits) {
         std::unique_ptr<parked_cluster> chosen = std::move(begun_.front());
         begun_.pop_front();
@@ -54,7 +54,7 @@ class turns {
 
     size_t begun() const { return begun_.size(); }
 
-    // The launch is complete, or abandoned.
+    // Called when the launch is complete, or abandoned.
     void forget() {
         for (auto& cluster : begun_) spare_.push_back(std::move(cluster));
         begun_.clear();

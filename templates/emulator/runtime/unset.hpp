@@ -1,4 +1,4 @@
-// The contents of uninitialised variables, where a kernel is compiled with -ftrivial-auto-var-init=pattern
+// The contents of uninitialised variables if a kernel is compiled with -ftrivial-auto-var-init=pattern
 // (kgen/emulator.h).
 #pragma once
 

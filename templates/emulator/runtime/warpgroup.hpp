@@ -1,12 +1,12 @@
-// Primitives that the four warps of a warpgroup execute together: here each warp at its own pace, but all of them the
-// same primitives in the same order. And the registers that warpgroups pass to each other.
+// Primitives that the four warps of a warpgroup execute together: here each warp runs at its own pace, but all must
+// execute the same primitives in the same order. Also the registers that warpgroups pass to each other.
 #pragma once
 
 namespace kgen::emulator {
 
 constexpr uint32_t WARPS_OF_GROUP = 4;
 
-// What the warps of a warpgroup must agree on.
+// The parts of a primitive that must be the same in all warps of a warpgroup.
 struct warpgroup_primitive {
     use used;
     uint64_t operands[3];
@@ -20,7 +20,7 @@ struct warpgroup {
     std::deque<warpgroup_primitive> pending;  // not reached by all of its warps yet, the first of them being number `first`
     uint64_t first;
     uint64_t come[WARPS_OF_GROUP];  // number of primitives that each warp has reached
-    bool apart;                     // they have reached different ones, which has been reported
+    bool apart;                     // warps have reached different primitives, which has been reported
     uint32_t registers;             // per thread; 0: as at the start
 };
 
@@ -35,7 +35,7 @@ inline void complain_of_warp(const char* kind, const use& used, const std::strin
     self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": " + what);
 }
 
-// Of two uses, `mine` is empty where the warp has exited.
+// Reports two different uses; `mine` is empty if the warp has exited.
 inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, const use& theirs) {
     g.apart = true;
     if (!self.violations.is_news("warpgroup", mine, theirs)) return;
@@ -44,8 +44,8 @@ inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, con
                          " where another has come to " + text_of(theirs));
 }
 
-// The running warp has reached a warpgroup primitive, which devices of compute capability 9.0 up to `last_capability`
-// have. False, with a report, if it cannot be executed.
+// Called when the running warp has reached a warpgroup primitive, which devices of compute capability 9.0 up to
+// `last_capability` have. False, with a report, if it cannot be executed.
 inline bool come_as_warpgroup(const warpgroup_primitive& issued, int last_capability) {
     if (device_capability() < 90 || device_capability() > last_capability) {
         complain_of_warp("warpgroup", issued.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this primitive");
@@ -88,8 +88,8 @@ void claim_registers(uint32_t count, source at) {
     if (meet(primitive::claim_registers, at)) take_registers(count, true, {primitive::claim_registers, at});
 }
 
-// Whether all have reached the same number of primitives, and a multiprocessor's registers suffice for what they hold
-// at the end. The block starts with at most an equal share for every thread.
+// Checks that all warps have reached the same number of primitives, and that a multiprocessor has the registers that
+// they hold at the end. The block starts with at most an equal share for every thread.
 void check_warpgroups() {
     constexpr uint32_t registers = 64 * 1024, most_a_thread = 255;
     const use nothing = {primitive::none, {"", 0}};

@@ -25,8 +25,8 @@ struct accumulator {
 struct pending_product {
     use issued;
     wgmma_operands operands;
-    shared_operand a, b;      // where they are in shared memory
-    uint16_t a_bits[16][16];  // A, where it was in registers: 32 bytes per row
+    shared_operand a, b;      // operands in shared memory
+    uint16_t a_bits[16][16];  // A, if it was in registers: 32 bytes per row
     std::shared_ptr<accumulator> d;
     uint32_t group;
     bool a_in_registers() const { return operands.registers != nullptr; }
@@ -38,7 +38,7 @@ struct fenced_registers {
     std::vector<float> values;  // [lane][register]
 };
 
-// The registers of an A, and what they held at the last wgmma_fence.
+// The registers of an A, and their contents at the last wgmma_fence.
 struct fenced_a {
     static constexpr uint32_t REGISTERS = 4;
 
@@ -98,7 +98,7 @@ inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used
 }
 
 // Calls action(address, line, byte) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a
-// panel, which continue in the next panel where they are longer than one.
+// panel, which continue in the next panel if they are longer than one.
 template <class Action>
 inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, uint32_t bytes, Action&& action) {
     for (uint32_t line = 0; line < lines; ++line) {
@@ -123,8 +123,8 @@ inline void each_chunk_of_b(const pending_product& p, Action&& action) {
     each_chunk(p.b, 0, transposed ? K_OF_TRANSPOSED : columns, transposed ? columns * 2 : BYTES_OF_STEP, action);
 }
 
-// What may be read until the warp has waited: all of A, since nothing says which rows the hardware reads for which
-// warp.
+// The chunks that may be read until the warp has waited: all of A, since it is not specified which rows the hardware
+// reads for which warp.
 template <class Action>
 inline void each_chunk_of_both(const pending_product& p, Action&& action) {
     if (!p.a_in_registers()) each_chunk(p.a, 0, WARPS_OF_GROUP * 16, BYTES_OF_STEP, action);
@@ -154,7 +154,7 @@ inline void keep_fenced(fenced_registers& d) {
     for (uint32_t lane = 0; lane < LANES; ++lane) memcpy(&d.values[lane * count], d.registers[lane], count * sizeof(float));
 }
 
-// Reports registers that have changed since the last wgmma_fence. It knows those that have been a D before.
+// Reports registers that have changed since the last wgmma_fence. Only registers that have been a D before are known.
 inline void check_fenced(const warp_products& mine, const accumulator& d, const use& used) {
     for (const fenced_registers& f : mine.returned) {
         const size_t count = f.values.size() / LANES;
@@ -185,8 +185,8 @@ inline void check_fenced_a(warp_products& mine, const lane_operands* lanes, cons
     }
 }
 
-// The accumulator of the registers that the meeting lanes name, with their current contents: they are NaN from here on.
-// NULL, with a report, if they are part of another one's.
+// The accumulator of the registers that the meeting lanes pass, with their current contents: the registers are NaN from
+// here on. NULL, with a report, if some of them belong to another accumulator.
 inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
     const auto* first = static_cast<const float*>(lanes[0].result);
     std::shared_ptr<accumulator> d;
@@ -220,7 +220,7 @@ inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const la
     return d;
 }
 
-// Whether all lanes pass the same operands.
+// Checks that all lanes pass the same operands.
 inline bool lanes_agree(const lane_operands* lanes, const wgmma_operands& operands, const use& used) {
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const wgmma_operands& theirs = operands_of(lanes[lane]);
@@ -325,7 +325,7 @@ inline void remember_returned(warp_products& mine, const accumulator& d) {
     keep_fenced(*found);
 }
 
-// Returns the registers of `d` to the lane that no product in flight uses any more.
+// Returns to the lane those registers of `d` that no product in flight uses any more.
 inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32_t tiles, const use& used) {
     auto& all = products[warp_index].accumulators;
     for (size_t i = 0; i < all.size();) {

@@ -9,12 +9,12 @@
 
 namespace kgen {
 
-// The version of the interface that brought kgen_append_kv_params.
+// The version of the interface that introduced kgen_append_kv_params.
 constexpr int APPEND_KV_VERSION = 6;
 
 constexpr int32_t LARGEST_HEAD_DIM = 256;
 
-// Copies the caller's structure, and tells the head dim of V to those who read it.
+// Copies the caller's structure and fills in the head dim of V.
 inline int copy_append_kv_params(const kgen_append_kv_params* given, const char* name, kgen_append_kv_params& params) {
     constexpr size_t first_version = offsetof(kgen_append_kv_params, seqlens_after);
     if (const int code = copy_structure(given, first_version, APPEND_KV_VERSION, "kgen_append_kv_params", name, params)) return code;
@@ -55,7 +55,7 @@ inline int check_append_shapes(const kgen_append_kv_params& p, const char* name)
     return KGEN_SUCCESS;
 }
 
-// Checks what is said of the rotary embedding.
+// Checks the fields of the rotary embedding.
 inline int check_rotary(const kgen_append_kv_params& p, const char* name) {
     const auto refuse = [&](const char* what) { return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s", name, what); };
     if ((p.rotary_cos == nullptr) != (p.rotary_sin == nullptr)) return refuse("rotary_cos and rotary_sin must both be given or both be NULL");
@@ -80,7 +80,7 @@ inline int check_rotary(const kgen_append_kv_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Checks what is said of the cache.
+// Checks the fields of the cache.
 inline int check_append_cache(const kgen_append_kv_params& p, const char* name) {
     const auto refuse = [&](const char* what) { return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s", name, what); };
     if (p.page_size < 1 || p.num_pages < 1) {
@@ -100,10 +100,11 @@ inline int check_append_cache(const kgen_append_kv_params& p, const char* name) 
     return KGEN_SUCCESS;
 }
 
-// Checks that tensors are there and aligned to their elements, and that Q is not rotated onto itself elsewhere.
+// Checks that tensors are given and aligned to their elements, and that an in-place rotation of Q uses the same
+// strides.
 inline int check_append_tensors(const kgen_append_kv_params& p, const char* name) {
     const size_t cache_bytes = is_fp8(p.cache_dtype) ? 1 : 2;
-    // Of each as much as one element, where it is needed at all.
+    // One element of each tensor that is needed at all.
     const uint64_t rows = rows_to_append(p) > 0, queries = query_rows(p) > 0, rotary = p.rotary_cos != nullptr && (rows | queries) != 0;
     const span halves[] = { {"k", p.k, rows}, {"v", p.v, rows}, {"q_out", p.q_out, queries}, {"q", p.q, queries},
                             {"rotary_cos", p.rotary_cos, rotary}, {"rotary_sin", p.rotary_sin, rotary} };
@@ -167,26 +168,26 @@ inline int check_append_kv_params(const kgen_append_kv_params* given, int32_t dt
     return check_append_tensors(params, name);
 }
 
-// Refuses more shares of rows than a kernel counts: far beyond any memory's.
+// Refuses more shares of rows than a kernel can count, which are far more than any memory holds.
 inline int check_shares(int64_t rows, int32_t groups, int32_t row_shares, const char* name) {
     constexpr int32_t most = INT32_MAX - 1024;  // numbers of a last block's threads stay in range
     if (rows <= most / groups / row_shares) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: %lld rows of so many heads are more than one call takes", name, static_cast<long long>(rows));
 }
 
-// Rows of a sequence that the cache has a place for.
+// Rows of a sequence that the cache can hold.
 inline int32_t append_capacity(const kgen_append_kv_params& p) {
     const int64_t pages = p.slot_mapping != nullptr ? p.num_pages : p.page_table != nullptr ? p.pages_per_sequence : 1;
     const int64_t capacity = pages * p.page_size;
     return static_cast<int32_t>(capacity < INT32_MAX ? capacity : INT32_MAX);
 }
 
-// Whether every row of a tensor begins at a multiple of `bytes` bytes.
+// True if every row of a tensor begins at a multiple of `bytes` bytes.
 inline bool rows_begin_at(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int element_bytes, int bytes) {
     return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(batch_stride | row_stride | head_stride) * element_bytes) & (bytes - 1)) == 0;
 }
 
-// Whether all tensors of a request can be moved in pieces of 8 elements.
+// True if all tensors of a request can be moved in pieces of 8 elements.
 inline bool append_is_aligned(const kgen_append_kv_params& p) {
     const int cache_bytes = is_fp8(p.cache_dtype) ? 1 : 2;
     const bool rows = rows_to_append(p) == 0 ||

@@ -1,4 +1,4 @@
-// What a call says of new rows of K and V (kgen_fwd_params.k_new): the checks. For the host compiler as well as nvcc.
+// Checks of the parameters for new rows of K and V (kgen_fwd_params.k_new). For the host compiler as well as nvcc.
 #pragma once
 
 #include "kgen.h"
@@ -6,7 +6,7 @@
 
 namespace kgen {
 
-// Checks what is said of new rows. Without them nothing of that is read.
+// Checks the fields for new rows. Without new rows none of them is read.
 inline int check_new_rows(const kgen_fwd_params& p, const char* name) {
     const auto refuse = [&](const char* what) { return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s", name, what); };
     if (p.k_new == nullptr) return KGEN_SUCCESS;

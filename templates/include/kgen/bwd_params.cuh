@@ -7,8 +7,8 @@
 
 namespace kgen {
 
-// What the kernels of one backward pass are given. Query rows are cut into tiles; every tile of every head has its
-// place in the workspace, those of one head consecutively.
+// The parameters of the kernels of one backward pass. Query rows are cut into tiles; every tile of every head has a
+// place in the workspace, and those of one head are consecutive.
 struct bwd_arguments : kgen_bwd_params {
     float* dq_sums;       // dQ / scale in fp32, tile after tile; NULL: a deterministic pass, which sums in registers
     float* row_shifts;    // two floats for each row of a tile: first all shifts, then all deltas of the tile
@@ -17,8 +17,8 @@ struct bwd_arguments : kgen_bwd_params {
     float to_cap;         // from products to the cap's units, in which scores are then left; below 0: no cap, scores are left as they are
 };
 
-// The first tile of a sequence and head. Tiles of packed sequences start where the sequence would if every earlier one
-// had one whole tile more.
+// The first tile of a sequence and head. Tiles of a packed sequence start as if every earlier sequence had one more
+// whole tile.
 template <int BLOCK_M>
 KGEN_DEVICE int first_tile_of(const bwd_arguments& p, sequence queries, int batch, int head) {
     return head * p.query_tiles + (queries.packed ? queries.first_row / BLOCK_M + batch : batch * ((p.seqlen_q + BLOCK_M - 1) / BLOCK_M));
@@ -47,7 +47,7 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     return bytes > 0 ? bytes : 16;
 }
 
-// Everything but the pointers to tensors; `bytes` receives the size of the workspace.
+// Checks everything except the pointers to tensors; `bytes` receives the size of the workspace.
 inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
     if (const int code = check_numbers(p, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, self)) return code;
@@ -58,7 +58,7 @@ inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& s
     if (p.dsinks != nullptr && p.features.sinks == nullptr) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks", self.name);
     }
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const bool has_cap = p.features.softcap > 0.0f;
     p.to_cap = has_cap ? p.softmax_scale / p.features.softcap : -1.0f;
     const float log2_scale = (has_cap ? p.features.softcap : p.softmax_scale) * 1.44269504088896341f;
@@ -68,7 +68,7 @@ inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& s
     return KGEN_SUCCESS;
 }
 
-// What <name>_workspace() returns.
+// The result of <name>_workspace().
 inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling) {
     bwd_arguments p = {};
     size_t bytes = 0;

@@ -7,7 +7,7 @@
 
 namespace kgen {
 
-// Copies 16 bytes, or writes 16 zero bytes without touching `source` when `valid` is false. Both 16-byte aligned.
+// Copies 16 bytes, or writes 16 zero bytes without reading `source` if `valid` is false. Both are 16-byte aligned.
 // `.cg` keeps the line out of L1: every tile is read once by a block.
 KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid) {
     const uint32_t bytes = valid ? 16 : 0;

@@ -1,5 +1,5 @@
-// A declared score of a call: which kernels serve it, and whether its numbers are in range. For the host compiler as
-// well as nvcc.
+// A declared score of a call: the choice of kernels that serve it, and the range checks of its numbers. For the host
+// compiler as well as nvcc.
 #pragma once
 
 #include <stdint.h>
@@ -12,20 +12,20 @@ namespace kgen {
 // The declared score that a variant was built with; id 0: none.
 struct score_identity {
     uint64_t id;
-    int32_t scalars, integers, tables;  // how many a call passes
+    int32_t scalars, integers, tables;  // number of each that a call passes
     uint32_t divisors;                  // a bit for each integer that the expression divides by
 };
 
-// Magnitudes of passed integers: sums of a few of them and of positions fit 32 bits.
+// Limit of the magnitudes of passed integers: sums of a few of them and of positions fit 32 bits.
 constexpr int32_t LARGEST_INTEGER = 1 << 28;
 
-// Sequences: positions of rows beyond the last one, in its tile, are no larger either.
+// Limit of sequence lengths: positions of rows after the last one, in its tile, do not exceed LARGEST_INTEGER either.
 constexpr int32_t LONGEST_WITH_SCORE = LARGEST_INTEGER - 1024;
 
 constexpr int MOST_NUMBERS = static_cast<int>(sizeof(kgen_declared_score::scalars) / sizeof(float));
 constexpr int MOST_TABLES = static_cast<int>(sizeof(kgen_declared_score::tables) / sizeof(const float*));
 
-// Compares what a call asks for with what a variant has, and checks the documented ranges.
+// Compares the score that a call requests with the variant's, and checks the documented ranges.
 inline int check_declared_score(const kgen_declared_score& given, const score_identity& own, const char* name) {
     if (given.id != own.id) {
         if (own.id == 0) return fail(KGEN_ERROR_MISMATCH, "%s: built without a declared score; the call asks for %016llx", name, static_cast<unsigned long long>(given.id));

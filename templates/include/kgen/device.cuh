@@ -10,15 +10,15 @@
 
 namespace kgen {
 
-// Devices whose numbers are remembered; later ones are asked each time.
+// Number of devices whose properties are cached; later ones are queried each time.
 constexpr int REMEMBERED_DEVICES = 64;
 
-// Numbers of devices that do not change, each plus 1; 0: not asked yet.
+// A constant property of each device, plus 1; 0: not queried yet.
 struct device_numbers {
     std::atomic<int> of[REMEMBERED_DEVICES];
 };
 
-// A number of the calling thread's current device, which `ask(value, device)` fetches from CUDA once.
+// A property of the calling thread's current device, which `ask(value, device)` queries from CUDA once.
 template <class Ask>
 cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     int device = 0;
@@ -37,7 +37,7 @@ cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     return error;
 }
 
-// Stands for the calling thread's current device where choices are remembered: another for each; -1 if CUDA has none.
+// Identifies the calling thread's current device in caches of choices: unique per device; -1 if CUDA has none.
 inline int64_t device_identity() {
     int device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
@@ -107,7 +107,7 @@ inline double device_memory_gbs() {
     }
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller has another number
+    if (error != cudaSuccess) cudaGetLastError();  // the caller has a fallback
     const double gbs = error == cudaSuccess ? static_cast<double>(kilohertz) * bits / 4e6 : 0;
     if (remembered) known[device].store(gbs > 0 ? gbs : NOT_SAID, std::memory_order_relaxed);
     return gbs;

@@ -1,4 +1,4 @@
-// Division by a number that is known when a kernel is launched, without the division: a multiplication and a shift
+// Division by a number that is known when a kernel is launched, computed by a multiplication and a shift
 // (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994, figure 4.1).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Parameter handling common to all forward kernels: the launcher's checks, and where a sequence is stored.
+// Parameter handling common to all forward kernels: the launchers' checks, and the location of a sequence.
 #pragma once
 
 #include "kgen.h"
@@ -25,7 +25,7 @@ KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int
         s.first_row = load_global(cu_seqlens + batch);
         s.rows = load_global(cu_seqlens + batch + 1) - s.first_row;
     }
-    // No more than there is memory for: the host has not seen the number.
+    // Limited to the rows that exist in memory: the host has not checked the number.
     if (seqused != nullptr) s.rows = min(load_global(seqused + batch), s.rows);
     return s;
 }
@@ -40,7 +40,7 @@ KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_
     return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
 }
 
-// What a variant was built for, which its launcher compares with a request.
+// The properties that a variant was built for; its launcher compares them with a request.
 struct fwd_identity {
     const char* name;
     int32_t head_dim;
@@ -72,7 +72,7 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// The same, and that they match what a variant was built for.
+// The same, and checks that they match what a variant was built for.
 template <class Params>
 int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
     const int32_t head_dim_v = self.head_dim_v == 0 ? self.head_dim : self.head_dim_v;
@@ -103,13 +103,13 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     return KGEN_SUCCESS;
 }
 
-// Refuses limits on the queries of a sequence, which only kernels that read pages know.
+// Refuses limits on the queries of a sequence, which only kernels that read pages implement.
 inline int refuse_query_limits(const kgen_fwd_params& params, const char* name) {
     if (params.least_queries == 0 && params.most_queries == 0) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d must be 0", name, params.least_queries, params.most_queries);
 }
 
-// Checks what is said of a KV cache: its dtype, its entries, its pages. Without a page table nothing of pages is read.
+// Checks the fields of a KV cache: its dtype, entries and pages. Without a page table no field about pages is read.
 inline int check_cache(const kgen_fwd_params& params, const char* name) {
     const bool bytes = params.kv_dtype == KGEN_DTYPE_FP8_E4M3 || params.kv_dtype == KGEN_DTYPE_FP8_E5M2;
     if (params.kv_dtype != 0 && !bytes) {
@@ -153,12 +153,12 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     return has_queries ? check_fwd_strides(params, self.name) : KGEN_SUCCESS;
 }
 
-// Whether pointer and strides (elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
+// True if pointer and strides (in elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
 inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
     return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(batch_stride | row_stride | head_stride) * bytes) & 15) == 0;
 }
 
-// `bytes`: of an element of Q, `kv_bytes`: of K and V; O's have 2.
+// True if Q, K, V and O do. `bytes`: size of an element of Q, `kv_bytes`: of K and V; elements of O have 2 bytes.
 inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes, int kv_bytes) {
     return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride, bytes) &&
            rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, kv_bytes) &&

@@ -6,9 +6,9 @@
 
 namespace kgen {
 
-// Pages are batch entries. A packed tensor is one long batch entry. If the number of its rows is not known, the map has
-// no end; kernels fetch only tiles inside a sequence, so none is needed. Nor have the entries of a cache that are
-// chosen by an index: nobody says how many there are.
+// Pages are batch entries. A packed tensor is one long batch entry. If its number of rows is unknown, the map is
+// unbounded; none is needed, since kernels fetch only tiles inside a sequence. The entries of a cache that are chosen
+// by an index are unbounded too: their number is unknown.
 inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, int32_t columns, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
     attention_tensor tensor = {};
     tensor.base = base;

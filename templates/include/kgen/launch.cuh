@@ -9,7 +9,7 @@
 
 namespace kgen {
 
-// What kgen_last_error() returns; one per thread, shared by every launcher of a program.
+// The message that kgen_last_error() returns; one per thread, shared by all launchers of a program.
 inline thread_local char last_error[256] = "";
 
 // Records a formatted message and returns `code`.
@@ -60,9 +60,9 @@ int launch_with(launch_options options, void (*kernel)(Params), const char* name
     return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks, of which `blocks` is
-// a multiple. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and must be
-// done once per device: doing it at every launch avoids remembering on which it was done.
+// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks; `blocks` must be a
+// multiple of `cluster`. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and
+// must be done once per device: doing it at every launch avoids tracking the devices where it was done.
 template <class Params>
 int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
            cudaStream_t stream, uint32_t cluster = 1) {

@@ -36,7 +36,7 @@ KGEN_DEVICE float tanh_fast(float x) {
     return y;
 }
 
-// The lowest bit that is set, of at least one.
+// Index of the lowest set bit; at least one bit must be set.
 KGEN_DEVICE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
 
 KGEN_DEVICE float absolute(float x) { return fabsf(x); }
@@ -47,7 +47,7 @@ KGEN_DEVICE float with_sign_of(float x, float sign) { return copysignf(x, sign);
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
-// a * b, rounded also where a sum follows: the compiler may not fuse the two (CUDA's `__fmul_rn`).
+// a * b, rounded even if a sum follows: the compiler may not fuse the two (CUDA's `__fmul_rn`).
 KGEN_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
 // The greater and the lesser of two values; of a NaN and a number, the number.

@@ -29,9 +29,9 @@ KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uin
 constexpr uint32_t UNIT_SCALE = 127;
 
 // D in fp32 += (A * a power of two per row) * (B * a power of two per column), the microscaling form (sm_120 family
-// only). Byte BYTE_A of `scale_a` is used, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first gives the scale
-// of row g, the second that of row g + 8. Byte BYTE_B of `scale_b` is used, in lane LANE_B of each four, which gives
-// that of column g.
+// only). Byte BYTE_A of `scale_a` is used, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first holds the scale
+// of row g, the second that of row g + 8. Byte BYTE_B of `scale_b` is used, in lane LANE_B of each four, which holds
+// the scale of column g.
 template <int BYTE_A = 0, int PAIR_A = 0, int BYTE_B = 0, int LANE_B = 0>
 KGEN_DEVICE void mma_m16n8k32_block_scaled(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint32_t scale_a,
                                            uint32_t scale_b) {

@@ -1,6 +1,6 @@
-// Factors of K and V that differ from page to page (kgen_fwd_params.k_page_descale): where they are, and their way
-// through shared memory to the columns of S and P. S is multiplied by K's after the product, P by V's before it is
-// rounded: K and V themselves would be rounded once more.
+// Per-page factors of K and V (kgen_fwd_params.k_page_descale): their addresses, and their path through shared memory
+// to the columns of S and P. S is multiplied by K's factors after the product, P by V's before it is rounded:
+// multiplying K and V themselves would round them once more.
 #pragma once
 
 #include "kgen.h"
@@ -24,8 +24,8 @@ KGEN_DEVICE page_descales page_descales_of(const float* descales, int64_t page_s
     return {descales == nullptr ? nullptr : descales + head_k * head_stride, page_stride};
 }
 
-// The factors of K and V of some rows of a tile, in registers: thread t of THREADS has those of rows t, t + THREADS and
-// so on.
+// Factors of K and V for some rows of a tile, in registers: thread t of THREADS has those of rows t, t + THREADS and so
+// on.
 template <int ROWS, int THREADS>
 struct staged_descales {
     static constexpr int count = (ROWS + THREADS - 1) / THREADS;
@@ -33,8 +33,8 @@ struct staged_descales {
     float k[count], v[count];
 };
 
-// Starts loading the factors of rows `first_row` .. `first_row + ROWS` of a sequence; those of rows from `rows` on are
-// 1, and nothing is read for them.
+// Starts loading the factors of rows `first_row` .. `first_row + ROWS` of a sequence; for rows from `rows` on they are
+// 1, without any read.
 template <int ROWS, int THREADS>
 KGEN_DEVICE void stage_descales(staged_descales<ROWS, THREADS>& staged, const kgen_fwd_params& p, int head_k, const sequence_pages& pages, int thread,
                                 int first_row, int rows) {

@@ -1,4 +1,4 @@
-// Paged K and V: where the rows of a sequence are (kgen_fwd_params.page_table), and loads of tiles of them.
+// Paged K and V: the locations of a sequence's rows (kgen_fwd_params.page_table), and loads of tiles.
 #pragma once
 
 #include "kgen.h"
@@ -38,7 +38,7 @@ struct rows_in_pages {
 using paged_rows = rows_in_pages<uint16_t>;
 using paged_bytes = rows_in_pages<uint8_t>;
 
-// One 16-byte piece of a row, from its first column on; zeros, with nothing read, where it is not `valid`.
+// One 16-byte piece of a row, from its first column on; zeros, without any read, if it is not `valid`.
 // VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <bool VECTOR>
 KGEN_DEVICE void copy_piece(uint32_t destination, const uint16_t* from, bool valid) {
@@ -54,8 +54,8 @@ KGEN_DEVICE void copy_piece(uint32_t destination, const uint16_t* from, bool val
     }
 }
 
-// What a row of HEAD_DIM elements has of the 16-byte piece from `column` on, which is in a tile's panel at START: of
-// 16-bit elements all or nothing, of bytes so many.
+// The part of a row of HEAD_DIM elements in the 16-byte piece from `column` on, which is in a tile's panel at START:
+// all or nothing for 16-bit elements, a number of bytes for 1-byte ones.
 template <class Tile, int HEAD_DIM, int START>
 KGEN_DEVICE auto part_of_piece(int column) {
     if constexpr (Tile::element_bytes == 1) return columns_of_piece<HEAD_DIM>(column);
@@ -64,7 +64,7 @@ KGEN_DEVICE auto part_of_piece(int column) {
 
 // copy_tile() of kgen/tile.cuh, or copy_bytes() of kgen/byte_tile.cuh, for a sequence in pages: rows `first_row` ..
 // `first_row + Tile::rows` of it, by all threads. The pages of several rows are looked up at once, so that their
-// latencies overlap. ORDER: in which order rows are stored.
+// latencies overlap. ORDER: the order in which rows are stored.
 template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0, class Element>
 KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
@@ -99,8 +99,8 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
     }
 }
 
-// copy_warp_tile() of kgen/warp_tile.cuh, or copy_warp_bytes() of kgen/warp_bytes.cuh, for a sequence in pages, where a
-// tile may lie in several.
+// copy_warp_tile() of kgen/warp_tile.cuh, or copy_warp_bytes() of kgen/warp_bytes.cuh, for a sequence in pages; a tile
+// may span several.
 template <class Tile, int HEAD_DIM, bool VECTOR, int START = 0, class Element>
 KGEN_DEVICE void copy_paged_warp_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
     if constexpr (START < Tile::columns) {

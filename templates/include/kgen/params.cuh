@@ -14,7 +14,7 @@ constexpr size_t FWD_PARAMS_VERSION_1 = offsetof(kgen_fwd_params, q_descale);
 
 constexpr size_t BWD_PARAMS_VERSION_2 = offsetof(kgen_bwd_params, features);
 
-// More than any version will have: a larger size means an uninitialised structure.
+// An upper bound for every version: a larger size means an uninitialised structure.
 constexpr size_t LARGEST_PARAMS = 4096;
 
 // Copies a structure of `size` bytes, at least `least` (the size of `version`, the oldest supported), into `params`, of
@@ -48,7 +48,7 @@ int check_has_window(const Params* given, const char* name) {
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: KGEN_FLAG_WINDOW needs params.features, the first %zu bytes; params.struct_size is %u", name, needed, given->struct_size);
 }
 
-// Tells the head dim of V and O to those who read it, where the caller did not.
+// Fills in the head dim of V and O if the caller left it 0.
 template <class Params>
 int read_head_dims(Params& params, const char* name) {
     if (params.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved is %d and must be 0", name, params.reserved);
@@ -56,7 +56,7 @@ int read_head_dims(Params& params, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Refuses head dims that no kernel of any library has.
+// Refuses head dims that no kernel in any library supports.
 template <class Params>
 int check_head_dims(const Params& params, const char* name) {
     if (params.head_dim > 0 && params.head_dim_v > 0) return KGEN_SUCCESS;

@@ -1,4 +1,4 @@
-// Shared memory as 32-bit addresses, the form ldmatrix and cp.async take.
+// Shared memory as 32-bit addresses, the form that ldmatrix and cp.async take.
 #pragma once
 
 #include "kgen/platform.cuh"

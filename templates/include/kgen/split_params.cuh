@@ -1,5 +1,5 @@
-// Split-KV on the device: how the keys of a sequence are divided among blocks, and where partial results are stored in
-// the workspace (kgen/split_plan.cuh).
+// Split-KV on the device: the division of a sequence's keys among blocks, and the location of partial results in the
+// workspace (kgen/split_plan.cuh).
 #pragma once
 
 #include "kgen.h"
@@ -23,8 +23,8 @@ KGEN_DEVICE int split_count(const kgen_fwd_params& p, int batch) {
     return p.split_counts == nullptr ? p.num_splits : min(load_global(p.split_counts + batch), p.num_splits);
 }
 
-// Whether the kernel that computes a sequence's only split writes its O and LSE as the caller wants them. fwd_combine
-// leaves them alone.
+// True if the kernel that computes a sequence's only split writes its final O and LSE. fwd_combine skips such
+// sequences.
 KGEN_DEVICE bool writes_whole(const kgen_fwd_params& p, int splits) { return is_whole(p) || (p.split_counts != nullptr && splits == 1); }
 
 // Keys [first, end) of a split, with `keys` keys divided among `splits`: whole units of SPLIT_KEYS, as evenly as

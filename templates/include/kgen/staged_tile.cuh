@@ -1,6 +1,6 @@
 // Tiles staged through registers on their way to shared memory, for GPUs without cp.async: a thread fetches its 16-byte
-// pieces of the next tile while the block works on this one, and stores them once a barrier shows that the buffer is
-// free.
+// pieces of the next tile while the block works on the current one, and stores them after a barrier has shown that the
+// buffer is free.
 #pragma once
 
 #include "kgen/global.cuh"
@@ -10,8 +10,8 @@
 
 namespace kgen {
 
-// How THREADS threads divide the panel of `Tile` that starts at column START: in passes over its rows, one 16-byte
-// piece per thread and pass.
+// The division of the panel of `Tile` at column START among THREADS threads: in passes over its rows, one 16-byte piece
+// per thread and pass.
 template <class Tile, int THREADS, int START>
 struct panel_passes {
     static constexpr int width = Tile::panel_columns(START);

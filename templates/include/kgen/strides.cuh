@@ -1,5 +1,5 @@
-// Strides by which the address of an element would not be a number of 64 bits: no memory is so large, and kernels,
-// which compute offsets without looking, would wrap around. For the host compiler as well as nvcc.
+// Checks for strides with which the address of an element would exceed 64 bits: no memory is that large, and kernels,
+// which compute offsets without overflow checks, would wrap around. For the host compiler as well as nvcc.
 #pragma once
 
 #include <stddef.h>
@@ -17,11 +17,11 @@ struct named_stride {
     int64_t extent;
 };
 
-// The furthest that one stride may lead, in elements: three of them, of elements of up to 4 bytes, stay below 2^63
-// bytes.
+// The largest distance that one stride may span, in elements: three of them, with elements of up to 4 bytes, stay below
+// 2^63 bytes.
 constexpr uint64_t FURTHEST = uint64_t{1} << 59;
 
-// Refuses a stride that leads too far. What has one element at most has no stride that is read.
+// Refuses a stride that spans too far. The stride of a dimension with at most one element is not read.
 template <size_t COUNT>
 int check_strides(const named_stride (&all)[COUNT], const char* name) {
     for (const named_stride& one : all) {
@@ -34,7 +34,7 @@ int check_strides(const named_stride (&all)[COUNT], const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Rows that a tensor of sequences may have along its row axis, and its batch entries. `total`: 0 where it is not known.
+// Rows that a tensor of sequences may have along its row axis, and its batch entries. `total`: 0 if unknown.
 struct rows_and_entries {
     int64_t rows, entries;
 };
@@ -83,7 +83,7 @@ inline int check_fwd_strides(const kgen_fwd_params& p, const char* name) {
     return check_strides(all, name);
 }
 
-// The same of the O and LSE that partial results are merged into.
+// The same for the O and LSE that partial results are merged into.
 inline int check_merged_strides(const kgen_fwd_params& p, const char* name) {
     const rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch);
     const int64_t heads = p.num_heads;
@@ -94,7 +94,7 @@ inline int check_merged_strides(const kgen_fwd_params& p, const char* name) {
     return check_strides(all, name);
 }
 
-// The same of a backward pass.
+// The same for a backward pass.
 inline int check_bwd_strides(const kgen_bwd_params& p, const char* name) {
     rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch), k = extents_of(p.cu_seqlens_k, 0, p.seqlen_k, p.batch);
     if (p.seqlen_q == 0) q = {0, 0};

@@ -17,8 +17,8 @@ KGEN_DEVICE void warp_sync() { __syncwarp(); }
 KGEN_DEVICE void warp_meet() { asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\n}" ::: "memory"); }
 
 // Synchronisation between warps without the rest of the block: `threads` threads (whole warps) take part in barrier
-// number `barrier`, 1 to 15. Those that arrive continue at once; those that wait do so until all have arrived or wait,
-// and then see what the others had written. All lanes of a warp must call it together.
+// number `barrier`, 1 to 15. Threads that arrive continue at once; threads that wait do so until all have arrived or
+// wait, and then see what the others had written. All lanes of a warp must call it together.
 KGEN_DEVICE void barrier_arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 
 KGEN_DEVICE void barrier_wait(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }

@@ -1,5 +1,5 @@
-// Tensor maps: TMA's descriptors of tensors (CUDA driver API, "Tensor Map Object Management"). A launcher makes them
-// and passes them by value among the kernel's parameters.
+// Tensor maps: TMA's descriptors of tensors (CUDA driver API, "Tensor Map Object Management"). A launcher encodes them
+// and passes them by value in the kernel's parameters.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace kgen {
 
-// CUtensorMap of cuda.h, a header that costs more compile time per kernel than these two lines.
+// CUtensorMap of cuda.h, redeclared because that header costs too much compile time per kernel.
 struct alignas(64) tensor_map {
     uint64_t opaque[16];
 };
@@ -45,7 +45,7 @@ inline int make_tensor_map(tensor_map& map, const tensor_view& view, const char*
     if (encode == nullptr) {
         return fail(KGEN_ERROR_LAUNCH, "%s: the CUDA driver has no cuTensorMapEncodeTiled; copying by TMA needs the driver of CUDA 12.0 or newer", name);
     }
-    // Elements are moved, not computed with: any integer type of their size will do.
+    // Elements are only moved: any integer type of their size will do.
     const int data_type = view.element_bytes == 4 ? 2 : view.element_bytes == 2 ? 1 : 0;
     const int no_interleave = 0, l2_lines_of_256_bytes = 3, fill_with_zeros = 0;
     const uint32_t every_element[TMA_MAX_RANK] = {1, 1, 1, 1, 1};

@@ -60,7 +60,7 @@ KGEN_DEVICE uint32_t chunk_offset(uint32_t row, int column) {
 }
 
 // The lane's part of every ldmatrix address into tiles that start at multiples of 128 bytes: its row and its chunk (0
-// or 1) inside a 16-column step, for each panel width. What the compiler finds unused costs nothing.
+// or 1) inside a 16-column step, for each panel width. The compiler removes unused ones.
 struct lane_offsets {
     uint32_t in_64, in_32, in_16;
 };

@@ -12,12 +12,12 @@
 // kgen/tile.cuh's panels starts at a multiple of 1024, 512 or 256 bytes. Any box starts at a multiple of 128.
 //
 // Copies run in the asynchronous proxy. A copy is complete for a thread that has waited for the phase of the mbarrier
-// that counted its bytes. What other instructions have read may be overwritten by a copy once the reads are ordered
-// before it (by a barrier); what other instructions have *written* needs fence_proxy_async() by the writers too, before
+// that counted its bytes. A copy may overwrite data that other instructions have read once the reads are ordered before
+// it (by a barrier); data that other instructions have *written* also needs fence_proxy_async() by the writers, before
 // that barrier.
 //
 // Stores go the other way, box by box, in groups of the issuing thread. Committed stores complete even after the kernel
-// has ended; a kernel must wait only until their sources have been read, if it writes there again.
+// has ended; a kernel needs to wait until their sources have been read only if it writes there again.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -25,10 +25,10 @@
 
 namespace kgen {
 
-// Orders this thread's earlier accesses to shared memory with later TMA copies, and the other way round.
+// Orders this thread's earlier accesses to shared memory before later TMA copies, and vice versa.
 KGEN_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Prefetches a tensor map, which is in the kernel's parameters, into the cache ahead of the first copy.
+// Prefetches a tensor map in the kernel's parameters into the cache ahead of the first copy.
 KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

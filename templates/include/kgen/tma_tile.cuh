@@ -1,5 +1,5 @@
-// Tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile) moved by TMA: each panel is one box, whose swizzle is
-// the panel's. Columns of the tile that the tensor does not have arrive as zeros, and are not stored.
+// TMA of tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile): each panel is one box with the panel's
+// swizzle. Columns of the tile that the tensor does not have arrive as zeros, and are not stored.
 #pragma once
 
 #include "kgen/mbarrier.cuh"
@@ -92,10 +92,10 @@ KGEN_DEVICE void fetch_half_panels(uint32_t tile, const tile_maps<Half>& maps, u
     }
 }
 
-// Half of a tile, for both blocks of a cluster: the tile's first row is `row`, and this block's half (0: the upper, 1:
-// the lower one) goes to both. Each block calls it with another half, and arrives at its own barrier, whose phase
-// completes only when the whole tile has arrived. The maps are those of a tile half as high, `Half`. Called by one
-// thread of each block.
+// Fetches half of a tile for both blocks of a cluster: the tile's first row is `row`, and this block's half (0: the
+// upper, 1: the lower one) goes to both. Each block calls it with a different half and arrives at its own barrier,
+// whose phase completes only when the whole tile has arrived. The maps are those of a tile of half the height, `Half`.
+// Called by one thread of each block.
 template <class Tile, class Half>
 KGEN_DEVICE void fetch_half_tile(uint32_t tile, const tile_maps<Half>& maps, uint32_t barrier, int half, int row, int head, int batch) {
     static_assert(Half::rows * 2 == Tile::rows && Half::columns == Tile::columns && Half::element_bytes == Tile::element_bytes, "a half has half the rows");

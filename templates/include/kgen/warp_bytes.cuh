@@ -1,4 +1,4 @@
-// A tile of 1-byte elements that one warp loads and uses by itself, as kgen/warp_tile.cuh has it for 16-bit ones.
+// A tile of 1-byte elements that one warp loads and uses by itself; kgen/warp_tile.cuh is the same for 16-bit elements.
 #pragma once
 
 #include "kgen/byte_tile.cuh"

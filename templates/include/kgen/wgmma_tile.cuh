@@ -94,7 +94,7 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeroes the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+// Zeroes the rows before `rows` of a tile, by `threads` threads; this one is number `thread`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {
@@ -106,7 +106,7 @@ KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     }
 }
 
-// The same of the rows from `first` on.
+// The same for the rows from `first` on.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threads) {
     if constexpr (START < Tile::columns) {
@@ -118,7 +118,7 @@ KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threa
     }
 }
 
-// The same of the rows from `first` to the one before `end`.
+// The same for the rows from `first` to the one before `end`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_between(uint32_t tile, int first, int end, int thread, int threads) {
     if constexpr (START < Tile::columns) {
