@@ -13,13 +13,13 @@ struct Frame {
     items: usize,
     /// Operands of the current item.
     operands: usize,
-    /// The `?` that the next `:` belongs to.
-    question: usize,
+    /// The first `?` of the current item: the `:` of a chain stand below it.
+    question: Option<usize>,
 }
 
 impl Frame {
     fn at(column: usize) -> Self {
-        Self { items: column, operands: column, question: column }
+        Self { items: column, operands: column, question: None }
     }
 }
 
@@ -120,11 +120,14 @@ fn advance(part: &Piece, column: usize, frames: &mut Vec<Frame>, starts_line: bo
     if let Some(frame) = frames.last_mut() {
         match part.kind {
             Kind::Question => {
-                frame.question = column;
+                frame.question = frame.question.or(Some(column));
                 frame.operands = column + 2;
             }
             Kind::Colon => frame.operands = column + 2,
-            Kind::Comma | Kind::Assign | Kind::Return => frame.operands = column,
+            Kind::Comma | Kind::Assign | Kind::Return => {
+                frame.operands = column;
+                frame.question = None;
+            }
             Kind::Operator(_) | Kind::Open | Kind::TemplateHead | Kind::Strings | Kind::Operands | Kind::Other => {}
         }
     }
@@ -146,7 +149,7 @@ fn begin(part: &Piece, line: usize, indent: usize, frames: &[Frame]) -> (usize, 
         Kind::Comma | Kind::Assign | Kind::Operands => frame.items,
         Kind::Operator(_) | Kind::Return | Kind::Strings | Kind::Other => frame.operands,
         Kind::Question => frame.operands + INDENT,
-        Kind::Colon => frame.question,
+        Kind::Colon => frame.question.unwrap_or(frame.operands),
         Kind::TemplateHead => indent,
         Kind::Open => {
             *frame = Frame::at(line + INDENT);
@@ -158,17 +161,19 @@ fn begin(part: &Piece, line: usize, indent: usize, frames: &[Frame]) -> (usize, 
 
 /// What a break in front of a piece costs.
 fn price(part: &Piece) -> u32 {
+    let depth = |levels: usize| u32::try_from(levels).unwrap_or(1_000);
     let kind = match part.kind {
         Kind::Operands => 0,
         Kind::Comma | Kind::Strings => 1,
         Kind::TemplateHead => 2,
-        Kind::Question | Kind::Colon => 3,
+        // What stands behind a `:` is nested in it.
+        Kind::Question => 3 + 2 * depth(part.chain),
+        Kind::Colon => 2 * depth(part.chain),
         Kind::Operator(firmness) => firmness,
         Kind::Assign => 35,
         Kind::Open => 30,
         Kind::Other => 500,
         Kind::Return => 800,
     };
-    let depth = |levels: usize| u32::try_from(levels).unwrap_or(1_000);
     kind + 20 * depth(part.depth) + 30 * depth(part.tight_depth)
 }

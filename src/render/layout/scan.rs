@@ -139,15 +139,35 @@ pub(super) struct Piece<'a> {
     pub(super) depth: usize,
     /// Those of them that read badly when broken: `[]` and a template's `<>`.
     pub(super) tight_depth: usize,
+    /// The `:` of its item up to it: how far down a chain of `?` it stands.
+    pub(super) chain: usize,
     /// Brackets that open (true) and close (false) in it, each with the bytes up to behind it.
     pub(super) brackets: Vec<(usize, bool)>,
+}
+
+impl Piece<'_> {
+    /// A piece that starts where so many brackets are open.
+    fn starting(kind: Kind, brackets: &Brackets) -> Self {
+        let depth = brackets.depth();
+        Self {
+            text: "",
+            kind,
+            depth,
+            tight_depth: brackets.open.iter().filter(|bracket| matches!(bracket, '<' | '[')).count(),
+            chain: brackets.chained.iter().filter(|chained| **chained == depth).count(),
+            brackets: Vec::new(),
+        }
+    }
 }
 
 /// The brackets that are open at a place.
 #[derive(Default)]
 pub(super) struct Brackets {
     open: Vec<char>,
+    /// The number of brackets around each `?` that has no `:` yet.
     questions: Vec<usize>,
+    /// And around each that has, in items that are not at their end.
+    chained: Vec<usize>,
 }
 
 impl Brackets {
@@ -178,6 +198,7 @@ impl Brackets {
             _ => return None,
         };
         self.open.pop();
+        self.chained.retain(|depth| *depth <= self.open.len());
         Some((closes, false))
     }
 
@@ -186,13 +207,13 @@ impl Brackets {
     }
 }
 
-/// The pieces of a line's code. `outside` brackets close in it that do not open in it.
+/// The pieces of a line's code, which may close brackets that do not open in it.
 pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
     let outside = unopened(code);
-    let mut brackets = Brackets { open: vec!['('; outside], questions: Vec::new() };
+    let mut brackets = Brackets { open: vec!['('; outside], ..Brackets::default() };
     let mut found = Vec::new();
-    let (mut start, mut at, mut kind, mut depth, mut tight_depth) = (0, 0, Kind::Other, outside, 0);
-    let mut inside: Vec<(usize, bool)> = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    let mut piece = Piece::starting(Kind::Other, &brackets);
     let is_template = code.starts_with("template <");
     while at < code.len() {
         if let Some(length) = literal(code, at) {
@@ -202,7 +223,7 @@ pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
         let next = match brackets.step(code, at) {
             Some((length, opens)) => {
                 at += length;
-                inside.push((at - start, opens));
+                piece.brackets.push((at - start, opens));
                 let empty = code[at..].starts_with([')', ']', '}', '>', ' ']) || code[..at].ends_with(['[', '<']);
                 (opens && !empty && at < code.len()).then_some((Kind::Open, at))
             }
@@ -220,13 +241,14 @@ pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
                 None
             }
         };
-        if let Some((next_kind, end)) = next {
-            found.push(Piece { text: &code[start..end], kind, depth, tight_depth, brackets: std::mem::take(&mut inside) });
-            (start, kind, depth) = (at, next_kind, brackets.depth());
-            tight_depth = brackets.open.iter().filter(|bracket| matches!(bracket, '<' | '[')).count();
+        if let Some((kind, end)) = next {
+            piece.text = &code[start..end];
+            found.push(std::mem::replace(&mut piece, Piece::starting(kind, &brackets)));
+            start = at;
         }
     }
-    found.push(Piece { text: &code[start..], kind, depth, tight_depth, brackets: inside });
+    piece.text = &code[start..];
+    found.push(piece);
     found
 }
 
@@ -257,7 +279,8 @@ fn space(before: &str, after: &str, brackets: &mut Brackets) -> Option<Kind> {
     let next = after.split(' ').next().unwrap_or(after);
     let depth = brackets.depth();
     if before.ends_with([',', ';']) {
-        brackets.questions.retain(|question| *question != depth);
+        brackets.questions.retain(|question| *question < depth);
+        brackets.chained.retain(|question| *question < depth);
         return Some(Kind::Comma);
     }
     if next == "?" {
@@ -266,6 +289,7 @@ fn space(before: &str, after: &str, brackets: &mut Brackets) -> Option<Kind> {
     }
     if next == ":" && brackets.questions.last() == Some(&depth) {
         brackets.questions.pop();
+        brackets.chained.push(depth);
         return Some(Kind::Colon);
     }
     if before.ends_with('"') && after.starts_with('"') {

@@ -42,8 +42,8 @@ int read_features(Params& p, const char* name) {
     if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
     const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
-    f.window_right = causal ? 0 : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right
-                                                                                               : NO_LIMIT;
+    f.window_right = causal ? 0
+                            : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
     p.flags &= ~KGEN_FLAG_WINDOW;
     if (f.window_left != NO_LIMIT || (!causal && f.window_right != NO_LIMIT)) p.flags |= KGEN_FLAG_WINDOW;
     return KGEN_SUCCESS;

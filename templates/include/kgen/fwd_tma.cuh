@@ -15,8 +15,8 @@ inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, i
     tensor.base = base;
     tensor.columns = static_cast<uint64_t>(columns);
     const bool paged = p.page_table != nullptr;
-    tensor.rows = static_cast<uint64_t>(paged ? p.page_size : p.cu_seqlens_k == nullptr
-                                                                  ? p.seqlen_k : p.total_k > 0 ? p.total_k : INT32_MAX);
+    tensor.rows = static_cast<uint64_t>(paged ? p.page_size : p.cu_seqlens_k == nullptr ? p.seqlen_k
+                                              : p.total_k > 0 ? p.total_k : INT32_MAX);
     tensor.heads = static_cast<uint64_t>(p.num_heads_k);
     const int32_t entries = p.cache_batch_idx != nullptr ? INT32_MAX : p.batch;
     tensor.batches = static_cast<uint64_t>(paged ? p.num_pages : p.cu_seqlens_k == nullptr ? entries : 1);

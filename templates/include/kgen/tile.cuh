@@ -55,8 +55,8 @@ KGEN_DEVICE uint32_t chunk_offset(uint32_t row, int column) {
     const int start = Tile::panel_start(column);
     const int width = Tile::panel_columns(start);
     const uint32_t chunk = (column - start) / 8;
-    const uint32_t in_panel = width == 64 ? swizzled<64>(row, chunk) : width == 32 ? swizzled<32>(row, chunk)
-                                                                                   : swizzled<16>(row, chunk);
+    const uint32_t in_panel = width == 64 ? swizzled<64>(row, chunk)
+                                          : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
     return Tile::panel_offset(start) + in_panel;
 }
 

@@ -31,8 +31,8 @@ struct tile_box {
 
 // The tensor as boxes of one panel width (in pairs of bytes), each with that panel's swizzle.
 inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, tile_box box, uint32_t width) {
-    const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64
-                                                                                  : tma_swizzle::span_32;
+    const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128
+                                            : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
     const auto in_bytes = [&](int64_t stride) {
         int64_t bytes;
         // which TMA does not take
