@@ -29,7 +29,7 @@ SHAPES = ((17, 17), (17, 100), (17, 512), (17, 1100))
 MEETING = "        barrier_wait(barrier.meeting, 128);  // products of other warps may still read the stages where O goes now\n"
 PARTS_DONE = "    block_sync();\n\n    float factor[WARPGROUPS][2]"
 HAS_KEYS = "    if (warpgroup < with_keys) {\n        KGEN_UNROLL\n        for (int h = 0; h < 2; ++h) {\n            state.sum[h] += shuffle_xor(state.sum[h], 1);"
-PART_OF = "return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16; };"
+PART_OF = "return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16;"
 SHARED = re.compile(r"constexpr uint32_t SHARED_BYTES = (\d+);")
 LAST_INCLUDE = '#include "kgen/wgmma_tile.cuh"\n'
 WAIT_FOR_ALL = """    for (int w = 0; w < with_keys; ++w) {
@@ -63,7 +63,7 @@ def elsewhere(source):
     size = int(SHARED.search(source).group(1))
     start = (size + 1023) // 1024 * 1024
     source = SHARED.sub(f"constexpr uint32_t PARTS_OFFSET = {start};\nconstexpr uint32_t SHARED_BYTES = {start} + 2 * BLOCK_M * HEAD_DIM * 4;", source)
-    return replaced(source, PART_OF, "return shared + PARTS_OFFSET + w * (BLOCK_M * HEAD_DIM * 4) + (chunk * 128 + thread) * 16; };")
+    return replaced(source, PART_OF, "return shared + PARTS_OFFSET + w * (BLOCK_M * HEAD_DIM * 4) + (chunk * 128 + thread) * 16;")
 
 
 VARIANTS = {

@@ -27,7 +27,7 @@ READ_BY_ALL = re.compile(r"^( *)const words4 (said|of_keys) = (.*);$", re.M)
 READ_BY_ONE = r"\1words4 \2 = {};\n\1if (lane_index() == 0) \2 = \3;"
 TURNS = {
     "attention/hopper/walk.tera": {"{ barrier_wait(1 + warpgroup, 256); }": "{}", "{ barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); }": "{}"},
-    "include/kgen/turns.cuh": {"    barrier_wait(barrier, threads);\n": "", "{ barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }": "{}"},
+    "include/kgen/turns.cuh": {"    barrier_wait(barrier, threads);\n": "", "    barrier_arrive(barrier + static_cast<int>(word >> 31), threads);\n": ""},
 }
 CLEARED_BY_SOME = {"if (end < own_keys + BLOCK_N) {": "if (end < STEP_KEYS) {", "first_key + own_keys < 0": "first_key < 0"}
 HANDED_OVER = {"        if (!joins) {\n            barrier_wait(4 + warpgroup, 128);\n": "        barrier_wait(7, 128 * CONSUMERS);\n        if (!joins) {\n"}

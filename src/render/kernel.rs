@@ -1,6 +1,6 @@
 //! One plan to one kernel file.
 
-use super::{RenderError, Templates};
+use super::{RenderError, Templates, layout::layout};
 use crate::{
     family,
     files::content_hash,
@@ -27,6 +27,8 @@ pub struct Source {
 /// Turns plans into text. Rendering is pure: the same plan and templates give the same bytes, on every machine.
 pub struct Renderer {
     tera: Tera,
+    /// What is done to rendered C++: [`layout`], unless a test compares with the text before it.
+    pub(super) lay_out: fn(&str) -> String,
 }
 
 impl Renderer {
@@ -39,7 +41,7 @@ impl Renderer {
         // The output is C++, where `&` and `<` stand for themselves.
         tera.autoescape_on(Vec::<&str>::new());
         tera.add_raw_templates(templates.rendered()).map_err(|error| RenderError::Syntax { report: report(&error) })?;
-        Ok(Self { tera })
+        Ok(Self { tera, lay_out: layout })
     }
 
     /// The kernel of `plan`, to lie beside `include/` under the variant's own name.
@@ -83,14 +85,17 @@ impl Renderer {
         self.tera.get_template_names().any(|name| name == template)
     }
 
-    /// Renders one template, path below `templates/`, and tidies the white space Tera's blocks leave.
+    /// Renders one template, path below `templates/`, tidies the white space Tera's blocks leave, and breaks lines of
+    /// C++ that are too long.
     pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
         context.insert("kgen_version", env!("CARGO_PKG_VERSION"));
         let text = self
             .tera
             .render(template, &context)
             .map_err(|error| RenderError::Template { template: template.to_owned(), report: report(&error) })?;
-        Ok(tidy(&text))
+        let text = tidy(&text);
+        let is_cpp = [".cu.tera", ".cpp.tera", ".h.tera"].iter().any(|end| template.ends_with(end));
+        Ok(if is_cpp { (self.lay_out)(&text) } else { text })
     }
 }
 

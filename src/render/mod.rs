@@ -8,6 +8,7 @@ mod folder;
 mod hashes;
 mod inside;
 mod kernel;
+mod layout;
 mod library;
 mod manifest;
 mod templates;

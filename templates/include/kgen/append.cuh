@@ -36,18 +36,22 @@ KGEN_DEVICE sequence keys_with_new_rows(const kgen_fwd_params& p, int batch) {
 
 // The position of a row for the rotation; `row` counts rows of Q or new rows of K. -1: outside the tables.
 KGEN_DEVICE int rotary_position(const kgen_fwd_params& p, int batch, int before, int row) {
-    const int64_t position = static_cast<int64_t>(p.seqlens_rotary == nullptr ? before : load_global(p.seqlens_rotary + batch)) + row;
+    const int64_t position = static_cast<int64_t>(p.seqlens_rotary == nullptr
+                                                      ? before : load_global(p.seqlens_rotary + batch)) + row;
     return 0 <= position && position < p.rotary_rows ? static_cast<int>(position) : -1;
 }
 
 // The row that determines a query's position: its own with a mask, otherwise the first for all queries.
-KGEN_DEVICE int rotary_row(const kgen_fwd_params& p, int query) { return (p.flags & (KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW)) != 0 ? query : 0; }
+KGEN_DEVICE int rotary_row(const kgen_fwd_params& p, int query) {
+    return (p.flags & (KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW)) != 0 ? query : 0;
+}
 
 // True if new rows and the tables of the rotation can be moved in pieces of 8 elements.
 inline bool new_rows_are_aligned(const kgen_fwd_params& p) {
     return rows_are_aligned(p.k_new, p.k_new_batch_stride, p.k_new_row_stride, p.k_new_head_stride) &&
            rows_are_aligned(p.v_new, p.v_new_batch_stride, p.v_new_row_stride, p.v_new_head_stride) &&
-           rows_are_aligned(p.rotary_cos, 0, p.rotary_row_stride, 0) && rows_are_aligned(p.rotary_sin, 0, p.rotary_row_stride, 0);
+           rows_are_aligned(p.rotary_cos, 0, p.rotary_row_stride, 0) &&
+           rows_are_aligned(p.rotary_sin, 0, p.rotary_row_stride, 0);
 }
 
 }  // namespace kgen

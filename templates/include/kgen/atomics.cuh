@@ -149,13 +149,15 @@ KGEN_DEVICE float load_written(const float* pointer) {
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE floats4 load_written(const floats4* pointer) {
     floats4 value;
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(pointer) : "memory");
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(pointer) : "memory");
     return value;
 }
 
 KGEN_DEVICE words4 load_written(const words4* pointer) {
     words4 value;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer) : "memory");
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(pointer) : "memory");
     return value;
 }
 

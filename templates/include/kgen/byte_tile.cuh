@@ -86,13 +86,15 @@ KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_st
         constexpr int chunks = width / 8;
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
-        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0,
+                      "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int valid_rows = rows - first_row;
         const int column = START * 2 + thread_index() % chunks * 16;
         const int valid_columns = START * 2 + width * 2 <= HEAD_DIM ? 16 : max(0, min(16, HEAD_DIM - column));
-        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
+        const uint32_t destination = tile + Tile::panel_offset(START) +
+                                     swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
         const uint8_t* from = source + (first_row + row) * row_stride + column;
 
         if constexpr (VECTOR) {
@@ -100,7 +102,8 @@ KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_st
             for (int pass = 0; pass < passes; ++pass) {
                 const int pass_row = pass * pass_rows;
                 if (Tile::rows % pass_rows == 0 || row + pass_row < Tile::rows) {
-                    cp_async_partial(destination + pass_row * width * 2, from, row + pass_row < valid_rows ? valid_columns : 0);
+                    cp_async_partial(destination + pass_row * width * 2, from,
+                                     row + pass_row < valid_rows ? valid_columns : 0);
                 }
                 from = opaque(from + pass_rows * row_stride);
             }

@@ -23,7 +23,8 @@ int copy_params(const Params* given, const char* name, const char* structure, Pa
 // Refuses an element type other than the kernel's.
 inline int check_dtype(int32_t dtype, int32_t own, const char* own_name, const char* name) {
     if (dtype == own) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_MISMATCH, "%s: params.dtype is %d; this kernel is made for %d (%s)", name, dtype, own, own_name);
+    return fail(KGEN_ERROR_MISMATCH, "%s: params.dtype is %d; this kernel is made for %d (%s)", name, dtype, own,
+                own_name);
 }
 
 // The memory that a parameter points to.
@@ -38,18 +39,23 @@ inline int check_span(const span& s, size_t element_bytes, const char* name) {
     if (s.bytes == 0) return KGEN_SUCCESS;
     if (s.start == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s must not be NULL", name, s.what);
     if (reinterpret_cast<uintptr_t>(s.start) % element_bytes == 0) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s must be a multiple of %zu bytes, the size of an element", name, s.what, element_bytes);
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s must be a multiple of %zu bytes, the size of an element", name,
+                s.what, element_bytes);
 }
 
 // Refuses an output that overlaps an input: blocks run in any order and would read what other blocks have written.
 inline int check_apart(const span& input, const span& output, const char* name) {
     const auto in = reinterpret_cast<uintptr_t>(input.start), out = reinterpret_cast<uintptr_t>(output.start);
-    if (input.bytes == 0 || output.bytes == 0 || (in < out ? out - in >= input.bytes : in - out >= output.bytes)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s overlaps %s; give it memory of its own", name, output.what, input.what);
+    if (input.bytes == 0 || output.bytes == 0 || (in < out ? out - in >= input.bytes : in - out >= output.bytes))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s overlaps %s; give it memory of its own", name, output.what,
+                input.what);
 }
 
 // Bytes from the last 16-byte boundary to `pointer`.
-inline uint32_t offset_in_piece(const void* pointer) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % 16); }
+inline uint32_t offset_in_piece(const void* pointer) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % 16);
+}
 
 // Elements before the first 16-byte boundary at or after `pointer`: all of them if they end before it.
 inline uint64_t elements_to_piece(const void* pointer, size_t element_bytes, uint64_t count) {
@@ -61,7 +67,8 @@ inline uint64_t elements_to_piece(const void* pointer, size_t element_bytes, uin
 // Capability").
 inline int check_grid(uint64_t blocks, const char* name) {
     if (blocks <= INT32_MAX) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: this takes %llu blocks, more than a grid has, 2^31 - 1", name, static_cast<unsigned long long>(blocks));
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: this takes %llu blocks, more than a grid has, 2^31 - 1", name,
+                static_cast<unsigned long long>(blocks));
 }
 
 }  // namespace kgen

@@ -11,12 +11,14 @@ namespace kgen {
 // `.cg` keeps the line out of L1: every tile is read once by a block.
 KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid) {
     const uint32_t bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+                 : "memory");
 }
 
 // Copies the first `bytes` bytes (0 to 16) and zero-fills the rest of the 16, which are not read. Both 16-byte aligned.
 KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+                 : "memory");
 }
 
 // Closes the group of the copies issued since the last commit.

@@ -33,7 +33,8 @@ cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     }
     if (error == cudaSuccess) error = ask(value, device);
     if (error == cudaSuccess && remembered) known.of[device].store(value + 1, std::memory_order_relaxed);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller reports it; it must not surface in an unrelated later call
+    // the caller reports it; it must not surface in an unrelated later call
+    if (error != cudaSuccess) cudaGetLastError();
     return error;
 }
 
@@ -58,7 +59,8 @@ inline int device_capability() {
         return asked;
     });
     if (error == cudaSuccess) return capability;
-    fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error),
+         cudaGetErrorName(error));
     return 0;
 }
 
@@ -67,7 +69,9 @@ inline int device_capability() {
 inline int device_shared_memory() {
     static device_numbers known;
     int bytes = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    };
     return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 
@@ -76,10 +80,13 @@ inline int device_shared_memory() {
 inline int multiprocessor_count() {
     static device_numbers known;
     int count = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device);
+    };
     const cudaError_t error = of_device(known, count, ask);
     if (error == cudaSuccess) return count;
-    fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error),
+         cudaGetErrorName(error));
     return 0;
 }
 
@@ -87,7 +94,9 @@ inline int multiprocessor_count() {
 inline int l2_cache_bytes() {
     static device_numbers known;
     int bytes = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, device);
+    };
     return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 

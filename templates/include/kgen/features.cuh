@@ -23,20 +23,27 @@ int read_features(Params& p, const char* name) {
     kgen_attention_features& f = p.features;
     const bool windowed = (p.flags & KGEN_FLAG_WINDOW) != 0;
     if (windowed && (f.window_left < -1 || f.window_right < -1)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: window_left %d and window_right %d must be -1, for no limit, or more", name, f.window_left, f.window_right);
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: window_left %d and window_right %d must be -1, for no limit, or more", name, f.window_left,
+                    f.window_right);
     }
-    if (f.attention_chunk < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: attention_chunk %d must not be negative", name, f.attention_chunk);
+    if (f.attention_chunk < 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: attention_chunk %d must not be negative", name, f.attention_chunk);
     if (!(f.softcap >= 0.0f && f.softcap <= 3.402823466e38f)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softcap %g must be finite and >= 0", name, static_cast<double>(f.softcap));
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softcap %g must be finite and >= 0", name,
+                    static_cast<double>(f.softcap));
     }
     if (f.sinks != nullptr && f.sinks_dtype != KGEN_DTYPE_FP32 && f.sinks_dtype != KGEN_DTYPE_BF16) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: sinks_dtype %d must be KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16", name, f.sinks_dtype);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: sinks_dtype %d must be KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16", name,
+                    f.sinks_dtype);
     }
-    if (f.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
+    if (f.reserved != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
     if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
     const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
-    f.window_right = causal ? 0 : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
+    f.window_right = causal ? 0
+                            : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
     p.flags &= ~KGEN_FLAG_WINDOW;
     if (f.window_left != NO_LIMIT || (!causal && f.window_right != NO_LIMIT)) p.flags |= KGEN_FLAG_WINDOW;
     return KGEN_SUCCESS;
@@ -44,9 +51,11 @@ int read_features(Params& p, const char* name) {
 
 // Requested features other than masks and scores.
 inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
-    return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) | (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
+    return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) |
+           (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
            (p.kv_dtype == KGEN_DTYPE_FP8_E5M2 ? KGEN_FEATURE_KV_E5M2 : 0) |
-           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
+           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) |
+           (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
            (p.k_page_descale != nullptr || p.v_page_descale != nullptr ? KGEN_FEATURE_PAGE_DESCALE : 0) |
            (p.k_new != nullptr ? KGEN_FEATURE_APPEND : 0);
 }
@@ -54,23 +63,30 @@ inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
 
 // Refuses cache fields together with another layout of K and V (cu_seqlens_k or a page table).
 inline int refuse_two_places(const kgen_fwd_params& p, const char* name) {
-    if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) || (p.cu_seqlens_k == nullptr && p.page_table == nullptr)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
+    if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) ||
+        (p.cu_seqlens_k == nullptr && p.page_table == nullptr))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE,
+                "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
 }
 
 // Refuses per-page factors unless K and V are FP8 in pages.
 inline int refuse_stray_page_descales(const kgen_fwd_params& p, const char* name) {
-    if ((p.k_page_descale == nullptr && p.v_page_descale == nullptr) || (p.page_table != nullptr && p.kv_dtype != 0)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_page_descale and v_page_descale need a page_table and a kv_dtype", name);
+    if ((p.k_page_descale == nullptr && p.v_page_descale == nullptr) || (p.page_table != nullptr && p.kv_dtype != 0))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_page_descale and v_page_descale need a page_table and a kv_dtype",
+                name);
 }
 
 // The features that parameters request (KGEN_FEATURE_*), after read_features().
 template <class Params>
 uint32_t asked_features(const Params& p) {
     const kgen_attention_features& f = p.features;
-    return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) | ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
+    return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) |
+           ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
-           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) | asked_of_keys(p);
+           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) |
+           asked_of_keys(p);
 }
 
 // The features of `asked` that a kernel with the features `held` lacks. A window includes a causal mask.
@@ -79,8 +95,8 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
 }
 
 // Features that a kernel cannot ignore: it serves only requests that use them.
-constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV |
-                                    KGEN_FEATURE_APPEND;
+constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 |
+                                    KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV | KGEN_FEATURE_APPEND;
 
 // True if a kernel with the features `held` computes the request: it lacks no feature, masks no more, and reads K and V
 // from pages if and only if they are paged.
@@ -111,7 +127,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 
 // The name of the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3",
+                                     "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
     for (int bit = 0; bit < 14; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }

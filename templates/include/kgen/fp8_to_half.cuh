@@ -67,7 +67,9 @@ constexpr float FP8_UNIT = fp8_place<From, To>::UNIT;
 template <class From, class To>
 KGEN_DEVICE uint32_t widen_pair(uint32_t pair) {
     using place = fp8_place<From, To>;
-    const uint32_t moved = place::SHIFT == 0 ? pair & 0xff00ff00u : (pair & 0x80008000u) | (pair >> place::SHIFT & (0x7f007f00u >> place::SHIFT));
+    const uint32_t moved = place::SHIFT == 0
+                               ? pair & 0xff00ff00u
+                               : (pair & 0x80008000u) | (pair >> place::SHIFT & (0x7f007f00u >> place::SHIFT));
     if constexpr (place::FACTOR == 0) return moved;
     else return multiply_bf16_pairs(moved, place::FACTOR);
 }
@@ -85,12 +87,13 @@ KGEN_DEVICE void part_columns(uint32_t tile) {
     constexpr int groups = Tile::columns / 16;
     KGEN_ROLLED
     for (int i = thread_index(); i < Tile::rows * groups; i += THREADS) {
-        const uint32_t first = tile + chunk_offset<Tile>(i / groups, i % groups * 16), second = tile + chunk_offset<Tile>(i / groups, i % groups * 16 + 8);
+        const uint32_t first = tile + chunk_offset<Tile>(i / groups, i % groups * 16),
+            second = tile + chunk_offset<Tile>(i / groups, i % groups * 16 + 8);
         const words4 low = load_shared(first), high = load_shared(second);
-        store_shared(first, words4{choose_bytes<0x5410>(low.x, low.y), choose_bytes<0x5410>(low.z, low.w), choose_bytes<0x5410>(high.x, high.y),
-                                   choose_bytes<0x5410>(high.z, high.w)});
-        store_shared(second, words4{choose_bytes<0x7632>(low.x, low.y), choose_bytes<0x7632>(low.z, low.w), choose_bytes<0x7632>(high.x, high.y),
-                                    choose_bytes<0x7632>(high.z, high.w)});
+        store_shared(first, words4{choose_bytes<0x5410>(low.x, low.y), choose_bytes<0x5410>(low.z, low.w),
+                                   choose_bytes<0x5410>(high.x, high.y), choose_bytes<0x5410>(high.z, high.w)});
+        store_shared(second, words4{choose_bytes<0x7632>(low.x, low.y), choose_bytes<0x7632>(low.z, low.w),
+                                    choose_bytes<0x7632>(high.x, high.y), choose_bytes<0x7632>(high.z, high.w)});
     }
 }
 

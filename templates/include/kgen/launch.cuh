@@ -29,10 +29,11 @@ struct launch_options {
 
 // Common code of launch() and launch_early().
 template <class Params>
-int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-                const Params& params, cudaStream_t stream) {
+int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads,
+                uint32_t shared_bytes, const Params& params, cudaStream_t stream) {
     if (blocks == 0) return KGEN_SUCCESS;
-    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));
     if (error == cudaSuccess) {
         void* arguments[] = {const_cast<Params*>(&params)};
@@ -64,15 +65,15 @@ int launch_with(launch_options options, void (*kernel)(Params), const char* name
 // multiple of `cluster`. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and
 // must be done once per device: doing it at every launch avoids tracking the devices where it was done.
 template <class Params>
-int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
-           cudaStream_t stream, uint32_t cluster = 1) {
+int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+           const Params& params, cudaStream_t stream, uint32_t cluster = 1) {
     return launch_with({false, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 
 // The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
 template <class Params>
-int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
-                 cudaStream_t stream, uint32_t cluster = 1) {
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                 const Params& params, cudaStream_t stream, uint32_t cluster = 1) {
     return launch_with({true, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 

@@ -69,7 +69,8 @@ template <>
 KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
     uint32_t packed;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800  // Turing converts one value per instruction
-    asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }" : "=r"(packed) : "f"(low), "f"(high));
+    asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }" : "=r"(packed)
+        : "f"(low), "f"(high));
 #else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
 #endif
@@ -88,7 +89,8 @@ KGEN_DEVICE void unpack<bf16>(uint32_t packed, float& low, float& high) {
 
 template <>
 KGEN_DEVICE void unpack<fp16>(uint32_t packed, float& low, float& high) {
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high) : "r"(packed));
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high)
+        : "r"(packed));
 }
 
 }  // namespace kgen

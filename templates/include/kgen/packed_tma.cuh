@@ -11,7 +11,8 @@ namespace kgen {
 // `barrier`, whose phase completes only when the tile has arrived. Leftover rows of the tile are not written. Called by
 // one thread.
 template <class Tile>
-KGEN_DEVICE void fetch_packed_tile(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int query, int head_k, int group, int batch) {
+KGEN_DEVICE void fetch_packed_tile(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int query, int head_k,
+                                   int group, int batch) {
     const uint32_t rows = static_cast<uint32_t>(Tile::rows / group * group);
     mbarrier_arrive_expect_tx(barrier, Tile::bytes / Tile::rows * rows);
     fetch_panels<Tile>(tile, maps, barrier, query, head_k * group, batch);

@@ -17,10 +17,13 @@ struct page_descales {
     const float* base;  // NULL: all are 1
     int64_t page_stride;
 
-    KGEN_DEVICE float of_page(int page) const { return base == nullptr ? 1.0f : load_global(base + page * page_stride); }
+    KGEN_DEVICE float of_page(int page) const {
+        return base == nullptr ? 1.0f : load_global(base + page * page_stride);
+    }
 };
 
-KGEN_DEVICE page_descales page_descales_of(const float* descales, int64_t page_stride, int64_t head_stride, int head_k) {
+KGEN_DEVICE page_descales page_descales_of(const float* descales, int64_t page_stride, int64_t head_stride,
+                                           int head_k) {
     return {descales == nullptr ? nullptr : descales + head_k * head_stride, page_stride};
 }
 
@@ -36,10 +39,12 @@ struct staged_descales {
 // Starts loading the factors of rows `first_row` .. `first_row + ROWS` of a sequence; for rows from `rows` on they are
 // 1, without any read.
 template <int ROWS, int THREADS>
-KGEN_DEVICE void stage_descales(staged_descales<ROWS, THREADS>& staged, const kgen_fwd_params& p, int head_k, const sequence_pages& pages, int thread,
-                                int first_row, int rows) {
-    const page_descales k = page_descales_of(p.k_page_descale, p.k_page_descale_page_stride, p.k_page_descale_head_stride, head_k);
-    const page_descales v = page_descales_of(p.v_page_descale, p.v_page_descale_page_stride, p.v_page_descale_head_stride, head_k);
+KGEN_DEVICE void stage_descales(staged_descales<ROWS, THREADS>& staged, const kgen_fwd_params& p, int head_k,
+                                const sequence_pages& pages, int thread, int first_row, int rows) {
+    const page_descales k = page_descales_of(p.k_page_descale, p.k_page_descale_page_stride,
+                                             p.k_page_descale_head_stride, head_k);
+    const page_descales v = page_descales_of(p.v_page_descale, p.v_page_descale_page_stride,
+                                             p.v_page_descale_head_stride, head_k);
     KGEN_UNROLL
     for (int i = 0; i < staged.count; ++i) {
         const int row = thread + i * THREADS;

@@ -31,10 +31,12 @@ template <class Tile>
 using granule_of = typename granule<Tile>::tile;
 
 template <class Tile, int START = 0>
-KGEN_DEVICE void fetch_granule_panels(uint32_t tile, const tile_maps<granule_of<Tile>>& maps, uint32_t barrier, int tile_row, int row, int head, int page) {
+KGEN_DEVICE void fetch_granule_panels(uint32_t tile, const tile_maps<granule_of<Tile>>& maps, uint32_t barrier,
+                                      int tile_row, int row, int head, int page) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
-        tma_load(tile + Tile::panel_offset(START) + tile_row * width * 2, maps.of_width[maps.index(width)], barrier, START * 2 / Tile::element_bytes, row, head, page);
+        tma_load(tile + Tile::panel_offset(START) + tile_row * width * 2, maps.of_width[maps.index(width)], barrier,
+                 START * 2 / Tile::element_bytes, row, head, page);
         fetch_granule_panels<Tile, START + width>(tile, maps, barrier, tile_row, row, head, page);
     }
 }
@@ -53,22 +55,24 @@ KGEN_DEVICE int page_of_granule(const sequence_pages& pages, int first_row, bool
 // after its last in the same granule have the contents of the page. Called by a warp; each granule is fetched by one
 // lane, from its `page`.
 template <class Tile>
-KGEN_DEVICE void fetch_paged_tile(uint32_t tile, const tile_maps<granule_of<Tile>>& maps, uint32_t barrier, const sequence_pages& pages, int first_row,
-                                  int page, int head) {
+KGEN_DEVICE void fetch_paged_tile(uint32_t tile, const tile_maps<granule_of<Tile>>& maps, uint32_t barrier,
+                                  const sequence_pages& pages, int first_row, int page, int head) {
     const int tile_row = static_cast<int>(lane_index()) * GRANULE;
     const int row = first_row + tile_row;
     const bool inside = row >= 0;  // from a page's end on, TMA delivers zeros
     if (lane_index() == 0) mbarrier_arrive_expect_tx(barrier, Tile::bytes);
     warp_sync();  // the phase waits for the bytes before the first ones can arrive
     if (tile_row < Tile::rows) {
-        fetch_granule_panels<Tile>(tile, maps, barrier, tile_row, inside ? pages.row_in_page(row) : static_cast<int>(pages.size.number), head, page);
+        fetch_granule_panels<Tile>(tile, maps, barrier, tile_row,
+                                   inside ? pages.row_in_page(row) : static_cast<int>(pages.size.number), head, page);
     }
 }
 
 // Reports a page size that granules do not fit.
 inline int check_granules(const kgen_fwd_params& p, const char* name) {
     if (p.page_size % GRANULE == 0) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_UNSUPPORTED, "%s: page_size %d is no multiple of %d, which TMA fetches at once", name, p.page_size, GRANULE);
+    return fail(KGEN_ERROR_UNSUPPORTED, "%s: page_size %d is no multiple of %d, which TMA fetches at once", name,
+                p.page_size, GRANULE);
 }
 
 }  // namespace kgen

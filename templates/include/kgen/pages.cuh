@@ -32,7 +32,9 @@ struct rows_in_pages {
     const Element* base;
     int64_t page_stride, row_stride;
 
-    KGEN_DEVICE const Element* row(int page, int row_in_page) const { return base + page * page_stride + row_in_page * row_stride; }
+    KGEN_DEVICE const Element* row(int page, int row_in_page) const {
+        return base + page * page_stride + row_in_page * row_stride;
+    }
 };
 
 using paged_rows = rows_in_pages<uint16_t>;
@@ -65,20 +67,24 @@ KGEN_DEVICE auto part_of_piece(int column) {
 // copy_tile() of kgen/tile.cuh, or copy_bytes() of kgen/byte_tile.cuh, for a sequence in pages: rows `first_row` ..
 // `first_row + Tile::rows` of it, by all threads. The pages of several rows are looked up at once, so that their
 // latencies overlap. ORDER: the order in which rows are stored.
-template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0, class Element>
-KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
+template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0,
+          class Element>
+KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages,
+                                 int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
         constexpr int at_once = passes < 2 ? passes : 2;
-        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0,
+                      "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int column = (START + thread_index() % chunks * 8) * (2 / Tile::element_bytes);
         const auto part = part_of_piece<Tile, HEAD_DIM, START>(column);
-        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
+        const uint32_t destination = tile + Tile::panel_offset(START) +
+                                     swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
         KGEN_ROLLED
         for (int begin = 0; begin < passes; begin += at_once) {
             int page[at_once];
@@ -92,7 +98,8 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
                 const int tile_row = row + (begin + i) * pass_rows;
                 if (begin + i >= passes || (Tile::rows % pass_rows != 0 && tile_row >= Tile::rows)) continue;
                 const Element* from = source.row(page[i], pages.row_in_page(first_row + tile_row)) + column;
-                copy_piece<VECTOR>(destination + (begin + i) * pass_rows * width * 2, from, first_row + tile_row < rows ? part : 0);
+                copy_piece<VECTOR>(destination + (begin + i) * pass_rows * width * 2, from,
+                                   first_row + tile_row < rows ? part : 0);
             }
         }
         copy_paged_tile<Tile, HEAD_DIM, THREADS, VECTOR, ORDER, START + width>(tile, source, pages, first_row, rows);
@@ -102,7 +109,8 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
 // copy_warp_tile() of kgen/warp_tile.cuh, or copy_warp_bytes() of kgen/warp_bytes.cuh, for a sequence in pages; a tile
 // may span several.
 template <class Tile, int HEAD_DIM, bool VECTOR, int START = 0, class Element>
-KGEN_DEVICE void copy_paged_warp_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
+KGEN_DEVICE void copy_paged_warp_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages,
+                                      int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;

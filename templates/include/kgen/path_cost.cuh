@@ -23,7 +23,8 @@ struct kernel_cost {
     double crowded_ns;    // extra launch time if the blocks fill more than half of the slots
     double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
-    double step_cycles;   // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
+    // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
+    double step_cycles;
     bool longest_first;   // the tiles with the most keys are dealt first
 };
 
@@ -108,7 +109,8 @@ struct kernel_time {
 
     // The time of two parts of a batch in one launch: the times for which they keep units busy add up.
     kernel_time beside(const kernel_time& other) const {
-        return {fmax(launch, other.launch), fmax(tile, other.tile), chain + other.chain, step + other.step, memory + other.memory};
+        return {fmax(launch, other.launch), fmax(tile, other.tile), chain + other.chain, step + other.step,
+                memory + other.memory};
     }
 
     // About a fifth of the work that should overlap with the longest part does not.
@@ -144,10 +146,14 @@ constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
 
 // Most keys that `queries` neighbouring queries of a sequence see together.
-inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
+inline double most_seen_by(const request_cost& r, double queries) {
+    return r.most_seen + fmax(0, fmin(queries, r.queries) - 1);
+}
 
 // Bytes fetched for a row: a fraction of the rest of its last line comes with it.
-inline double fetched_of_row(double bytes, double of_line) { return bytes + of_line * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes); }
+inline double fetched_of_row(double bytes, double of_line) {
+    return bytes + of_line * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes);
+}
 
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
@@ -159,7 +165,8 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const bool diagonal = r.causal && seen > span;
     // With a window or chunks, no tile sees more keys than this.
     const double limit = most_seen_by(r, k.rows / group), longest_keys = fmin(r.longest_keys, limit);
-    const double keys = fmin(longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
+    const double keys = fmin(longest_keys,
+                             (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
     const double most = ceil((s.balanced ? fmin(r.keys, limit) : longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
@@ -177,9 +184,12 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
-    double tiles, in_slot, in_multiprocessor;  // in sequence: tiles and steps of a slot, steps of a multiprocessor
+    // in sequence: tiles and steps of a slot, steps of a multiprocessor
+    double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
-        const auto turns = [&](double places) { return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0)); };
+        const auto turns = [&](double places) {
+            return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0));
+        };
         tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * DRAIN : 0));
         in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     } else {
@@ -189,30 +199,36 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     }
     // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile lacks the fewest.
     const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
-    const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
+    const double fullest = fmin(1, rows_of_groups / k.rows),
+        average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     // Bytes of a row of Q plus one of O, and of a row of K plus one of V.
     const double of_line = blocks > d.multiprocessors ? OF_LINE : 0;
-    const auto fetched = [&](double bytes) { return fetched_of_row(r.head_dim * bytes, of_line) + fetched_of_row(r.head_dim_v * bytes, of_line); };
+    const auto fetched = [&](double bytes) {
+        return fetched_of_row(r.head_dim * bytes, of_line) + fetched_of_row(r.head_dim_v * bytes, of_line);
+    };
     const double row_bytes = fetched(r.element_bytes), key_bytes = fetched(r.kv_element_bytes);
     const double rows_bytes = row_bytes * r.batch * (r.queries - without_keys / 2) * r.heads;
     const double keys_bytes = key_bytes * r.batch * fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k;
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double from_dram = fmax(0, rows_bytes - d.kept_bytes) + keys_bytes * fmin(1, fmax(0, keys_gone));
-    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
+    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4
+                                    : 0;
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
     // A slot's first tile is not hidden at all; further tiles start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
     const double launch = k.launch_ns + (blocks > slots / 2 ? k.crowded_ns : 0);
     return {launch, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
             (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
-            fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
+            fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) +
+            tail * k.chain_cycles / d.cycles_per_ns};
 }
 
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
 // columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
-    const double rows = r.batch * r.queries * r.heads, rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
+    const double rows = r.batch * r.queries * r.heads,
+        rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
     double pieces = 1;  // threads per row of a split
     while (pieces * 8 < r.head_dim_v) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
@@ -242,7 +258,8 @@ constexpr double COUNTING = 1750, COUNTING_BESIDE = 500, LOG_SUM_EXPS = 1500, RO
 // The merge of partial results by the last block of each row tile to finish. The rows of a tile are divided among
 // warps, and a warp reads 32 pieces of 4 columns 8 times before it adds them. `balanced`: sequences with one split need
 // no merge.
-inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits, bool balanced) {
+inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits,
+                            bool balanced) {
     const double merged = balanced ? fmin(splits - 1, 1) : 1;  // fraction of all sequences
     const double group = r.heads / r.heads_k, warps = k.rows > 32 ? 8 : 4;
     const double tiles = r.batch * r.heads_k * tile_count(r, r.queries * group, k.rows);
@@ -276,7 +293,8 @@ inline double balanced_splits(const request_cost& r, double blocks, double most)
 // twice; none whose splits are too short to pay off.
 constexpr int MOST_SPLIT_COUNTS = 18;
 
-inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
+inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d,
+                                 int32_t counts[MOST_SPLIT_COUNTS]) {
     constexpr int32_t ROUND[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
     const double filling = floor(d.multiprocessors * k.resident / tiles);

@@ -33,7 +33,9 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         const words2 pair = odd ? words2{received, words[j + 1]} : words2{words[j], received};
         if (valid) store_global(static_cast<void*>(row + (j + lane % 2) * 8 + lane / 2 * 4), pair);
     }
-    if (CHUNKS % 2 != 0 && valid) store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2), static_cast<int32_t>(words[CHUNKS - 1]));
+    if (CHUNKS % 2 != 0 && valid)
+        store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2),
+                     static_cast<int32_t>(words[CHUNKS - 1]));
 }
 
 // Writes 16 columns of a row of fp32; a lane holds (a, b) of the first eight and (c, d) of the second eight. After an

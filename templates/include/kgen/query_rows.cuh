@@ -14,7 +14,9 @@ inline bool query_rows_are_bounded(const Params& p) {
 }
 
 inline int refuse_unbounded_queries(const char* name) {
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is 0; with both cu_seqlens_q and seqused_q it must be cu_seqlens_q's last entry or more", name);
+    return fail(KGEN_ERROR_INVALID_VALUE,
+                "%s: total_q is 0; with both cu_seqlens_q and seqused_q it must be cu_seqlens_q's last entry or more",
+                name);
 }
 
 }  // namespace kgen

@@ -30,7 +30,8 @@ KGEN_DEVICE uint32_t round_to_byte(float x) {
         memcpy(&rounded, &value, sizeof rounded);
         rounded -= rounder;
     } else {
-        rounded = (magnitude - (smallest_normal - (1u << 23)) + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1)) >> dropped;
+        rounded = (magnitude - (smallest_normal - (1u << 23)) + ((1u << (dropped - 1)) - 1) +
+                   (magnitude >> dropped & 1)) >> dropped;
     }
     return sign | (rounded < LARGEST ? rounded : LARGEST);
 }

@@ -43,7 +43,9 @@ KGEN_DEVICE words4 load_piece(const uint16_t* from) {
     } else {
         uint32_t words[4] = {0, 0, 0, 0};
         KGEN_UNROLL
-        for (int i = 0; i < 8; ++i) words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) << (i % 2 * 16);
+        for (int i = 0; i < 8; ++i)
+            words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) <<
+                            (i % 2 * 16);
         return {words[0], words[1], words[2], words[3]};
     }
 }
@@ -77,8 +79,8 @@ KGEN_DEVICE void widen(const words4& piece, float (&values)[8]) {
 
 template <class Element>
 KGEN_DEVICE words4 narrow(const float (&values)[8]) {
-    return {pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3]), pack<Element>(values[4], values[5]),
-            pack<Element>(values[6], values[7])};
+    return {pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3]),
+            pack<Element>(values[4], values[5]), pack<Element>(values[6], values[7])};
 }
 
 // Stores 8 values times `scale` as FP8. `narrow_to_bytes(a, b, c, d)` converts four, the first in the lowest byte.
@@ -127,7 +129,8 @@ KGEN_DEVICE words4 load_pairs(const uint16_t* row, const share& s, bool interlea
 template <bool PIECES>
 KGEN_DEVICE angles load_angles(const rotary_tables& tables, int position, const share& s) {
     const int64_t row = position * tables.row_stride;
-    return {load_pairs<PIECES>(tables.cos + row, s, tables.interleaved), load_pairs<PIECES>(tables.sin + row, s, tables.interleaved)};
+    return {load_pairs<PIECES>(tables.cos + row, s, tables.interleaved),
+            load_pairs<PIECES>(tables.sin + row, s, tables.interleaved)};
 }
 
 // The products are exact, as factors have at most 11 bits: each result is rounded once.
@@ -174,7 +177,8 @@ KGEN_DEVICE void store_share(uint16_t* row, const share& s, const held& h) {
 
 // Stores a share, rotated if `s` rotates, to a row of FP8: multiplied by `scale` after the rotation and rounded once.
 template <class Element, bool PIECES, class Narrow>
-KGEN_DEVICE void store_share_as_bytes(uint8_t* row, const share& s, const held& h, const angles& by, bool interleaved, float scale, const Narrow& narrow_to_bytes) {
+KGEN_DEVICE void store_share_as_bytes(uint8_t* row, const share& s, const held& h, const angles& by, bool interleaved,
+                                      float scale, const Narrow& narrow_to_bytes) {
     float first[8], second[8];
     widen<Element>(h.first, first);
     widen<Element>(h.second, second);

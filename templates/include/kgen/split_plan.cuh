@@ -43,7 +43,9 @@ KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
 }
 
 // Rows of the workspace: a row for each query row, head and split.
-KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) { return split_total_rows(p) * p.num_heads * p.num_splits; }
+KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) {
+    return split_total_rows(p) * p.num_heads * p.num_splits;
+}
 
 // Saturates at 2^64 - 1. The sizes are at least 0, and batch * seqlen_q always fits.
 inline uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
@@ -71,7 +73,8 @@ constexpr int MOST_COUNTED = 255;
 
 // Words of counters for a launch with row tiles of `tile_rows` rows; each tile counts its finished blocks. Saturates.
 inline uint64_t split_counters(const kgen_fwd_params& p, uint64_t tile_rows) {
-    const uint64_t tiles = product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k, p.batch);
+    const uint64_t tiles = product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k,
+                                   p.batch);
     return tiles / TILES_A_WORD + (tiles % TILES_A_WORD != 0);
 }
 
@@ -79,19 +82,21 @@ inline uint64_t split_counters(const kgen_fwd_params& p, uint64_t tile_rows) {
 inline int check_arrivals(const kgen_fwd_params& p, uint64_t tile_rows, const char* name) {
     if (!merges_by_last_block(p)) return KGEN_SUCCESS;
     if (p.num_splits > MOST_COUNTED) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d; with counters (arrivals) at most %d", name, p.num_splits, MOST_COUNTED);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d; with counters (arrivals) at most %d", name,
+                    p.num_splits, MOST_COUNTED);
     }
     const uint64_t words = split_counters(p, tile_rows);
     if (p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= words) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count is %lld; the row tiles need %llu", name, static_cast<long long>(p.arrivals_count),
-                static_cast<unsigned long long>(words));
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count is %lld; the row tiles need %llu", name,
+                static_cast<long long>(p.arrivals_count), static_cast<unsigned long long>(words));
 }
 
 inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     const uint64_t bytes = split_workspace_bytes(p);
     if (p.workspace == nullptr || p.workspace_bytes < bytes) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace has %zu bytes; %d splits need %llu", name,
-                    p.workspace == nullptr ? static_cast<size_t>(0) : p.workspace_bytes, p.num_splits, static_cast<unsigned long long>(bytes));
+                    p.workspace == nullptr ? static_cast<size_t>(0) : p.workspace_bytes, p.num_splits,
+                    static_cast<unsigned long long>(bytes));
     }
     if (reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace is not aligned to 16 bytes", name);

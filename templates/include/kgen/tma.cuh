@@ -38,30 +38,35 @@ KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
 // with shared::cluster, ptxas 13.0 calls a system function for every copy on sm_120, which has no clusters.
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2, int32_t c3) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
-                          int32_t c4) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2, int32_t c3, int32_t c4) {
     asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
-            destination),
+        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
         : "memory");
 }
@@ -70,11 +75,11 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
 // `blocks`, which may or may not include this one. In each of them the box is stored at `destination`, and its bytes
 // count towards the current phase of `barrier`; both are given as this block's addresses and name the same
 // offsets there. sm_90.
-KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
-                                    int32_t c3) {
+KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks,
+                                    int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(
-            destination),
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
         : "memory");
 }
@@ -83,9 +88,8 @@ KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map,
 // group. Elements outside the tensor are not written. Threads that have written to the source must have called
 // fence_proxy_async(), with a barrier after it. Called by one thread.
 KGEN_DEVICE void tma_store(const tensor_map& map, uint32_t source, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map), "r"(source), "r"(c0),
-                 "r"(c1), "r"(c2), "r"(c3)
-                 : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+                 ::"l"(&map), "r"(source), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 // Closes the group of the stores started by this thread since the last commit.

@@ -20,7 +20,8 @@ KGEN_DEVICE void clear_keys(uint32_t (&words)[4], int key, int first) {
 // Transposes 16 columns of `From` (a row per key), number `group` of its panel at PANEL, to 16 rows of `To`, from key
 // 32 * START on.
 template <class From, class To, int AT_ONCE, int PANEL, bool CLEAR, int START = 0>
-KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int group, int first) {
+KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int group,
+                                   int first) {
     if constexpr (START < From::rows / 32) {
         constexpr int width = From::panel_columns(PANEL);
         constexpr int left = From::rows / 32 - START;
@@ -28,12 +29,14 @@ KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys
         const uint32_t lane = (width == 64 ? keys.in_64 : width == 32 ? keys.in_32 : keys.in_16) ^ group * 16;
         uint32_t words[count][4];
         KGEN_UNROLL
-        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], from + lane + (From::panel_offset(PANEL) + (START + i) * 32 * width * 2));
+        for (int i = 0; i < count; ++i)
+            ldmatrix_x4_transposed(words[i], from + lane + (From::panel_offset(PANEL) + (START + i) * 32 * width * 2));
         KGEN_UNROLL
         for (int i = 0; i < count; ++i) {
             if constexpr (CLEAR) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
-            const uint32_t parted[4] = {choose_bytes<0x6420>(words[i][0], words[i][1]), choose_bytes<0x7531>(words[i][0], words[i][1]),
-                                        choose_bytes<0x6420>(words[i][2], words[i][3]), choose_bytes<0x7531>(words[i][2], words[i][3])};
+            const uint32_t parted[4] =
+                {choose_bytes<0x6420>(words[i][0], words[i][1]), choose_bytes<0x7531>(words[i][0], words[i][1]),
+                 choose_bytes<0x6420>(words[i][2], words[i][3]), choose_bytes<0x7531>(words[i][2], words[i][3])};
             stmatrix_x4(fragment_address<To>(to, columns, PANEL * 2 + group * 16, START + i), parted);
         }
         transpose_columns<From, To, AT_ONCE, PANEL, CLEAR, START + count>(from, to, keys, columns, group, first);
@@ -44,15 +47,19 @@ KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys
 // address is a single XOR of the lane's own. (In a single loop over all panels most instructions would compute
 // addresses.)
 template <class From, class To, int WARPS, int AT_ONCE, bool CLEAR, int PANEL = 0>
-KGEN_DEVICE void transpose_panels(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int warp, int first) {
+KGEN_DEVICE void transpose_panels(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int warp,
+                                  int first) {
     constexpr int left = To::rows / 16 - PANEL / 8;  // groups of 16 columns
     if constexpr (left > 0) {
         constexpr int width = From::panel_columns(PANEL);
         constexpr int groups = left < width / 8 ? left : width / 8;
         KGEN_ROLLED
-        for (int group = warp; group < groups; group += WARPS) transpose_columns<From, To, AT_ONCE, PANEL, CLEAR>(from, to, keys, columns, group, first);
+        for (int group = warp; group < groups; group += WARPS)
+            transpose_columns<From, To, AT_ONCE, PANEL, CLEAR>(from, to, keys, columns, group, first);
         // The next warp in order begins with the next panel.
-        transpose_panels<From, To, WARPS, AT_ONCE, CLEAR, PANEL + width>(from, to, keys, columns, (warp + WARPS - groups % WARPS) % WARPS, first);
+        transpose_panels<From, To, WARPS, AT_ONCE, CLEAR, PANEL + width>(from, to, keys, columns,
+                                                                         (warp + WARPS - groups % WARPS) % WARPS,
+                                                                         first);
     }
 }
 

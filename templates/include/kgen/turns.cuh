@@ -16,6 +16,8 @@ KGEN_DEVICE void await_turn_of(float (&zeros)[2], uint32_t address, int barrier,
 
 // Arrives at the barrier of the next warpgroup's turn (barrier_arrive), but not before `word` is computed. Its top bit
 // must be clear, as it is in packed exponentials, even for NaN, which cvt makes positive.
-KGEN_DEVICE void pass_turn_behind(uint32_t word, int barrier, int threads) { barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }
+KGEN_DEVICE void pass_turn_behind(uint32_t word, int barrier, int threads) {
+    barrier_arrive(barrier + static_cast<int>(word >> 31), threads);
+}
 
 }  // namespace kgen

@@ -26,7 +26,8 @@ KGEN_DEVICE void copy_warp_bytes(uint32_t tile, const uint8_t* source, int64_t r
         KGEN_UNROLL
         for (int pass = 0; pass < ROWS / pass_rows; ++pass) {
             const int phase = pass % phases;
-            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 + swizzled<width>(phase * pass_rows + row, chunk);
+            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 +
+                                         swizzled<width>(phase * pass_rows + row, chunk);
             copy_piece<VECTOR>(destination, from, pass * pass_rows + row < rows ? columns : 0);
             from = opaque(from + pass_rows * row_stride);
         }

@@ -62,7 +62,8 @@ KGEN_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;
 template <int TILES>
 KGEN_DEVICE void hold(float (&d)[TILES][4]) {
     KGEN_UNROLL
-    for (int j = 0; j < TILES; ++j) asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
+    for (int j = 0; j < TILES; ++j)
+        asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
 }
 
 // Waits until at most PENDING groups, the most recent ones, are incomplete. `d` then holds the results of the completed

@@ -48,7 +48,8 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
             for (int begin = 0; begin < passes; begin += at_once) {
                 words4 held[at_once];
                 KGEN_UNROLL
-                for (int i = 0; i < at_once; ++i) held[i] = load_shared(from + swizzled<width>(first_row + row_of(begin + i), chunk));
+                for (int i = 0; i < at_once; ++i)
+                    held[i] = load_shared(from + swizzled<width>(first_row + row_of(begin + i), chunk));
                 KGEN_UNROLL
                 for (int i = 0; i < at_once; ++i) {
                     const int row = row_of(begin + i);
@@ -66,7 +67,8 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
                 }
             }
         }
-        widen_rows<From, To, Bytes, Elements, AT_ONCE, START + panels * width>(elements, bytes, first_row, first_valid, end_valid);
+        widen_rows<From, To, Bytes, Elements, AT_ONCE, START + panels * width>(elements, bytes, first_row, first_valid,
+                                                                               end_valid);
     }
 }
 

@@ -17,7 +17,8 @@ inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t block
     const uint64_t pieces = heads * pieces_a_head;
     const uint64_t rounds = (pieces + blocks - 1) / blocks;
     const uint64_t in_last = pieces - (rounds - 1) * blocks;
-    if (rounds % 2 != 0) return in_last * 1024 / heads + 1024;  // a block without an item also saves the fixed cost of one
+    // a block without an item also saves the fixed cost of one
+    if (rounds % 2 != 0) return in_last * 1024 / heads + 1024;
     if (in_last == blocks) return 0;
     const uint64_t longer = (blocks - in_last) * 1024 / heads;
     return longer > 1024 ? longer - 1024 : 1024 - longer;
@@ -44,7 +45,8 @@ inline uint32_t heads_a_group(const kgen_fwd_params& p, uint32_t blocks, uint32_
     uint64_t best = most, least = ~0ull;
     for (uint64_t count = most; 2 * count >= most && count >= 1; --count) {
         const uint64_t last = heads % count;
-        const uint64_t all = imbalance(count, pieces_a_head, blocks) * (heads / count) + (last > 0 ? imbalance(last, pieces_a_head, blocks) : 0);
+        const uint64_t all = imbalance(count, pieces_a_head, blocks) * (heads / count) +
+                             (last > 0 ? imbalance(last, pieces_a_head, blocks) : 0);
         if (all < least) {
             least = all;
             best = count;

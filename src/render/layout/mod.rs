@@ -1,0 +1,97 @@
+//! The lines of rendered C++ that are too long, broken as clang-format breaks them. Text to text; only white space and
+//! comments move, so the machine code stays.
+
+mod breaks;
+mod comments;
+mod scan;
+mod statements;
+#[cfg(test)]
+mod tests;
+
+/// The widest line, in characters.
+const COLUMNS: usize = 120;
+/// What a continuation or a nested statement is indented by.
+const INDENT: usize = 4;
+
+/// The text with no line of more than 120 columns, as far as it can be broken. Lines that fit stay as they are, apart
+/// from those that go on with a statement whose line does not fit: such a statement is laid out as a whole. A second
+/// layout changes nothing.
+///
+/// Preprocessor lines and block comments stay too: what a directive ends at is its line.
+pub(super) fn layout(text: &str) -> String {
+    let mut laid = Layout::default();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if laid.keeps(line) {
+            laid.push(line);
+        } else if comments::is_comment(line) {
+            let mut paragraph = comments::Paragraph::of(line);
+            while paragraph.is_too_long() && lines.peek().is_some_and(|next| paragraph.continues_in(next)) {
+                paragraph.extend(lines.next().unwrap_or_default());
+            }
+            paragraph.lines().iter().for_each(|line| laid.push(line));
+        } else if width(line) <= COLUMNS {
+            laid.breaks_off = scan::breaks_off(scan::split_comment(line).0);
+            laid.push(line);
+        } else {
+            let mut whole = line.to_owned();
+            while let Some(rest) = lines.peek().and_then(|next| scan::goes_on(&whole, next)) {
+                whole.push_str(if whole.ends_with('(') { "" } else { " " });
+                whole.push_str(rest);
+                lines.next();
+            }
+            laid.code(&whole);
+        }
+    }
+    laid.text
+}
+
+/// The text laid out so far, and what the next line depends on.
+#[derive(Default)]
+struct Layout {
+    text: String,
+    /// The last line of code breaks off inside a statement.
+    breaks_off: bool,
+    /// The last line ends in `\`.
+    in_macro: bool,
+    in_block_comment: bool,
+}
+
+impl Layout {
+    /// Whether the line stays as it is, whatever its length: it is a directive, or holds part of a block comment.
+    fn keeps(&mut self, line: &str) -> bool {
+        let in_macro = self.in_macro || line.trim_start().starts_with('#');
+        self.in_macro = in_macro && line.ends_with('\\');
+        let in_comment = self.in_block_comment || line.contains("/*");
+        self.in_block_comment = in_comment && !line.contains("*/");
+        in_macro || in_comment || line.trim_start().is_empty()
+    }
+
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// Lays out a statement, with the comment that it ends in above it.
+    fn code(&mut self, line: &str) {
+        let indent = indent_of(line);
+        let (code, comment) = scan::split_comment(line);
+        if let Some(comment) = comment {
+            let own_line = " ".repeat(indent) + comment;
+            comments::Paragraph::of(&own_line).lines().iter().for_each(|line| self.push(line));
+        }
+        let inside = self.breaks_off || scan::follows_on(code.trim_start());
+        self.breaks_off = scan::breaks_off(code);
+        statements::lay_out(code.trim_start(), indent, inside).iter().for_each(|line| self.push(line));
+    }
+}
+
+/// Characters in front of the first that is no space.
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Characters of a line.
+fn width(line: &str) -> usize {
+    if line.is_ascii() { line.len() } else { line.chars().count() }
+}

@@ -1,0 +1,312 @@
+//! C++ as the layout sees it: brackets, literals, and the spaces that a line may be broken at. The sources have a space
+//! on both sides of each binary operator, which tells it from a unary one, a pointer and a template's bracket.
+
+/// The code of a line and the `//` comment behind it.
+pub(super) fn split_comment(line: &str) -> (&str, Option<&str>) {
+    let mut at = 0;
+    while at < line.len() {
+        if line[at..].starts_with("//") {
+            return (line[..at].trim_end(), Some(&line[at..]));
+        }
+        at += literal(line, at).unwrap_or_else(|| line[at..].chars().next().map_or(1, char::len_utf8));
+    }
+    (line, None)
+}
+
+/// The length of the string, character or block comment that starts at `at`.
+pub(super) fn literal(text: &str, at: usize) -> Option<usize> {
+    let rest = &text[at..];
+    if rest.starts_with("/*") {
+        return Some(rest.find("*/").map_or(rest.len(), |end| end + 2));
+    }
+    let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    // `1'000` is a number.
+    if quote == '\'' && text[..at].ends_with(|before: char| before.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let mut escaped = false;
+    for (place, character) in rest.char_indices().skip(1) {
+        if escaped {
+            escaped = false;
+        } else if character == '\\' {
+            escaped = true;
+        } else if character == quote {
+            return Some(place + 1);
+        }
+    }
+    Some(rest.len())
+}
+
+/// Whether a line of code breaks off where its statement must go on.
+pub(super) fn breaks_off(code: &str) -> bool {
+    code.ends_with([',', '(', '[']) || code.rsplit(' ').next().is_some_and(joins)
+}
+
+/// Whether a line of code starts with what must follow another, or with an item of a list.
+pub(super) fn follows_on(code: &str) -> bool {
+    code.starts_with('{') || code.split(' ').next().is_some_and(joins)
+}
+
+/// What `next` adds to the statement that `code` leaves open; none where it is another, or too unlike a line of code.
+pub(super) fn goes_on<'a>(code: &str, next: &'a str) -> Option<&'a str> {
+    let rest = next.trim();
+    let is_code = split_comment(code).1.is_none()
+        && split_comment(rest).1.is_none()
+        && !rest.is_empty()
+        && !rest.starts_with('#')
+        && !rest.contains("/*")
+        && !rest.ends_with('\\');
+    let operator = |code: &str| code.rsplit(' ').next().is_some_and(joins);
+    let goes_on = operator(code) || rest.split(' ').next().is_some_and(joins) || is_open(code);
+    (is_code && goes_on && !code.ends_with(['{', ';'])).then_some(rest)
+}
+
+/// Whether a bracket opens in the code and does not close.
+fn is_open(code: &str) -> bool {
+    let mut brackets = Brackets::default();
+    let mut at = 0;
+    while at < code.len() {
+        at += match literal(code, at) {
+            Some(length) => length,
+            None => match brackets.step(code, at) {
+                Some((length, _)) => length,
+                None => code[at..].chars().next().map_or(1, char::len_utf8),
+            },
+        };
+    }
+    brackets.depth() > 0
+}
+
+/// Whether a word stands between two operands.
+fn joins(word: &str) -> bool {
+    BINARY.iter().any(|(text, _)| *text == word) || ASSIGNMENTS.contains(&word) || matches!(word, "?" | ":")
+}
+
+/// Binary operators, with how firmly each binds.
+const BINARY: &[(&str, u32)] = &[
+    ("||", 4),
+    ("&&", 5),
+    ("|", 6),
+    ("^", 6),
+    ("&", 6),
+    ("==", 8),
+    ("!=", 8),
+    ("<", 8),
+    (">", 8),
+    ("<=", 8),
+    (">=", 8),
+    ("<<", 9),
+    (">>", 9),
+    ("+", 10),
+    ("-", 10),
+    ("*", 12),
+    ("/", 12),
+    ("%", 12),
+];
+const ASSIGNMENTS: &[&str] = &["=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>="];
+
+/// What stands where a line may be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Comma,
+    /// Behind a binary operator that binds this firmly.
+    Operator(u32),
+    Assign,
+    Return,
+    /// In front of `?`.
+    Question,
+    /// In front of the `:` of a `?`.
+    Colon,
+    /// Behind an opening bracket, where no space is.
+    Open,
+    /// Behind `template <...>`.
+    TemplateHead,
+    /// Between string literals.
+    Strings,
+    /// In front of the `:` of an `asm`.
+    Operands,
+    /// Any other space.
+    Other,
+}
+
+/// A part of a line that is not broken.
+#[derive(Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) text: &'a str,
+    /// What it is parted from the piece before it by.
+    pub(super) kind: Kind,
+    /// Brackets around its start.
+    pub(super) depth: usize,
+    /// Those of them that read badly when broken: `[]` and a template's `<>`.
+    pub(super) tight_depth: usize,
+    /// The `:` of its item up to it: how far down a chain of `?` it stands.
+    pub(super) chain: usize,
+    /// Brackets that open (true) and close (false) in it, each with the bytes up to behind it.
+    pub(super) brackets: Vec<(usize, bool)>,
+}
+
+impl Piece<'_> {
+    /// A piece that starts where so many brackets are open.
+    fn starting(kind: Kind, brackets: &Brackets) -> Self {
+        let depth = brackets.depth();
+        Self {
+            text: "",
+            kind,
+            depth,
+            tight_depth: brackets.open.iter().filter(|bracket| matches!(bracket, '<' | '[')).count(),
+            chain: brackets.chained.iter().filter(|chained| **chained == depth).count(),
+            brackets: Vec::new(),
+        }
+    }
+}
+
+/// The brackets that are open at a place.
+#[derive(Default)]
+pub(super) struct Brackets {
+    open: Vec<char>,
+    /// The number of brackets around each `?` that has no `:` yet.
+    questions: Vec<usize>,
+    /// And around each that has, in items that are not at their end.
+    chained: Vec<usize>,
+}
+
+impl Brackets {
+    /// The bracket at the place: its length, and whether it opens.
+    pub(super) fn step(&mut self, text: &str, at: usize) -> Option<(usize, bool)> {
+        let (before, rest) = (&text[..at], &text[at..]);
+        let first = rest.chars().next()?;
+        let opens = match first {
+            '(' | '[' | '{' => Some((1, first)),
+            '<' if rest.starts_with("<<<") => Some((3, 'k')),
+            '<' if before.ends_with("template ")
+                || before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+                    && !rest.starts_with("<<")
+                    && !rest.starts_with("<=") =>
+            {
+                Some((1, '<'))
+            }
+            _ => None,
+        };
+        if let Some((length, bracket)) = opens {
+            self.open.push(bracket);
+            return Some((length, true));
+        }
+        let closes = match (first, self.open.last()) {
+            (')' | ']' | '}', _) => 1,
+            ('>', Some('k')) if rest.starts_with(">>>") => 3,
+            ('>', Some('<')) if !before.ends_with([' ', '-']) => 1,
+            _ => return None,
+        };
+        self.open.pop();
+        self.chained.retain(|depth| *depth <= self.open.len());
+        Some((closes, false))
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// The pieces of a line's code, which may close brackets that do not open in it.
+pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
+    let outside = unopened(code);
+    let mut brackets = Brackets { open: vec!['('; outside], ..Brackets::default() };
+    let mut found = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    let mut piece = Piece::starting(Kind::Other, &brackets);
+    let is_template = code.starts_with("template <");
+    while at < code.len() {
+        if let Some(length) = literal(code, at) {
+            at += length;
+            continue;
+        }
+        let next = match brackets.step(code, at) {
+            Some((length, opens)) => {
+                at += length;
+                piece.brackets.push((at - start, opens));
+                let empty = code[at..].starts_with([')', ']', '}', '>', ' ']) || code[..at].ends_with(['[', '<']);
+                (opens && !empty && at < code.len()).then_some((Kind::Open, at))
+            }
+            None if code[at..].starts_with(' ') => {
+                at += 1;
+                let head_ends = is_template
+                    && brackets.depth() == outside
+                    && code[..at].ends_with("> ")
+                    && found.iter().all(|piece: &Piece| piece.kind != Kind::TemplateHead);
+                let kind = if head_ends { Some(Kind::TemplateHead) } else { space(&code[..at - 1], &code[at..], &mut brackets) };
+                kind.map(|kind| (kind, at - 1))
+            }
+            None => {
+                at += code[at..].chars().next().map_or(1, char::len_utf8);
+                None
+            }
+        };
+        if let Some((kind, end)) = next {
+            piece.text = &code[start..end];
+            found.push(std::mem::replace(&mut piece, Piece::starting(kind, &brackets)));
+            start = at;
+        }
+    }
+    piece.text = &code[start..];
+    found.push(piece);
+    found
+}
+
+/// Brackets that close in the code and do not open in it.
+pub(super) fn unopened(code: &str) -> usize {
+    let mut brackets = Brackets::default();
+    let (mut at, mut unopened) = (0, 0);
+    while at < code.len() {
+        if let Some(length) = literal(code, at) {
+            at += length;
+            continue;
+        }
+        let open = brackets.depth();
+        match brackets.step(code, at) {
+            Some((length, opens)) => {
+                unopened += usize::from(!opens && open == 0);
+                at += length;
+            }
+            None => at += code[at..].chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    unopened
+}
+
+/// What the space between the two texts is as a place to break at; none where a break would never read well.
+fn space(before: &str, after: &str, brackets: &mut Brackets) -> Option<Kind> {
+    let last = before.rsplit(' ').next().unwrap_or(before);
+    let next = after.split(' ').next().unwrap_or(after);
+    let depth = brackets.depth();
+    if before.ends_with([',', ';']) {
+        brackets.questions.retain(|question| *question < depth);
+        brackets.chained.retain(|question| *question < depth);
+        return Some(Kind::Comma);
+    }
+    if next == "?" {
+        brackets.questions.push(depth);
+        return Some(Kind::Question);
+    }
+    if next == ":" && brackets.questions.last() == Some(&depth) {
+        brackets.questions.pop();
+        brackets.chained.push(depth);
+        return Some(Kind::Colon);
+    }
+    if before.ends_with('"') && after.starts_with('"') {
+        return Some(Kind::Strings);
+    }
+    if next.starts_with(':') && after.contains('"') {
+        return Some(Kind::Operands);
+    }
+    if last == "return" {
+        return Some(Kind::Return);
+    }
+    if ASSIGNMENTS.contains(&last) {
+        return Some(Kind::Assign);
+    }
+    if let Some((_, firmness)) = BINARY.iter().find(|(text, _)| *text == last) {
+        return Some(Kind::Operator(*firmness));
+    }
+    let is_plain = !joins(last) && !joins(next) && last != "template" && next != "template";
+    (is_plain && !after.starts_with(['{', '}']) && !before.ends_with(['{', '}'])).then_some(Kind::Other)
+}
