@@ -98,7 +98,7 @@ struct CheckArgs {
     time_limit: Option<u64>,
 
     /// Also write the result to this file as JUnit XML.
-    #[arg(long, value_name = "FILE", conflicts_with = "fuzz")]
+    #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
     /// Run everything again, also what passed before and has not changed.

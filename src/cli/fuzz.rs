@@ -37,7 +37,7 @@ pub(super) struct FuzzArgs {
 }
 
 /// Flags that are about the fixed cases.
-const CONFLICTS: [&str; 4] = ["case", "thorough", "fresh", "run_as"];
+const CONFLICTS: [&str; 6] = ["case", "thorough", "fresh", "run_as", "schedule", "junit"];
 
 impl FuzzArgs {
     /// Whether calls are asked for in place of the fixed cases.

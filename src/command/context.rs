@@ -22,7 +22,7 @@ pub struct Context {
     pub cache_dir: Option<PathBuf>,
     /// The kgen executable, which workers are started from; `None` if it is this process's own.
     pub program: Option<PathBuf>,
-    /// Stops a command once it is requested.
+    /// Stops a command that compiles, checks, times or downloads; others, which take seconds, end first.
     pub cancel: Cancel,
 }
 

@@ -124,6 +124,10 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         if *exact {
             return Err(CommandError::Usage("`hashes` writes no folder; leave out `exact`".to_owned()));
         }
+        if output != &Request::default().output {
+            return Err(CommandError::Usage("`hashes` writes no folder; leave out `output`".to_owned()));
+        }
+        let variants = if *helpers { helpers::complete(&session.grid, variants, observer) } else { variants };
         return hashes::run(&session, &variants, file, *check).map(Outcome::Hashed);
     }
     refuse_other_endings(output)?;
@@ -187,7 +191,7 @@ impl Outcome {
         let remedy = if stale {
             "run the same command without `--check` to bring it up to date"
         } else {
-            "remove what kgen did not write"
+            "move elsewhere what kgen did not write"
         };
         Err(CommandError::Failed(format!("`{}`: {differences} not as generated; {remedy}", output.display())))
     }

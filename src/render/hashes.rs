@@ -44,9 +44,12 @@ pub fn hashes(sources: &[Source]) -> String {
 
 /// Differences between `text`, which [`hashes`] made earlier, and what it makes of `sources`; sorted by name.
 pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
-    let mut found: BTreeMap<&str, &str> =
-        text.lines().map(|line| line.split_once("  ").map_or((line, ""), |(hash, path)| (path, hash))).collect();
-    let mut drift = Vec::new();
+    let (mut found, mut drift) = (BTreeMap::new(), Vec::new());
+    for (path, hash) in text.lines().map(|line| line.split_once("  ").map_or((line, ""), |(hash, path)| (path, hash))) {
+        if found.insert(path, hash).is_some() {
+            drift.push(HashDrift::Extra { path: path.to_owned() });
+        }
+    }
     for (path, hash) in by_path(sources) {
         match found.remove(path.as_str()) {
             None => drift.push(HashDrift::Missing { path }),
@@ -58,10 +61,12 @@ pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
     drift
 }
 
-/// Whether `text` is nothing but lines of hashes, so that it may be replaced by others.
+/// Whether `text` is nothing but lines of hashes of kernel files, so that it may be replaced by others.
 pub fn are_hashes(text: &str) -> bool {
     let is_hash = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    text.lines().all(|line| line.split_once("  ").is_some_and(|(hash, path)| is_hash(hash) && !path.is_empty()))
+    let is_kernel = |path: &str| path.strip_suffix(".cu").is_some_and(|name| !name.contains('/'));
+    let is_line = |line: &str| line.split_once("  ").is_some_and(|(hash, path)| is_hash(hash) && is_kernel(path));
+    !text.is_empty() && text.lines().all(is_line)
 }
 
 fn by_path(sources: &[Source]) -> BTreeMap<String, &str> {

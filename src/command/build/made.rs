@@ -80,9 +80,10 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
     if let Some(note) = request.note_on_jobs() {
         observer.note(&note);
     }
+    let options = request.options(context)?; // before an nvcc is installed
     let tools = request.tools(context, observer)?;
     let relay = Relay { observer, cancel };
-    let builder = Builder::open(&tools.nvcc, &tools.host, request.options(context)?, cancel.clone(), &relay)?;
+    let builder = Builder::open(&tools.nvcc, &tools.host, options, cancel.clone(), &relay)?;
     let options = builder.options();
 
     // Held while compilers read the folder.

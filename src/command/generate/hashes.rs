@@ -45,11 +45,13 @@ pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: b
         let text = files::read_to_string(file).map_err(|error| unusable("read", &error))?;
         (Some(render::hash_drift(&text, &sources)), false)
     } else {
-        if files::read_if_there(file).map_err(|error| unusable("read", &error))?.is_some_and(|old| !are_hashes(&old)) {
+        // A link would be replaced, not what it leads to.
+        let is_other = file.symlink_metadata().is_ok_and(|metadata| !metadata.is_file());
+        let holds_other = || files::read_if_there(file).map(|old| old.is_some_and(|old| !are_hashes(&old)));
+        if is_other || holds_other().map_err(|error| unusable("read", &error))? {
             let place = file.display();
-            return Err(CommandError::Usage(format!(
-                "`{place}` holds no hashes of kernels; choose another file with `--hashes`"
-            )));
+            let remedy = "choose another file with `--hashes`";
+            return Err(CommandError::Usage(format!("`{place}` holds no hashes of kernels; {remedy}")));
         }
         let text = render::hashes(&sources);
         (None, files::write_atomic(file, text.as_bytes()).map_err(|error| unusable("write", &error))?)
