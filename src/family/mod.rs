@@ -98,8 +98,7 @@ pub trait Family: Sync {
 }
 
 /// Every family, in the order of lists.
-pub static FAMILIES: &[&dyn Family] =
-    &[
+pub static FAMILIES: &[&dyn Family] = &[
     &attention::Attention,
     &vector_add::VectorAdd,
     &transpose::Transpose,

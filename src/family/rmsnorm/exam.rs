@@ -179,7 +179,12 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     }
     if level == Level::Thorough {
         for extra in 0..2 * piece {
-            cases.extend([plain(9, short - extra), in_place(3, short + extra), plain(2, held - extra), in_place(2, held + extra)]);
+            cases.extend([
+                plain(9, short - extra),
+                in_place(3, short + extra),
+                plain(2, held - extra),
+                in_place(2, held + extra),
+            ]);
             cases.push(NormCase { offsets: [extra % piece; 5], ..plain(10, 3 * piece + extra) });
         }
         cases.extend([plain(1000, 3), in_place(257, short), plain(1, 262_144 + 8)]);
