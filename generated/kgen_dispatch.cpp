@@ -179,6 +179,7 @@
     KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(reduce_max_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(reduce_sum_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
+    KERNEL(rmsnorm_bf16_sm80, kgen_rmsnorm_params, 0, KGEN_KIND_RMSNORM, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 32, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(transpose_b16_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 32768, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(vector_add_bf16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
 
@@ -1441,4 +1442,26 @@ extern "C" int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_
     }
     const int code = kgen_append_kv(append, stream);
     return code != KGEN_SUCCESS ? code : kgen_fwd(attention, stream);
+}
+
+
+// ── rmsnorm
+// ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+#include "kgen/contiguous.cuh"
+
+namespace {
+
+// The launcher of each variant, at its place in the table.
+#define KGEN_RMSNORM(name, ...) only_as<kgen_rmsnorm_launcher>(name),
+constexpr kgen_rmsnorm_launcher RMSNORM[] = {KGEN_KERNELS(KGEN_RMSNORM)};
+
+}  // namespace
+
+extern "C" int kgen_rmsnorm(const kgen_rmsnorm_params* given, cudaStream_t stream) {
+    kgen_rmsnorm_params params;
+    if (const int code = copy_params(given, "kgen_rmsnorm", "kgen_rmsnorm_params", params)) return code;
+    int code;
+    const kgen_variant* variant = choose("kgen_rmsnorm", {KGEN_KIND_RMSNORM, 0, 0, params.dtype}, code);
+    return variant != nullptr ? RMSNORM[variant - VARIANTS](&params, stream) : code;
 }

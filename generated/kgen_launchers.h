@@ -234,6 +234,7 @@ int reduce_max_bf16_sm80(const kgen_reduce_params* params, cudaStream_t stream);
 size_t reduce_max_bf16_sm80_workspace(const kgen_reduce_params* params);
 int reduce_sum_fp32_sm80(const kgen_reduce_params* params, cudaStream_t stream);
 size_t reduce_sum_fp32_sm80_workspace(const kgen_reduce_params* params);
+int rmsnorm_bf16_sm80(const kgen_rmsnorm_params* params, cudaStream_t stream);
 int transpose_b16_sm80(const kgen_transpose_params* params, cudaStream_t stream);
 int vector_add_bf16_sm80(const kgen_vector_add_params* params, cudaStream_t stream);
 

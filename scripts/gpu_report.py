@@ -19,7 +19,7 @@ from lab import bench, record  # noqa: E402
 NEWER = 999
 
 # What names of kernels begin with, longer ones first.
-KINDS = "fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler|append_kv|vector_add|transpose|reduce_sum|reduce_max|reduce_logsumexp"
+KINDS = "fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler|append_kv|vector_add|transpose|reduce_sum|reduce_max|reduce_logsumexp|rmsnorm"
 TARGETS = {"sm75": (75, NEWER), "sm80": (80, NEWER), "sm89": (89, NEWER), "sm90": (90, 90), "sm100": (100, 103), "sm120": (120, 121), "sm121": (121, 121)}
 
 

@@ -17,7 +17,7 @@ from kgen_attn import abi  # noqa: E402
 from kgen_attn.abi import (  # noqa: E402, F401
     FLAG_CAUSAL, FLAG_DETERMINISTIC, FLAG_MERGE_BY_LAST_BLOCK, FLAG_MERGE_BY_LAUNCH, FLAG_ROTARY_INTERLEAVED,
     FLAG_WINDOW, REDUCTIONS, AppendKvParams, AttentionFeatures, BwdParams, Candidate, Choice, DeclaredScore, FwdParams,
-    ReduceParams, TransposeParams, VectorAddParams,
+    ReduceParams, RmsnormParams, TransposeParams, VectorAddParams,
 )
 
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()} if torch else {}
@@ -123,6 +123,16 @@ def reduce_params(x, out, operation):
     rows, columns = x.shape
     return made(ReduceParams, **{"in": x}, out=out, rows=rows, columns=columns, dtype=DTYPES[x.dtype],
         operation=REDUCTIONS[operation])
+
+
+def rmsnorm_params(x, residual, weight, out, residual_out, eps):
+    """Of (rows, columns) matrices."""
+    rows, columns = x.shape
+    strides = {"in_row_stride": x, "residual_row_stride": residual, "out_row_stride": out,
+        "residual_out_row_stride": residual_out}
+    return made(RmsnormParams, **{"in": x}, residual=residual, weight=weight, out=out, residual_out=residual_out,
+        rows=rows, columns=columns, eps=eps, dtype=DTYPES[x.dtype],
+        **{name: tensor.stride(0) for name, tensor in strides.items()})
 
 
 class Library:

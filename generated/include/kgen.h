@@ -572,6 +572,42 @@ int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
  * k_new of kgen_fwd_params says. A workspace is attention's, of kgen_fwd_workspace(attention) bytes. */
 int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention, cudaStream_t stream);
 
+/* RMS normalisation of the rows of a matrix, after a residual is added. Dtypes: fp16, bf16.
+ *   h = in + residual, rounded once to the dtype and written to `residual_out`; h = in where there is no residual
+ *   out = h / sqrt(mean(h * h) + eps) * weight, in fp32, rounded once to the dtype
+ * The mean is over the columns of a row. It is the rounded h that is squared and scaled: what `residual_out` holds, as
+ * in vLLM's fused_add_rms_norm. The order of a sum depends on `columns` alone, so a row has the same bits in every run.
+ * Squares beyond fp32 make the mean infinite and `out` 0; a row of zeros gives NaN if eps is 0.
+ *
+ * Element (row, column) of `in` is in[row * in_row_stride + column], those of the other matrices likewise. `out` may be
+ * `in` and `residual_out` may be `residual`, with the same stride; otherwise each shares no memory with anything else.
+ * If columns, starts and strides are multiples of 16 bytes, rows are moved in 16-byte pieces, otherwise element by
+ * element. */
+typedef struct kgen_rmsnorm_params {
+    uint32_t struct_size; /* sizeof(kgen_rmsnorm_params) */
+    uint32_t flags;       /* 0 */
+
+    const void* in;
+    const void* residual; /* NULL: none */
+    const void* weight;   /* `columns` elements */
+    void* out;
+    void* residual_out; /* NULL exactly if `residual` is */
+    uint64_t rows;
+    uint64_t columns;
+    /* In elements, at least `columns`; not read of a single row. */
+    int64_t in_row_stride, residual_row_stride, out_row_stride, residual_out_row_stride;
+    float eps;     /* 0 or more */
+    int32_t dtype; /* KGEN_DTYPE_* */
+} kgen_rmsnorm_params;
+
+enum { KGEN_KIND_RMSNORM = 22 };
+
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_rmsnorm_launcher)(const kgen_rmsnorm_params* params, cudaStream_t stream);
+
+/* Picks the best rmsnorm variant for the current device and the dtype, and launches it. */
+int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
+
 /* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
  * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests;
  * one with windows that is not causal serves those too. A variant for paged K and V serves only requests with a page

@@ -67,6 +67,7 @@ KINDS = {
     "reduce_max": 19,
     "reduce_logsumexp": 20,
     "append_kv": 21,
+    "rmsnorm": 22,
 }
 
 PATHS = {
@@ -392,6 +393,28 @@ class AppendKvParams(ctypes.Structure):
         ("dtype", ctypes.c_int32),
         ("cache_dtype", ctypes.c_int32),
         ("seqlens_after", ctypes.c_void_p),
+    ]
+
+
+class RmsnormParams(ctypes.Structure):
+    """`kgen_rmsnorm_params`."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("in", ctypes.c_void_p),
+        ("residual", ctypes.c_void_p),
+        ("weight", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("residual_out", ctypes.c_void_p),
+        ("rows", ctypes.c_uint64),
+        ("columns", ctypes.c_uint64),
+        ("in_row_stride", ctypes.c_int64),
+        ("residual_row_stride", ctypes.c_int64),
+        ("out_row_stride", ctypes.c_int64),
+        ("residual_out_row_stride", ctypes.c_int64),
+        ("eps", ctypes.c_float),
+        ("dtype", ctypes.c_int32),
     ]
 
 

@@ -6,7 +6,9 @@
 
 pub mod append_kv;
 pub mod attention;
+mod pieces;
 pub mod reduce;
+pub mod rmsnorm;
 mod rotary;
 mod tile_keys;
 pub mod transpose;
@@ -96,8 +98,14 @@ pub trait Family: Sync {
 }
 
 /// Every family, in the order of lists.
-pub static FAMILIES: &[&dyn Family] =
-    &[&attention::Attention, &vector_add::VectorAdd, &transpose::Transpose, &reduce::Reduce, &append_kv::AppendKv];
+pub static FAMILIES: &[&dyn Family] = &[
+    &attention::Attention,
+    &vector_add::VectorAdd,
+    &transpose::Transpose,
+    &reduce::Reduce,
+    &append_kv::AppendKv,
+    &rmsnorm::Rmsnorm,
+];
 
 /// The family that a kind belongs to.
 pub fn of(kind: Kind) -> &'static dyn Family {

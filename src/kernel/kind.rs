@@ -58,6 +58,8 @@ pub enum Kind {
     ReduceLogsumexp,
     /// New rows of K and V into a KV cache, with rotary embedding.
     AppendKv,
+    /// RMS normalisation of each row, after a residual is added.
+    Rmsnorm,
 }
 
 /// How a kind spells its dtype in names of kernels.
@@ -213,6 +215,14 @@ const INFO: &[KindInfo] = &[
         summary: "new K and V into a cache, with rotary embedding",
         ..PLAIN
     },
+    KindInfo {
+        name: "rmsnorm",
+        aliases: &["rms_norm"],
+        constant: "KGEN_KIND_RMSNORM",
+        params: "kgen_rmsnorm_params",
+        summary: "RMS normalisation of each row, after a residual is added",
+        ..PLAIN
+    },
 ];
 
 impl Kind {
@@ -230,6 +240,7 @@ impl Kind {
         Self::ReduceMax,
         Self::ReduceLogsumexp,
         Self::AppendKv,
+        Self::Rmsnorm,
     ];
 
     /// The facts of it.

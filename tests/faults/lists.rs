@@ -5,7 +5,7 @@ use kgen::family::FAMILIES;
 
 /// The faults that the lists hold at least: raise it when some are added. One that is taken out must be replaced by
 /// another.
-const LEAST: usize = 966;
+const LEAST: usize = 984;
 
 pub fn rules() -> Bodies {
     vec![

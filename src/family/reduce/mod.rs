@@ -6,9 +6,10 @@ mod operation;
 mod plan;
 mod trial;
 
-pub use plan::{Design, Tile};
+pub use super::pieces::Tile;
+pub use plan::Design;
 
-use super::Family;
+use super::{Family, pieces};
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
@@ -34,7 +35,7 @@ impl Family for Reduce {
     }
 
     fn tile_keys(&self) -> &'static [TileKey] {
-        plan::KEYS
+        pieces::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {

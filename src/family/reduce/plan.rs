@@ -3,32 +3,11 @@
 
 use super::operation::Operation;
 use crate::{
-    kernel::{Dtype, Target, TileKey, TileOverride, Variant},
+    family::pieces::{PIECE_BYTES, Tile},
+    kernel::{Dtype, Target, TileOverride, Variant},
     plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
-use std::fmt;
-
-/// Bytes of a piece: what one instruction moves.
-const PIECE_BYTES: u32 = 16;
-
-/// The keys of a tile.
-pub(super) static KEYS: &[TileKey] = &[
-    TileKey::count("warps", "Warps per block."),
-    TileKey::count("stages", "16-byte pieces that a thread has in flight."),
-    TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`."),
-];
-
-/// Sizes of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Tile {
-    /// Warps of a block.
-    pub warps: u32,
-    /// 16-byte pieces that a thread has in flight: the key `stages`.
-    pub pieces: u32,
-    /// Second argument of `__launch_bounds__`.
-    pub min_blocks_per_sm: u32,
-}
 
 /// 4 pieces are 64 bytes per thread in flight, and 1024 threads a multiprocessor 64 KB: more than Little's law asks of
 /// HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
@@ -56,13 +35,6 @@ const fn one_round_blocks(operation: Operation) -> u32 {
 /// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
 /// fold its warps than to read; more rounds would leave a GPU idle where rows are few.
 const SHORT_ROUNDS: u32 = 4;
-
-impl fmt::Display for Tile {
-    /// As a cell of a table.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pieces, {} warps", self.pieces, self.warps)
-    }
-}
 
 /// Tile, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,37 +67,12 @@ impl plan::Design for Design {
 
 /// Plans `variant` with the default tile, changed by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-    let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
     if variant.element() == Dtype::Fp8 {
         let reason = "rows are reduced of `fp32`, `fp16` or `bf16`".to_owned();
         return Err(PlanError::Unsupported { variant: variant.name(), reason });
     }
-    let mut tile = DEFAULT;
-    if let Some(change) = change {
-        if let Some(reason) = change.refusal(KEYS.iter().map(|key| key.name)) {
-            return Err(bad(reason));
-        }
-        tile = Tile {
-            warps: change.count("warps").unwrap_or(tile.warps),
-            pieces: change.count("stages").unwrap_or(tile.pieces),
-            min_blocks_per_sm: change.count("min_blocks_per_sm").unwrap_or(tile.min_blocks_per_sm),
-        };
-    }
-    match broken_rule(&tile) {
-        Some(reason) => Err(bad(reason)),
-        None => resolve(variant, None, tile),
-    }
-}
-
-fn broken_rule(tile: &Tile) -> Option<String> {
-    let Tile { warps, pieces, min_blocks_per_sm } = *tile;
-    if !(1..=32).contains(&warps) {
-        return Some(format!("`warps` is {warps}; it must be 1 to 32"));
-    }
-    if !(1..=16).contains(&pieces) {
-        return Some(format!("`stages` is {pieces}; it must be 1 to 16"));
-    }
-    (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
+    let tile = DEFAULT.changed_by(change).map_err(|reason| PlanError::BadTile { variant: variant.name(), reason })?;
+    resolve(variant, None, tile)
 }
 
 /// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target

@@ -5,9 +5,10 @@ mod exam;
 mod plan;
 mod trial;
 
-pub use plan::{Design, Tile};
+pub use super::pieces::Tile;
+pub use plan::Design;
 
-use super::Family;
+use super::{Family, pieces};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Subject},
@@ -33,7 +34,7 @@ impl Family for VectorAdd {
     }
 
     fn tile_keys(&self) -> &'static [TileKey] {
-        plan::KEYS
+        pieces::KEYS
     }
 
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {

@@ -67,6 +67,9 @@ KGEN_DEVICE float log2_fast(float x) { return __builtin_log2f(emulator::flush_to
 // 1 / x; infinity for 0.
 KGEN_DEVICE float reciprocal(float x) { return emulator::flush_to_zero(1.0f / emulator::flush_to_zero(x)); }
 
+// 1 / sqrt(x); infinity for 0.
+KGEN_DEVICE float reciprocal_root(float x) { return 1.0f / __builtin_sqrtf(x); }
+
 // The hyperbolic tangent, with only as many bits as on the GPU: 11, rounded to nearest.
 KGEN_DEVICE float tanh_fast(float x) {
     const float y = __builtin_tanhf(x);

@@ -1,0 +1,69 @@
+//! How rows are normalised: as long a part of a row as threads have pieces in flight for stays in registers.
+
+use crate::{
+    family::pieces::{PIECE_BYTES, Tile},
+    kernel::{Dtype, Target, TileOverride, Variant},
+    plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
+};
+use serde::Serialize;
+
+/// 4 pieces of two matrices are 128 bytes per thread in flight, and 1024 threads a multiprocessor 128 KB: more than
+/// Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB), since nothing is in flight while a row is folded.
+const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
+
+/// Registers of a thread beyond the pieces: five 64-bit pointers, columns, the sum.
+const OTHER_REGISTERS: u32 = 24;
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Sizes of a block.
+    pub tile: Tile,
+    /// Elements of a row, at most, that a warp takes.
+    pub short_row: u32,
+    /// Elements of a row, at most, that a block keeps in registers.
+    pub held_row: u32,
+    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    pub early: bool,
+}
+
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
+    }
+
+    fn tiling(&self, _variant: &Variant) -> Tiling {
+        Tiling { m: self.short_row as usize, n: self.held_row as usize, ..Tiling::default() }
+    }
+}
+
+/// Plans `variant` with the default tile, changed by `change`.
+pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    if !matches!(variant.element(), Dtype::Fp16 | Dtype::Bf16) {
+        let reason = "rows are normalised in `fp16` or `bf16`".to_owned();
+        return Err(PlanError::Unsupported { variant: variant.name(), reason });
+    }
+    let tile = DEFAULT.changed_by(change).map_err(|reason| PlanError::BadTile { variant: variant.name(), reason })?;
+    resolve(variant, None, tile)
+}
+
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// lacks.
+pub(super) fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let (threads, target) = (tile.warps * 32, run_as.unwrap_or(variant.target()));
+    let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: Region::lay_out([("sums of warps", tile.warps * 4, None)].into_iter()),
+        registers,
+        registers_available: Limits::of(target).register_cap(threads, tile.min_blocks_per_sm),
+        registers_launched_with: registers.total,
+        to_save_shared_memory: "lower `warps`".to_owned(),
+        to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
+    };
+    let elements = tile.pieces * PIECE_BYTES / variant.element().bytes();
+    let early = target.compute_capability() >= 90;
+    let design = Design { tile, short_row: 32 * elements, held_row: threads * elements, early };
+    Plan::resolve(variant, run_as, "rmsnorm/rmsnorm.cu.tera", design, resources, TensorCore::None)
+}
