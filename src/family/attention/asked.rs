@@ -1,7 +1,7 @@
 //! What a call asks of masks and scores besides a causal mask.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{DeclaredCall, Kind, KvFormat, Point};
+use super::{DeclaredCall, KvFormat, Point};
 use crate::{
     device::{DTYPE_BF16, DTYPE_FP32},
     family::attention::abi::AttentionFeatures,
@@ -222,15 +222,13 @@ impl Asked {
     }
 
     /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
-    /// Kernels with windows have a causal mask where a call asks for one; sinks are no split kernel's matter; kernels
-    /// that read pages, or FP8, read nothing else, and those of queries of two parts take no others.
+    /// Kernels with windows have a causal mask where a call asks for one; kernels that read pages, or FP8, read nothing else, and those of queries of two parts take no others.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
         let (causal, wanted) = self.wanted(causal);
-        let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
         let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
         let both = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Qv, Feature::Append];
         let keys = both.into_iter().all(|feature| kernel.features.has(feature) == wanted.has(feature));
-        mask && keys && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
+        mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
     }
 
     /// The bound of the scores, as the kernel receives it; 0: none.
@@ -306,7 +304,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::HeadDim;
+    use crate::{family::attention::Kind, kernel::HeadDim};
 
     #[test]
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {

@@ -509,9 +509,8 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (false, false) => OTHER_MASK_OF_FULL,
         (false, true) => &[],
     };
-    // Kernels over splits leave sinks to the one that combines them.
-    let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
-    let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
+    let taken = variant.served_features();
+    let features = WITHOUT.iter().filter(|(feature, _)| !taken.has(*feature)).map(|(_, changes)| *changes);
     // With a declared score sequences end earlier.
     let limited = [Feature::Window, Feature::Chunk, Feature::Alibi].iter().any(|feature| variant.features.has(*feature));
     let has_positions = limited && variant.features.score().is_none();
