@@ -79,13 +79,23 @@ pub struct FeatureInfo {
     pub is_mask_or_score: bool,
     /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
     pub is_combined: bool,
+    /// Whether kernels that have it serve no call without it.
+    pub is_exclusive: bool,
     /// The rules of kernels that have it.
     pub rules: &'static [FeatureRule],
 }
 
 /// A feature of Q, K or V; each overrides the rest.
-const OF_ROWS: FeatureInfo =
-    FeatureInfo { name: "", aliases: &[], constant: "", summary: "", is_mask_or_score: false, is_combined: false, rules: &[] };
+const OF_ROWS: FeatureInfo = FeatureInfo {
+    name: "",
+    aliases: &[],
+    constant: "",
+    summary: "",
+    is_mask_or_score: false,
+    is_combined: false,
+    is_exclusive: false,
+    rules: &[],
+};
 
 const MASK_OR_SCORE: FeatureInfo = FeatureInfo { is_mask_or_score: true, ..OF_ROWS };
 
@@ -134,6 +144,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["paged_kv", "page_table", "block_table"],
         constant: "KGEN_FEATURE_PAGED",
         summary: "K and V are in pages",
+        is_exclusive: true,
         rules: &[FeatureRule {
             excludes: &[Feature::Cache],
             reason: "`paged` and `cache` are two ways to find K and V; a kernel has one",
@@ -146,6 +157,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
         constant: "KGEN_FEATURE_KV_E4M3",
         summary: "K and V are FP8, Q and O are not",
+        is_exclusive: true,
         rules: &[
             FeatureRule {
                 excludes: &[Feature::KvE5m2],
@@ -161,6 +173,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["fp8_kv_e5m2"],
         constant: "KGEN_FEATURE_KV_E5M2",
         summary: "K and V are FP8, Q and O are not",
+        is_exclusive: true,
         rules: &[KV_OF_FP8_QUERIES],
         ..OF_ROWS
     },
@@ -176,6 +189,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["mla", "q_v"],
         constant: "KGEN_FEATURE_QV",
         summary: "queries have a second part, which is multiplied by V",
+        is_exclusive: true,
         ..OF_ROWS
     },
     FeatureInfo {
@@ -210,6 +224,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["new_kv", "fused_append"],
         constant: "KGEN_FEATURE_APPEND",
         summary: "the kernel writes new rows of K and V into the cache",
+        is_exclusive: true,
         rules: &[FeatureRule {
             excludes: &[Feature::PageDescale],
             excludes_dtypes: &[Dtype::Fp8],

@@ -29,7 +29,7 @@ pub struct Fields {
     pub(super) flags: u32,
     pub(super) layout: &'static Layout,
     /// In the order of the structure in C, after `struct_size` and `flags`, which every structure begins with.
-    pub(super) fields: Vec<Field>,
+    pub(super) values: Vec<Field>,
 }
 
 /// The structure, aligned as its widest fields are, and what follows it in memory.
@@ -68,7 +68,7 @@ impl Fields {
     /// # Panics
     /// If the structure has none of that name.
     pub fn at(&mut self, path: &str) -> &mut Field {
-        &mut self.fields[self.layout.index(path)]
+        &mut self.values[self.layout.index(path)]
     }
 
     /// The structure to pass.
@@ -78,7 +78,7 @@ impl Fields {
         let mut put = |offset: usize, value: u64| words[offset / 8] |= value << (offset % 8 * 8);
         put(0, size as u64);
         put(4, self.flags.into());
-        for (field, offset) in self.fields.iter().zip(self.layout.offsets()) {
+        for (field, offset) in self.values.iter().zip(self.layout.offsets()) {
             put(offset, field.value(address, workspace_bytes));
         }
         words.extend([FOREIGN; LARGEST as usize / 8]);

@@ -83,8 +83,8 @@ impl Layout {
         }
     }
 
-    /// The structure with these values. A pointer without a value is to the tensor of its name, `workspace_bytes` is the
-    /// size of the workspace, and a number that is reserved is 0.
+    /// The structure with these values. A pointer without a value is to the tensor of its name, `workspace_bytes` is
+    /// the size of the workspace, and a number that is reserved is 0.
     ///
     /// # Panics
     /// If another number has no value, or a value has no place.
@@ -102,8 +102,8 @@ impl Layout {
         }
         let missing = |index: usize| panic!("`{}` has a field `{}` without a value", self.structure, self.places[index].path);
         let fields = given.into_iter().enumerate().map(|(index, field)| field.unwrap_or_else(|| missing(index))).collect();
-        let fields = Fields { flags, layout: self, fields };
-        for (place, field) in iter::zip(&self.places, &fields.fields) {
+        let fields = Fields { flags, layout: self, values: fields };
+        for (place, field) in iter::zip(&self.places, &fields.values) {
             assert_eq!(place.declaration.bytes(), Some(field.bytes()), "bytes of `{}` of `{}`", place.path, self.structure);
         }
         fields
@@ -241,7 +241,7 @@ typedef struct outer {
             ("integers[1]", Field::I32(7)),
             ("integers[0]", Field::I32(6)),
         ];
-        let fields = outer().fill(9, values).fields;
+        let fields = outer().fill(9, values).values;
         let expected = [
             Field::Tensor("q"),
             Field::I32(1),
