@@ -14,6 +14,7 @@ use std::{fmt, str::FromStr};
 /// Something that a kernel can do at run time because it was generated for it. Its numbers come with each call.
 /// The bit of feature number n in `kgen.h` is 2 << n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Feature {
     /// A query sees keys from `window_left` before its position to `window_right` after it.
     Window,
@@ -31,17 +32,208 @@ pub enum Feature {
     KvE4m3,
     /// K and V are E5M2.
     KvE5m2,
-    /// The queries of the heads that read one key head are rows of one tile. Every call can have it.
-    PackGqa = 10,
-    /// Queries have a second part, which is multiplied with V.
-    Qv = 9,
     /// K and V are a cache with entries in another order, and rows before a sequence's first key.
-    Cache = 8,
+    Cache,
+    /// Queries have a second part, which is multiplied with V.
+    Qv,
+    /// The queries of the heads that read one key head are rows of one tile. Every call can have it.
+    PackGqa,
     /// Pages of K and V in FP8 have factors of their own.
-    PageDescale = 11,
+    PageDescale,
     /// The call brings new rows of K and V, which the kernel writes into the cache before it attends to them.
-    Append = 12,
+    Append,
 }
+
+/// A rule that a kernel with a feature keeps, whatever its template is.
+#[derive(Debug)]
+pub struct FeatureRule {
+    /// Features that the kernel does not have.
+    pub excludes: &'static [Feature],
+    /// Dtypes that it does not have.
+    pub excludes_dtypes: &'static [Dtype],
+    /// Sets of features, of each of which it has at least one.
+    pub requires: &'static [&'static [Feature]],
+    /// The refusal of a kernel that breaks the rule.
+    pub reason: &'static str,
+}
+
+impl FeatureRule {
+    fn is_kept(&self, features: Features, dtype: Dtype) -> bool {
+        let has_any = |set: &[Feature]| set.iter().any(|feature| features.has(*feature));
+        !has_any(self.excludes) && !self.excludes_dtypes.contains(&dtype) && self.requires.iter().all(|set| has_any(set))
+    }
+}
+
+/// The facts of a feature that every room may need.
+#[derive(Debug)]
+pub struct FeatureInfo {
+    /// Its word in names, files, JSON and on the command line.
+    pub name: &'static str,
+    /// Other words accepted on the command line and in `variants.toml`.
+    pub aliases: &'static [&'static str],
+    /// Its name in `kgen.h`.
+    pub constant: &'static str,
+    /// A few words on its meaning, with which its row of `docs/features.md` begins.
+    pub summary: &'static str,
+    /// Whether it is a mask or a score, and not a property of the rows of Q, K and V.
+    pub is_mask_or_score: bool,
+    /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
+    pub is_combined: bool,
+    /// Whether kernels that have it serve no call without it.
+    pub is_exclusive: bool,
+    /// The rules of kernels that have it.
+    pub rules: &'static [FeatureRule],
+}
+
+/// A feature of Q, K or V; each overrides the rest.
+const OF_ROWS: FeatureInfo = FeatureInfo {
+    name: "",
+    aliases: &[],
+    constant: "",
+    summary: "",
+    is_mask_or_score: false,
+    is_combined: false,
+    is_exclusive: false,
+    rules: &[],
+};
+
+const MASK_OR_SCORE: FeatureInfo = FeatureInfo { is_mask_or_score: true, ..OF_ROWS };
+
+const RULE: FeatureRule = FeatureRule { excludes: &[], excludes_dtypes: &[], requires: &[], reason: "" };
+
+const KV_OF_FP8_QUERIES: FeatureRule = FeatureRule {
+    excludes_dtypes: &[Dtype::Fp8],
+    reason: "queries in `fp8` have K and V of their own type: leave out `kv_e4m3` and `kv_e5m2`",
+    ..RULE
+};
+
+/// In the order of [`Feature`].
+const INFO: &[FeatureInfo] = &[
+    FeatureInfo {
+        name: "window",
+        aliases: &["sliding_window", "local"],
+        constant: "KGEN_FEATURE_WINDOW",
+        summary: "row at position r sees keys r - left to r + right",
+        ..MASK_OR_SCORE
+    },
+    FeatureInfo {
+        name: "chunk",
+        aliases: &["attention_chunk"],
+        constant: "KGEN_FEATURE_CHUNK",
+        summary: "a row sees the keys of its own chunk",
+        ..MASK_OR_SCORE
+    },
+    FeatureInfo { name: "softcap", constant: "KGEN_FEATURE_SOFTCAP", summary: "s becomes cap · tanh(s / cap)", ..MASK_OR_SCORE },
+    FeatureInfo {
+        name: "alibi",
+        aliases: &["alibi_slopes"],
+        constant: "KGEN_FEATURE_ALIBI",
+        summary: "s falls by slope · distance",
+        ..MASK_OR_SCORE
+    },
+    FeatureInfo {
+        name: "sinks",
+        aliases: &["sink"],
+        constant: "KGEN_FEATURE_SINKS",
+        summary: "one logit joins the denominator",
+        is_combined: true,
+        ..MASK_OR_SCORE
+    },
+    FeatureInfo {
+        name: "paged",
+        aliases: &["paged_kv", "page_table", "block_table"],
+        constant: "KGEN_FEATURE_PAGED",
+        summary: "K and V are in pages",
+        is_exclusive: true,
+        rules: &[FeatureRule {
+            excludes: &[Feature::Cache],
+            reason: "`paged` and `cache` are two ways to find K and V; a kernel has one",
+            ..RULE
+        }],
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "kv_e4m3",
+        aliases: &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
+        constant: "KGEN_FEATURE_KV_E4M3",
+        summary: "K and V are FP8, Q and O are not",
+        is_exclusive: true,
+        rules: &[
+            FeatureRule {
+                excludes: &[Feature::KvE5m2],
+                reason: "`kv_e4m3` and `kv_e5m2` are two types of K and V, and a kernel has one",
+                ..RULE
+            },
+            KV_OF_FP8_QUERIES,
+        ],
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "kv_e5m2",
+        aliases: &["fp8_kv_e5m2"],
+        constant: "KGEN_FEATURE_KV_E5M2",
+        summary: "K and V are FP8, Q and O are not",
+        is_exclusive: true,
+        rules: &[KV_OF_FP8_QUERIES],
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "cache",
+        aliases: &["kvcache"],
+        constant: "KGEN_FEATURE_CACHE",
+        summary: "K and V are a cache of slots",
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "qv",
+        aliases: &["mla", "q_v"],
+        constant: "KGEN_FEATURE_QV",
+        summary: "queries have a second part, which is multiplied by V",
+        is_exclusive: true,
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "packgqa",
+        aliases: &["pack_gqa", "packed_heads"],
+        constant: "KGEN_FEATURE_PACKGQA",
+        summary: "the heads that read one key head share a tile",
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "page_descale",
+        aliases: &["page_descales", "descale_by_page"],
+        constant: "KGEN_FEATURE_PAGE_DESCALE",
+        summary: "pages of FP8 have factors of their own",
+        rules: &[
+            FeatureRule {
+                requires: &[&[Feature::Paged], &[Feature::KvE4m3, Feature::KvE5m2]],
+                reason: "`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`: pages of FP8 have factors",
+                ..RULE
+            },
+            // P is multiplied by V's factor before it is rounded, and the product may lie anywhere.
+            FeatureRule {
+                excludes_dtypes: &[Dtype::Fp16],
+                reason: "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`",
+                ..RULE
+            },
+        ],
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "append",
+        aliases: &["new_kv", "fused_append"],
+        constant: "KGEN_FEATURE_APPEND",
+        summary: "the kernel writes new rows of K and V into the cache",
+        is_exclusive: true,
+        rules: &[FeatureRule {
+            excludes: &[Feature::PageDescale],
+            excludes_dtypes: &[Dtype::Fp8],
+            reason: "`append` takes new rows in `fp16` or `bf16`, for caches without `page_descale`",
+            ..RULE
+        }],
+        ..OF_ROWS
+    },
+];
 
 impl Feature {
     /// Every feature, in the order in which names hold them.
@@ -61,42 +253,24 @@ impl Feature {
         Self::Sinks,
     ];
 
+    /// The facts of it.
+    pub fn info(self) -> &'static FeatureInfo {
+        &INFO[self as usize]
+    }
+
     /// The word for it in names, files, JSON and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Paged => "paged",
-            Self::KvE4m3 => "kv_e4m3",
-            Self::KvE5m2 => "kv_e5m2",
-            Self::PageDescale => "page_descale",
-            Self::Append => "append",
-            Self::PackGqa => "packgqa",
-            Self::Qv => "qv",
-            Self::Cache => "cache",
-            Self::Window => "window",
-            Self::Chunk => "chunk",
-            Self::Softcap => "softcap",
-            Self::Alibi => "alibi",
-            Self::Sinks => "sinks",
-        }
+        self.info().name
     }
 
     /// Other words accepted on the command line and in `variants.toml`.
     pub fn aliases(self) -> &'static [&'static str] {
-        match self {
-            Self::Paged => &["paged_kv", "page_table", "block_table"],
-            Self::Qv => &["mla", "q_v"],
-            Self::Cache => &["kvcache"],
-            Self::KvE4m3 => &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
-            Self::KvE5m2 => &["fp8_kv_e5m2"],
-            Self::PageDescale => &["page_descales", "descale_by_page"],
-            Self::Append => &["new_kv", "fused_append"],
-            Self::Window => &["sliding_window", "local"],
-            Self::Chunk => &["attention_chunk"],
-            Self::PackGqa => &["pack_gqa", "packed_heads"],
-            Self::Alibi => &["alibi_slopes"],
-            Self::Sinks => &["sink"],
-            Self::Softcap => &[],
-        }
+        self.info().aliases
+    }
+
+    /// The value of its constant in `kgen.h`.
+    pub fn bit(self) -> u32 {
+        2 << self as u32
     }
 }
 
@@ -144,7 +318,12 @@ impl Features {
 
     /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
     pub fn masks_and_scores() -> Self {
-        [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks].into_iter().collect()
+        Self::all().iter().filter(|feature| feature.info().is_mask_or_score).collect()
+    }
+
+    /// The features that every split-KV kernel serves without having them.
+    pub fn combined() -> Self {
+        Self::all().iter().filter(|feature| feature.info().is_combined).collect()
     }
 
     /// The masks and scores, and pages.
@@ -176,6 +355,12 @@ impl Features {
     #[must_use]
     pub fn with_score(self, score: Option<KeptScore>) -> Self {
         Self { score, ..self }
+    }
+
+    /// The reason why no kernel of a dtype has these features, if there is one.
+    pub fn broken_rule(self, dtype: Dtype) -> Option<&'static str> {
+        let rules = self.iter().flat_map(|feature| feature.info().rules);
+        rules.into_iter().find(|rule| !rule.is_kept(self, dtype)).map(|rule| rule.reason)
     }
 
     /// Whether every feature of `other` is one of these, its score or mask among them.
@@ -309,6 +494,7 @@ pub(crate) fn score_name_taken(name: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::assert_constants_are_those_of_c;
 
     #[test]
     fn a_set_is_written_as_it_is_read_and_keeps_one_order() {
@@ -326,6 +512,29 @@ mod tests {
         assert!(Features::all().hold(window) && window.hold(Features::NONE) && !window.hold(Features::all()));
         assert_eq!(window.with(Features::all()), Features::all());
         assert_eq!(Features::all().iter().count(), Feature::ALL.len());
+    }
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_features_and_has_the_bits_of_kgen_h() {
+        assert_eq!((INFO.len(), Feature::ALL.len()), (13, 13));
+        let constants: Vec<(&str, usize)> =
+            Feature::ALL.iter().map(|feature| (feature.info().constant, feature.bit() as usize)).collect();
+        for feature in Feature::ALL {
+            assert_eq!(feature.info().constant, format!("KGEN_FEATURE_{}", feature.name().to_uppercase()));
+            assert_eq!(format!("{feature:?}").to_lowercase(), feature.name().replace('_', ""));
+        }
+        assert_constants_are_those_of_c(&constants);
+    }
+
+    #[test]
+    fn the_page_says_of_each_feature_what_the_table_says() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/features.md")).expect("the page is there");
+        for feature in Feature::ALL {
+            let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{feature}`")));
+            let row = row.unwrap_or_else(|| panic!("docs/features.md has no row for `{feature}`"));
+            let meaning = row.trim_end_matches('|').rsplit('|').next().expect("a cell").trim();
+            assert!(meaning.starts_with(feature.info().summary), "docs/features.md, `{feature}`: {meaning}");
+        }
     }
 
     #[test]

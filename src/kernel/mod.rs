@@ -11,7 +11,7 @@ mod variant;
 mod words;
 
 pub use axes::{Dtype, Target, UnknownWord};
-pub use features::{Feature, Features};
+pub use features::{Feature, FeatureInfo, FeatureRule, Features};
 pub(crate) use features::{read_word as read_features, score_name_taken};
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
 pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};

@@ -3,7 +3,7 @@
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Append, Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
-    kernel::{Dtype, Feature, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -14,7 +14,7 @@ use std::{
     sync::LazyLock,
 };
 
-use Feature::{Alibi, Chunk, KvE4m3, KvE5m2, PackGqa, Paged, Sinks, Softcap, Window};
+use Feature::{Alibi, Chunk, KvE4m3, KvE5m2, Paged, Sinks, Softcap, Window};
 
 const CAUSAL: u32 = 1;
 const WINDOW: u32 = 4;
@@ -271,25 +271,6 @@ fn callers_of_earlier_versions_get_plain_kernels() {
     }
 }
 
-/// `KGEN_FEATURE_*`.
-fn bit(feature: Feature) -> u32 {
-    match feature {
-        Window => 2,
-        Chunk => 4,
-        Softcap => 8,
-        Alibi => 16,
-        Sinks => 32,
-        Paged => 64,
-        KvE4m3 => 128,
-        KvE5m2 => 256,
-        Feature::Cache => 512,
-        Feature::Qv => 1024,
-        PackGqa => 2048,
-        Feature::PageDescale => 4096,
-        Feature::Append => 8192,
-    }
-}
-
 #[test]
 fn the_rule_in_rust_is_that_of_the_header() {
     const CALLS: usize = 20_000;
@@ -336,8 +317,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
         })
         .collect();
     let lines = drawn.iter().map(|(asked, causal, kernel)| {
-        let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Sinks]) } else { Features::NONE };
-        let held = kernel.features.with(besides).iter().map(bit).sum::<u32>();
+        let held = kernel.served_features().iter().map(Feature::bit).sum::<u32>();
         format!("{} {:x}\n", words_of(*causal, *asked), held | u32::from(kernel.causal))
     });
     let said = lines_of(&program, lines.collect());

@@ -1,7 +1,10 @@
 //! What a call asks of masks and scores besides a causal mask.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{DeclaredCall, Kind, KvFormat, Point};
+use super::{
+    Append, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
+    features::{FEATURES, features_of_rows, masks_and_scores},
+};
 use crate::{
     device::{DTYPE_BF16, DTYPE_FP32},
     family::attention::abi::AttentionFeatures,
@@ -37,226 +40,25 @@ pub struct Asked {
     pub append: Option<Append>,
 }
 
-/// New rows of K and V that a kernel writes into the cache: the last keys of each sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Append {
-    /// New rows of each sequence that has keys.
-    pub rows: usize,
-    /// The longest sequences have one more, for which there is no room.
-    pub clipped: bool,
-    /// Columns that are rotated, in sixteens, and whether pairs of them lie side by side.
-    pub rotary: Option<(usize, bool)>,
-    /// Where positions begin.
-    pub starts: Starts,
-    /// The tables of the rotation end with the last new row's position.
-    pub short_tables: bool,
-    /// Queries have positions of their own: the call has a causal mask or a window.
-    pub by_row: bool,
-}
-
-/// The position of a sequence's first new row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starts {
-    /// The number of keys before it.
-    Cached,
-    /// As the call says.
-    Given,
-}
-
-impl Asked {
-    /// The same where queries of new rows have positions as a call with a causal mask, or without, has them.
-    #[must_use]
-    pub fn placed(mut self, causal: bool) -> Self {
-        let (causal, wanted) = self.wanted(causal);
-        if let Some(append) = &mut self.append {
-            append.by_row = causal || wanted.has(Feature::Window);
-        }
-        self
-    }
-}
-
-impl Append {
-    /// So many new rows, without rotation.
-    pub fn new(rows: usize) -> Self {
-        Self { rows, clipped: false, rotary: None, starts: Starts::Cached, short_tables: false, by_row: false }
-    }
-
-    /// What names of cases say of it.
-    fn words(self) -> String {
-        let Self { rows, clipped, rotary, starts, short_tables, by_row: _ } = self;
-        let rotary = rotary.map_or_else(String::new, |(sixteenths, interleaved)| {
-            format!("-rotary{}{}", 16 * sixteenths, if interleaved { "-interleaved" } else { "" })
-        });
-        let told = [(clipped, "-clipped"), (starts == Starts::Given, "-starts"), (short_tables, "-short-tables")];
-        let told: String = told.into_iter().filter_map(|(told, word)| told.then_some(word)).collect();
-        format!(" new{rows}{rotary}{told}")
-    }
-}
-
-/// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
-const NO_LIMIT: i32 = (1 << 30) - 1;
-
-/// Whether batch entries have slopes of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slopes {
-    /// All have the same, one per query head.
-    ByHead,
-    /// Each has its own.
-    ByBatchAndHead,
-}
-
-/// How K and V lie in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
-    /// Rows of a page.
-    pub rows: usize,
-    /// Pages at the start of the first sequence that the others share, as far as it fills them.
-    pub shared: usize,
-    /// Whether blocks are given a counter to take their work from, which kernels that know none leave alone.
-    pub counter: bool,
-    /// Factors of K and V by page.
-    pub descales: Option<PageDescales>,
-}
-
-/// Which of K and V have factors by page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageDescales {
-    /// Both.
-    Both,
-    /// K.
-    OfK,
-    /// V.
-    OfV,
-}
-
-impl PageDescales {
-    /// Every form.
-    pub const ALL: [Self; 3] = [Self::Both, Self::OfK, Self::OfV];
-
-    /// What names of cases append to the pages' word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Both => "-descales",
-            Self::OfK => "-k-descales",
-            Self::OfV => "-v-descales",
-        }
-    }
-
-    /// Whether tensor number `tensor` (Q, K, V) has them.
-    pub fn has(self, tensor: usize) -> bool {
-        match self {
-            Self::Both => matches!(tensor, 1 | 2),
-            Self::OfK => tensor == 1,
-            Self::OfV => tensor == 2,
-        }
-    }
-}
-
-/// What a call says of a cache of K and V.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
-    /// Which entry of K and V each sequence reads.
-    Indexed,
-    /// How many rows lie before each sequence's first key.
-    Padded,
-    /// Both.
-    IndexedAndPadded,
-}
-
-impl Cache {
-    /// Every form.
-    pub const ALL: [Self; 3] = [Self::Indexed, Self::Padded, Self::IndexedAndPadded];
-
-    /// As the names of cases say it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Indexed => "cache-idx",
-            Self::Padded => "leftpad",
-            Self::IndexedAndPadded => "cache-idx+leftpad",
-        }
-    }
-
-    /// Whether sequences choose their entries.
-    pub fn is_indexed(self) -> bool {
-        self != Self::Padded
-    }
-
-    /// Whether rows lie before the keys.
-    pub fn is_padded(self) -> bool {
-        self != Self::Indexed
-    }
-}
-
-/// The type of the sinks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SinkType {
-    /// binary32.
-    Fp32,
-    /// bfloat16.
-    Bf16,
-}
-
 impl Asked {
     /// What a call with it, and a causal mask or none, wants of a kernel: the mask, and features. A window that ends at
     /// the position is a causal mask, and one without ends is none: `read_features` of `kgen/features.cuh`.
     pub fn wanted(&self, causal: bool) -> (bool, Features) {
-        let [left, right] = self.window.unwrap_or([-1, -1]);
-        let is_closed = |side: i32| (0..NO_LIMIT).contains(&side);
-        let causal = causal || right == 0;
-        let wanted = [
-            (Feature::Window, is_closed(left) || (is_closed(right) && !causal)),
-            (Feature::Chunk, self.chunk > 0),
-            (Feature::Softcap, self.softcap_hundredths > 0),
-            (Feature::Alibi, self.alibi.is_some()),
-            (Feature::Sinks, self.sinks.is_some()),
-            (Feature::Paged, self.pages.is_some()),
-            (Feature::Qv, self.qv),
-            (Feature::Cache, self.cache.is_some()),
-            (Feature::KvE4m3, self.kv == Some(KvFormat::E4m3)),
-            (Feature::KvE5m2, self.kv == Some(KvFormat::E5m2)),
-            (Feature::PageDescale, self.pages.is_some_and(|pages| pages.descales.is_some())),
-            (Feature::Append, self.append.is_some()),
-        ];
-        let wanted: Features = wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect();
+        let causal = causal || self.window.is_some_and(|[_, right]| right == 0);
+        let wanted = FEATURES.iter().filter(|room| room.is_wanted(self, causal)).map(|room| room.feature());
+        let wanted: Features = wanted.collect();
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
     }
 
     /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
-    /// Kernels with windows have a causal mask where a call asks for one; sinks are no split kernel's matter; kernels
-    /// that read pages, or FP8, read nothing else, and those of queries of two parts take no others.
+    /// Kernels with windows have a causal mask if a call asks for one; kernels that read pages, or FP8, read nothing
+    /// else, and those of queries of two parts take no others.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
         let (causal, wanted) = self.wanted(causal);
-        let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
         let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
-        let both = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Qv, Feature::Append];
-        let keys = both.into_iter().all(|feature| kernel.features.has(feature) == wanted.has(feature));
-        mask && keys && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
-    }
-
-    /// The bound of the scores, as the kernel receives it; 0: none.
-    pub fn softcap(&self) -> f32 {
-        (f64::from(self.softcap_hundredths) / 100.0) as f32
-    }
-
-    /// The slope of a sequence's query head; 0 where none is asked for. Powers of two down to 2⁻⁸, as in the paper
-    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 where batch entries have their own. Every third head has one
-    /// below 0, so small that what it adds to the furthest keys is no more than scores are: larger ones leave of a
-    /// 16-bit reference nothing to compare with.
-    pub fn slope(&self, sequence: usize, head: usize) -> f32 {
-        let rises = head % 3 == 1;
-        let of_head = if rises { -(0.5_f32.powi(6 + head as i32 / 3 % 3)) } else { 0.5_f32.powi(head as i32 % 8 + 1) };
-        match self.alibi {
-            None => 0.0,
-            Some(Slopes::ByHead) => of_head,
-            Some(Slopes::ByBatchAndHead) => of_head * (1.0 + (sequence % 3) as f32 / 2.0),
-        }
-    }
-
-    /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in
-    /// fp32. Both types hold it exactly.
-    pub fn sink(&self, head: usize) -> Option<f64> {
-        const LOGITS: [f64; 6] = [0.75, -3.5, 300.0, 40.0, -200.0, 2.0];
-        self.sinks.map(|_| LOGITS[head % LOGITS.len()])
+        let mut exclusive = Features::all().iter().filter(|feature| feature.info().is_exclusive);
+        let keys = exclusive.all(|feature| kernel.features.has(feature) == wanted.has(feature));
+        mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
     }
 
     /// What a launcher is told of it, for `heads` query heads.
@@ -280,33 +82,20 @@ impl Asked {
     /// What names of cases say of it: ` window64,-1 softcap30`.
     pub fn words(&self) -> String {
         let [least, most] = self.query_limits;
-        let words = [
-            self.window.map(|[left, right]| format!(" window{left},{right}")),
-            (self.chunk > 0).then(|| format!(" chunk{}", self.chunk)),
-            (self.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(self.softcap_hundredths) / 100.0)),
-            self.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned()),
-            self.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned()),
-            self.declared.map(DeclaredCall::words),
-            self.pages.map(|Pages { rows, shared, counter, descales }| {
-                let shared = if shared == 0 { String::new() } else { format!("-shared{shared}") };
-                let descales = descales.map_or("", PageDescales::word);
-                format!(" page{rows}{shared}{}{descales}", if counter { "-counter" } else { "" })
-            }),
-            self.qv.then(|| " qv".to_owned()),
-            self.cache.map(|cache| format!(" {}", cache.word())),
-            self.kv.map(|format| format!(" {}", format.word())),
-            self.append.map(Append::words),
-            (least > 0).then(|| format!(" least-queries{least}")),
-            (most > 0).then(|| format!(" most-queries{most}")),
-        ];
-        words.into_iter().flatten().collect()
+        let limits = [(least > 0).then(|| format!(" least-queries{least}")), (most > 0).then(|| format!(" most-queries{most}"))];
+        let masks_and_scores = masks_and_scores().filter_map(|room| room.words(self));
+        let words = masks_and_scores.chain(self.declared.map(DeclaredCall::words));
+        words.chain(features_of_rows().filter_map(|room| room.words(self))).chain(limits.into_iter().flatten()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::HeadDim;
+    use crate::{
+        family::attention::{Kind, PageDescales, Starts},
+        kernel::HeadDim,
+    };
 
     #[test]
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {

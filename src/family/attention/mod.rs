@@ -7,6 +7,7 @@ mod declared;
 mod declared_text;
 mod design;
 pub(crate) mod exam;
+mod features;
 mod kv_format;
 mod mask;
 mod point;
@@ -16,7 +17,7 @@ mod tile_keys;
 mod timing;
 mod words;
 
-pub use asked::{Append, Asked, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
+pub use asked::Asked;
 pub use cost::{DEVICES, DRAM_PER_MILLE, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;
@@ -24,6 +25,7 @@ pub use design::{
     Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,
 };
 pub use exam::fuzz;
+pub use features::{Append, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use kv_format::KvFormat;
 pub use mask::Mask;
 pub use point::{Kind, Point};

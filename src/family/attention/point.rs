@@ -107,6 +107,12 @@ impl Point {
         })
     }
 
+    /// The features of the calls that the kernel serves: its own, and for a split-KV kernel those of the one that
+    /// combines the splits.
+    pub fn served_features(&self) -> Features {
+        if self.kind == Kind::FwdSplit { self.features.with(Features::combined()) } else { self.features }
+    }
+
     /// The one name of this kernel: file stem, launcher symbol, cache label.
     pub fn name(&self) -> String {
         Variant::from(*self).name()

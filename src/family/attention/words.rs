@@ -3,7 +3,7 @@
 use super::{DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point};
 use crate::{
     family::Words,
-    kernel::{Feature, Features, HeadDim},
+    kernel::{Feature, HeadDim},
     plan::Plan,
 };
 use serde::Serialize;
@@ -117,31 +117,10 @@ impl ValueWords {
     }
 }
 
-/// `kgen.h`'s name of a feature.
-fn feature_constant(feature: Feature) -> &'static str {
-    match feature {
-        Feature::Paged => "KGEN_FEATURE_PAGED",
-        Feature::PackGqa => "KGEN_FEATURE_PACKGQA",
-        Feature::Qv => "KGEN_FEATURE_QV",
-        Feature::Cache => "KGEN_FEATURE_CACHE",
-        Feature::KvE4m3 => "KGEN_FEATURE_KV_E4M3",
-        Feature::KvE5m2 => "KGEN_FEATURE_KV_E5M2",
-        Feature::PageDescale => "KGEN_FEATURE_PAGE_DESCALE",
-        Feature::Append => "KGEN_FEATURE_APPEND",
-        Feature::Window => "KGEN_FEATURE_WINDOW",
-        Feature::Chunk => "KGEN_FEATURE_CHUNK",
-        Feature::Softcap => "KGEN_FEATURE_SOFTCAP",
-        Feature::Alibi => "KGEN_FEATURE_ALIBI",
-        Feature::Sinks => "KGEN_FEATURE_SINKS",
-    }
-}
-
-/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter,
-/// so every split kernel serves them.
+/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing.
 pub(super) fn features_constant(point: &Point) -> String {
-    let splits = (point.kind == Kind::FwdSplit).then(|| Features::from_iter([Feature::Sinks]));
-    let features = point.features.with(splits.unwrap_or_default());
     let causal = point.causal.then_some("KGEN_FEATURE_CAUSAL");
-    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(feature_constant)).collect();
+    let features = point.served_features().iter().map(|feature| feature.info().constant);
+    let words: Vec<&str> = causal.into_iter().chain(features).collect();
     if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
 }

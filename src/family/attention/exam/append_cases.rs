@@ -2,12 +2,14 @@
 //! split cases, because these kernels reject calls without new rows and all queries of a key head are rows of one tile.
 
 use super::{
-    featured::{cache_of, in_pages, together},
     problem::{Layout, Part, Problem},
     split::Listed,
 };
 use crate::{
-    family::attention::{Append, Asked, Cache, KvFormat, Point, Starts},
+    family::attention::{
+        Append, Asked, Cache, KvFormat, Point, Starts,
+        features::{cache_of, in_pages, together},
+    },
     kernel::Feature,
 };
 use itertools::Itertools;

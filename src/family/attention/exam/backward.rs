@@ -294,10 +294,8 @@ mod tests {
         device::POISON,
         family::attention::{
             Asked, SinkType,
-            exam::{
-                featured,
-                problem::{Layout, Lengths},
-            },
+            exam::problem::{Layout, Lengths},
+            features,
         },
     };
 
@@ -305,7 +303,7 @@ mod tests {
 
     fn case(causal: bool) -> BackwardCase {
         let problem = Problem::new(&[(5, 3), (2, 4), (0, 2)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
-        let problem = problem.asking(featured::sunk(SinkType::Fp32));
+        let problem = problem.asking(features::sunk(SinkType::Fp32));
         BackwardCase { asked: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM.into(), causal }
     }
 

@@ -2,7 +2,6 @@
 
 use super::{
     dims::Dims,
-    featured,
     place::Side,
     problem::{Layout, Lengths, Part, Problem},
     split::{Workspace, merge_with_sink},
@@ -11,8 +10,7 @@ use super::{
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Image, Outputs},
-    family::attention::SinkType,
-    family::attention::abi,
+    family::attention::{SinkType, abi, features},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -73,7 +71,7 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (Problem::new(&[(0, 7); 2], 2, 1), 3, None, Near, Bf16, 64),
     ];
     // Sinks far below the log-sum-exps, among them and far above; alone where a row has seen nothing.
-    let sunk = |problem: Problem, sinks| problem.asking(featured::sunk(sinks));
+    let sunk = |problem: Problem, sinks| problem.asking(features::sunk(sinks));
     let heads = Problem::new(&[(2, 7)], 10, 5);
     list.extend([
         (sunk(heads.clone(), SinkType::Fp32), 5, None, Near, Bf16, 64),

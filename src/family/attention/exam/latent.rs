@@ -2,12 +2,14 @@
 //! stand in the place of those of other split kernels, and are fewer.
 
 use super::{
-    featured::{in_pages, sunk},
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
     split::{Listed, overtaken},
 };
 use crate::{
-    family::attention::{Asked, SinkType},
+    family::attention::{
+        Asked, SinkType,
+        features::{in_pages, sunk},
+    },
     kernel::{Feature, Features},
 };
 use itertools::iproduct;

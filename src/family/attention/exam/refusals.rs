@@ -1,15 +1,10 @@
 //! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not
 //! refuse because of how their structure begins or how large they might be. They are ordinary calls, changed.
 
-mod keys;
 mod score;
 mod splitting;
 
 use self::{
-    keys::{
-        NEW_ROWS_IN_PAGES, WITH_CACHE, WITH_E4M3, WITH_E5M2, WITH_NEW_ROWS, WITH_PAGE_DESCALE, WITH_PAGES, WITH_QV,
-        WITHOUT_CACHE, WITHOUT_KV, WITHOUT_NEW_ROWS, WITHOUT_PAGE_DESCALE, WITHOUT_PAGES, WITHOUT_QV,
-    },
     score::{holds, of_score},
     splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_without_batch},
 };
@@ -29,24 +24,27 @@ use crate::{
     },
     device::{Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
     family::attention::abi::{AttentionFeatures, BwdParams, FwdParams, Strides},
-    family::attention::{Append, Asked, Cache, Kind, KvFormat, Point, Starts},
+    family::attention::{
+        Append, Asked, Cache, Kind, KvFormat, Point, Starts,
+        features::{FeatureRoom, features_of_rows, masks_and_scores},
+    },
     kernel::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
 
 /// The numbers that the structures of both passes have.
-struct Numbers<'a> {
-    batch: &'a mut i32,
-    num_heads: &'a mut i32,
-    num_heads_k: &'a mut i32,
-    seqlen_q: &'a mut i32,
-    seqlen_k: &'a mut i32,
-    head_dim: &'a mut i32,
-    head_dim_v: &'a mut i32,
-    dtype: &'a mut i32,
-    causal: &'a mut bool,
-    features: &'a mut AttentionFeatures,
-    softmax_scale: &'a mut f32,
+pub struct Numbers<'a> {
+    pub batch: &'a mut i32,
+    pub num_heads: &'a mut i32,
+    pub num_heads_k: &'a mut i32,
+    pub seqlen_q: &'a mut i32,
+    pub seqlen_k: &'a mut i32,
+    pub head_dim: &'a mut i32,
+    pub head_dim_v: &'a mut i32,
+    pub dtype: &'a mut i32,
+    pub causal: &'a mut bool,
+    pub features: &'a mut AttentionFeatures,
+    pub softmax_scale: &'a mut f32,
 }
 
 macro_rules! numbers_of {
@@ -68,11 +66,13 @@ macro_rules! numbers_of {
     }};
 }
 
-fn numbers(call: &mut Call) -> Numbers<'_> {
+/// The numbers of a call of either pass.
+pub fn numbers(call: &mut Call) -> Numbers<'_> {
     if call.params.get::<FwdParams>().is_some() { numbers_of!(fwd(call)) } else { numbers_of!(bwd(call)) }
 }
 
-fn fwd(call: &mut Call) -> &mut FwdParams {
+/// The parameters of a forward call.
+pub fn fwd(call: &mut Call) -> &mut FwdParams {
     call.params.get_mut().expect("a forward call")
 }
 
@@ -170,7 +170,7 @@ const SPECIALISED: &[Change] = &[
 ];
 
 /// A stride that leads the second element out of all memory.
-const BEYOND_MEMORY: i64 = 1 << 60;
+pub const BEYOND_MEMORY: i64 = 1 << 60;
 
 fn tensors_without_batch(call: &mut Call) {
     *numbers(call).batch = 0;
@@ -284,29 +284,8 @@ fn fp16_sinks(call: &mut Call) {
     numbers(call).features.sinks_dtype = DTYPE_FP16;
 }
 
-/// A call for each feature, refused by kernels without it.
-const WITHOUT: &[(Feature, &[Change])] = &[
-    (
-        Feature::Window,
-        &[(
-            "a window",
-            |c| numbers(c).features.window = Some([3, -1]),
-            Refused(ERROR_MISMATCH, "built without the feature `window`"),
-        )],
-    ),
-    (
-        Feature::Chunk,
-        &[("chunks", |c| numbers(c).features.chunk = 1, Refused(ERROR_MISMATCH, "built without the feature `chunk`"))],
-    ),
-    (
-        Feature::Softcap,
-        &[("a softcap", |c| numbers(c).features.softcap = 0.5, Refused(ERROR_MISMATCH, "built without the feature `softcap`"))],
-    ),
-    (Feature::Alibi, &[("slopes", |c| push(c, "alibi_slopes"), Refused(ERROR_MISMATCH, "built without the feature `alibi`"))]),
-    (Feature::Sinks, &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))]),
-];
-
-fn push(call: &mut Call, name: &'static str) {
+/// Gives the call a tensor of a one and another.
+pub fn push(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
     numbers(call).features.sinks_dtype = DTYPE_FP32;
 }
@@ -509,51 +488,18 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (false, false) => OTHER_MASK_OF_FULL,
         (false, true) => &[],
     };
-    // Kernels over splits leave sinks to the one that combines them.
-    let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
-    let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
     // With a declared score sequences end earlier.
     let limited = [Feature::Window, Feature::Chunk, Feature::Alibi].iter().any(|feature| variant.features.has(*feature));
     let has_positions = limited && variant.features.score().is_none();
     let positions = if has_positions { POSITIONS } else { &[] };
-    let pages = match (variant.kind, variant.features.has(Feature::Paged)) {
-        (Kind::Bwd, _) => &[],
-        (_, true) => WITH_PAGES,
-        (_, false) => WITHOUT_PAGES,
+    let served = variant.served_features();
+    let of_room = |room: &'static dyn FeatureRoom| {
+        if served.has(room.feature()) { room.with(variant) } else { vec![room.without(variant)] }
     };
-    let queries = match (variant.kind, variant.features.has(Feature::Qv)) {
-        (Kind::Bwd, _) => &[],
-        (_, true) => WITH_QV,
-        (_, false) => WITHOUT_QV,
-    };
-    let cache = match (variant.kind, variant.features.has(Feature::Cache)) {
-        (Kind::Bwd, _) => &[],
-        (_, true) => WITH_CACHE,
-        (_, false) => WITHOUT_CACHE,
-    };
-    let page_descale = match (variant.kind, variant.features.has(Feature::PageDescale)) {
-        (Kind::Bwd, _) => &[],
-        (_, true) => WITH_PAGE_DESCALE,
-        (_, false) => WITHOUT_PAGE_DESCALE,
-    };
-    let kv = match (variant.kind, KvFormat::of(variant.features)) {
-        (Kind::Bwd, _) => &[],
-        (_, None) => WITHOUT_KV,
-        (_, Some(KvFormat::E4m3)) => WITH_E4M3,
-        (_, Some(KvFormat::E5m2)) => WITH_E5M2,
-    };
-    let new_rows = match (variant.kind, variant.features.has(Feature::Append)) {
-        (Kind::Bwd, _) => &[],
-        (_, true) => WITH_NEW_ROWS,
-        (_, false) => WITHOUT_NEW_ROWS,
-    };
-    let both = variant.features.has(Feature::Append) && variant.features.has(Feature::Paged);
-    let in_pages = if both { NEW_ROWS_IN_PAGES } else { &[] };
-    [other_mask, positions, pages, queries, cache, kv, page_descale, new_rows, in_pages]
-        .into_iter()
-        .chain(features)
-        .chain(of_score(variant))
-        .collect()
+    // Backward kernels know nothing of the rows of a cache.
+    let rows = features_of_rows().filter(|_| variant.kind != Kind::Bwd).flat_map(of_room);
+    let features = rows.chain(masks_and_scores().flat_map(of_room));
+    [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
 /// The same for kernels that split the keys, with new rows and a rotation where the kernel writes those.

@@ -16,13 +16,13 @@ use super::{
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs},
-    family::attention::{self, Point, abi},
+    family::attention::{self, Point, abi, features::splits_of_bytes},
     kernel::{Dtype, Feature},
 };
 use itertools::Itertools;
 
 /// Splits are cut between multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
-pub(super) const SPLIT_KEYS: usize = 16;
+pub const SPLIT_KEYS: usize = 16;
 
 /// The workspace's rows: where `kgen/split_plan.cuh` puts each partial result.
 #[derive(Debug, Clone)]
@@ -148,9 +148,9 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
         let smoke = (latent::parts(features), latent::wholes(features));
         return [smoke].into_iter().chain(thoroughly.then(|| both(latent::thorough()))).collect();
     }
-    let bytes = variant.widens_queries().then(featured::splits_of_bytes).into_iter().flatten();
-    let smoke = smoke().into_iter().chain(featured::splits(features)).chain(bytes).collect();
-    let besides = || thorough().into_iter().chain(featured::every_window(features)).collect();
+    let bytes = variant.widens_queries().then(splits_of_bytes).into_iter().flatten();
+    let smoke = smoke().into_iter().chain(featured::splits(variant)).chain(bytes).collect();
+    let besides = || thorough().into_iter().chain(featured::splits_thoroughly(variant)).collect();
     [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
 }
 
@@ -293,7 +293,7 @@ fn parts_case(variant: Point, (problem, splits, counts): Listed) -> SplitCase {
 }
 
 /// A problem, `num_splits` and `split_counts`.
-pub(super) type Listed = (Problem, usize, Option<Vec<usize>>);
+pub type Listed = (Problem, usize, Option<Vec<usize>>);
 
 fn smoke() -> Vec<Listed> {
     let unequal = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];

@@ -2,11 +2,8 @@
 
 use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
-    family::attention::{
-        KvFormat,
-        design::{self, FeatureParts, KvColumns, panels},
-    },
-    kernel::{Dtype, Feature, Target, TileOverride},
+    family::attention::design::{self, FeatureParts, KvColumns, panels},
+    kernel::{Target, TileOverride},
     plan::{Limits, Plan, PlanError, Resources},
 };
 
@@ -27,37 +24,14 @@ pub(in crate::family::attention) fn to_run_as(point: Point, tile: Tile, target: 
 pub(super) fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
     let unsupported = |reason| PlanError::Unsupported { variant: point.name(), reason };
     let recipe = recipe_of(point).map_err(unsupported)?;
-    let missing = point.features.iter().find(|feature| !recipe.features().has(*feature));
-    match missing {
-        None if point.features.has(Feature::Paged) && point.features.has(Feature::Cache) => {
-            Err(unsupported("`paged` and `cache` are two ways to find K and V; a kernel has one".to_owned()))
-        }
-        None if point.features.has(Feature::KvE4m3) && point.features.has(Feature::KvE5m2) => {
-            Err(unsupported("`kv_e4m3` and `kv_e5m2` are two types of K and V, and a kernel has one".to_owned()))
-        }
-        None if point.dtype == Dtype::Fp8 && KvFormat::of(point.features).is_some() => {
-            Err(unsupported("queries in `fp8` have K and V of their own type: leave out `kv_e4m3` and `kv_e5m2`".to_owned()))
-        }
-        None if point.features.has(Feature::PageDescale)
-            && !(point.features.has(Feature::Paged) && KvFormat::of(point.features).is_some()) =>
-        {
-            Err(unsupported("`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`: pages of FP8 have factors".to_owned()))
-        }
-        // P is multiplied by V's factor before it is rounded, and the product may lie anywhere.
-        None if point.features.has(Feature::PageDescale) && point.dtype == Dtype::Fp16 => Err(unsupported(
-            "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`".to_owned(),
-        )),
-        None if point.features.has(Feature::Append)
-            && (point.dtype == Dtype::Fp8 || point.features.has(Feature::PageDescale)) =>
-        {
-            Err(unsupported("`append` takes new rows in `fp16` or `bf16`, for caches without `page_descale`".to_owned()))
-        }
+    let held = recipe.features();
+    if let Some(feature) = point.features.iter().find(|feature| !held.has(*feature)) {
+        let template = recipe.template().rsplit('/').next().unwrap_or_default();
+        return Err(unsupported(format!("`{template}` has no `{feature}`; its features: {held}")));
+    }
+    match point.features.broken_rule(point.dtype) {
+        Some(reason) => Err(unsupported(reason.to_owned())),
         None => Ok(recipe),
-        Some(feature) => {
-            let template = recipe.template().rsplit('/').next().unwrap_or_default();
-            let held = recipe.features();
-            Err(unsupported(format!("`{template}` has no `{feature}`; its features: {held}")))
-        }
     }
 }
 

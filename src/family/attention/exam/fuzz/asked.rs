@@ -3,100 +3,60 @@
 use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
     expression::KeptScore,
-    family::attention::{Append, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, SinkType, Slopes, Starts},
-    kernel::{Feature, Features},
+    family::attention::{Asked, DeclaredCall, features::rooms},
+    kernel::Features,
 };
 use rand::RngExt;
+
+/// The source of a call's numbers.
+pub struct Draw<'a> {
+    /// Where numbers come from.
+    pub rng: &'a mut Rng,
+    /// The longest sequence of the call.
+    pub longest: usize,
+}
+
+impl Draw<'_> {
+    /// A length where tiles end, and one beside, or any length that the sequences have.
+    pub fn length(&mut self) -> usize {
+        let Self { rng, longest } = self;
+        if once_in(rng, 3) { rng.random_range(0..=*longest + 1) } else { pick(rng, &BORDERS) + rng.random_range(0..3) - 1 }
+    }
+}
 
 /// Some of the features, often all, sometimes none; nothing is drawn for a plain kernel. Ends of windows and chunks lie
 /// where tiles end, and one beside, near the lengths of the sequences, or beyond all of them.
 pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> Asked {
+    let mut asked = Asked::default();
     if features.is_empty() {
-        return Asked::default();
+        return asked;
     }
-    let paged = features.has(Feature::Paged);
     let longest = sequences.iter().map(|s| s.0.max(s.1)).max().unwrap_or(0);
     let one_of = weighted(rng, &[(3, 1), (4, 2), (1, 0)]);
-    let mut asks = |feature| features.has(feature) && one_of > 0 && once_in(rng, one_of);
-    let [window, chunk, softcap, alibi, sinks] =
-        [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks].map(&mut asks);
-    let cache = !paged && asks(Feature::Cache);
-    Asked {
-        window: window.then(|| [side(rng, longest), side(rng, longest)]),
-        chunk: if chunk { chunk_length(rng, longest) } else { 0 },
-        softcap_hundredths: if softcap { pick(rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]) } else { 0 },
-        alibi: alibi.then(|| pick(rng, &[Slopes::ByHead, Slopes::ByBatchAndHead])),
-        sinks: sinks.then(|| pick(rng, &[SinkType::Fp32, SinkType::Bf16])),
-        pages: paged.then(|| pages(rng, features.has(Feature::PageDescale))),
-        cache: cache.then(|| pick(rng, &Cache::ALL)),
-        qv: features.has(Feature::Qv),
-        kv: KvFormat::of(features),
-        query_limits: [0; 2],
-        declared: features.score().map(|score| declared(rng, score, longest)),
-        append: features.has(Feature::Append).then(|| append(rng)),
+    let mut is_asked = |optional: bool| !optional || (one_of > 0 && once_in(rng, one_of));
+    let chosen: Vec<_> = rooms(features).filter(|room| is_asked(room.is_optional())).collect();
+    let draw = &mut Draw { rng, longest };
+    for room in chosen {
+        room.draw(draw, &mut asked);
     }
-}
-
-/// New rows, mostly one; the rotation of a kernel that has too few columns is left out later.
-fn append(rng: &mut Rng) -> Append {
-    let rows = weighted(rng, &[(6, 1), (2, 2), (1, 3), (1, 4), (1, 0), (1, 17), (1, 40)]);
-    let rotary = weighted(rng, &[(2, None), (2, Some(1)), (2, Some(usize::MAX)), (1, Some(2))]);
-    let rotary = rotary.map(|sixteenths| (sixteenths, once_in(rng, 2)));
-    let starts = if rotary.is_some() && once_in(rng, 3) { Starts::Given } else { Starts::Cached };
-    let (clipped, short_tables) = (rows > 0 && once_in(rng, 4), rotary.is_some() && once_in(rng, 4));
-    Append { clipped, rotary, starts, short_tables, ..Append::new(rows) }
-}
-
-/// Pages, mostly of 16 rows as engines have them, and mostly with descales where those can be.
-fn pages(rng: &mut Rng, with_descales: bool) -> Pages {
-    let odd = rng.random_range(1..100);
-    let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
-    let (shared, counter) = (pick(rng, &[0, 0, 0, 1, 3, 10]), once_in(rng, 2));
-    let [both, of_k, of_v] = PageDescales::ALL.map(Some);
-    let descales = if with_descales { pick(rng, &[both, both, of_k, of_v, None]) } else { None };
-    Pages { rows, shared, counter, descales }
+    asked.declared = features.score().map(|score| declared(draw, score));
+    asked
 }
 
 /// A declared score, which is always asked for: nothing else has its kernels.
-fn declared(rng: &mut Rng, score: KeptScore, longest: usize) -> DeclaredCall {
-    let integer = match rng.random_range(0..8) {
-        0 => rng.random_range(-3..8),
+fn declared(draw: &mut Draw<'_>, score: KeptScore) -> DeclaredCall {
+    let integer = match draw.rng.random_range(0..8) {
+        0 => draw.rng.random_range(-3..8),
         1 => 1_000_000,
-        _ => length(rng, longest) as i32,
+        _ => draw.length() as i32,
     };
-    DeclaredCall { set: pick(rng, &DeclaredCall::sets(score)), integer, score }
-}
-
-/// Keys that a window holds on one side of the position; -1: all.
-fn side(rng: &mut Rng, longest: usize) -> i32 {
-    match rng.random_range(0..16) {
-        0..3 => -1,
-        3 | 4 => 0,
-        5 => rng.random_range(1..8),
-        14 => 1_000_000,
-        15 => i32::MAX,
-        _ => length(rng, longest) as i32,
-    }
-}
-
-fn chunk_length(rng: &mut Rng, longest: usize) -> u32 {
-    match rng.random_range(0..12) {
-        0 => 1,
-        1 => rng.random_range(2..8),
-        2 => 1_000_000,
-        3 => i32::MAX as u32,
-        _ => length(rng, longest).max(1) as u32,
-    }
-}
-
-/// Where tiles end, and one beside, or any length that the sequences have.
-fn length(rng: &mut Rng, longest: usize) -> usize {
-    if once_in(rng, 3) { rng.random_range(0..=longest + 1) } else { pick(rng, &BORDERS) + rng.random_range(0..3) - 1 }
+    DeclaredCall { set: pick(draw.rng, &DeclaredCall::sets(score)), integer, score }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Feature;
     use rand::SeedableRng;
 
     #[test]

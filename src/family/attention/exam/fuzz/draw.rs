@@ -70,14 +70,14 @@ enum Style {
 /// Lengths near which tiles end.
 pub(super) const BORDERS: [usize; 16] = [8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256, 320, 384];
 
-pub(super) type Rng = ChaCha8Rng;
+pub type Rng = ChaCha8Rng;
 
-pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+pub fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
 /// One of several by weight.
-pub(super) fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
+pub fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
     let mut at = rng.random_range(0..from.iter().map(|(weight, _)| weight).sum());
     for &(weight, value) in from {
         if at < weight {
@@ -89,7 +89,7 @@ pub(super) fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
 }
 
 /// True once in `n` times.
-pub(super) fn once_in(rng: &mut Rng, n: u32) -> bool {
+pub fn once_in(rng: &mut Rng, n: u32) -> bool {
     rng.random_range(0..n) == 0
 }
 

@@ -16,9 +16,11 @@ mod shrink;
 mod tally;
 mod worker;
 
+pub(in crate::family::attention) use asked::Draw;
 pub use call::{CallResult, Outcome};
 pub use case::{Entry, FuzzCase, Workspace};
 pub use draw::Drawer;
+pub(in crate::family::attention) use draw::{once_in, pick, weighted};
 pub use drawn::{DrawnCall, draws_calls};
 pub use library_call::LibraryCall;
 pub use run::{Calls, FuzzError, FuzzObserver, FuzzOptions, run};

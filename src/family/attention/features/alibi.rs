@@ -1,0 +1,117 @@
+//! Slopes: scores fall by a slope times the distance of query and key.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, both, counted, counts, unlike},
+};
+use crate::{
+    check::{Change, Expected::Refused},
+    device::ERROR_MISMATCH,
+    family::attention::{
+        Asked, Point,
+        exam::{
+            backward::BackwardProblem,
+            fuzz::{Draw, pick},
+            problem::Problem,
+            refusals::push,
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `alibi`.
+pub struct Alibi;
+
+/// The axes by which slopes differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slopes {
+    /// All have the same, one per query head.
+    ByHead,
+    /// Each has its own.
+    ByBatchAndHead,
+}
+
+const WITHOUT: &[Change] =
+    &[("slopes", |c| push(c, "alibi_slopes"), Refused(ERROR_MISMATCH, "built without the feature `alibi`"))];
+
+impl FeatureRoom for Alibi {
+    fn feature(&self) -> Feature {
+        Feature::Alibi
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.alibi.is_some()
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned())
+    }
+
+    fn ask(&self, asked: &mut Asked, _n: usize) {
+        asked.alibi = Some(Slopes::ByBatchAndHead);
+    }
+
+    fn forward(&self, borders: &Borders) -> Vec<Problem> {
+        let &Borders { m, n, .. } = borders;
+        vec![
+            Problem::new(&[(m + 1, 2 * n + 3)], 8, 2).asking(sloped(Slopes::ByHead)),
+            borders.batch().asking(sloped(Slopes::ByBatchAndHead)),
+            counted(Problem::new(&[(n + 1, 17)], 2, 2)).asking(sloped(Slopes::ByHead)),
+        ]
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        vec![
+            (Problem::new(&[(5, 257)], 8, 2).asking(sloped(Slopes::ByHead)), SPLITS, None),
+            (Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None),
+            (Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None),
+            (unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, Some(counts())),
+            // A group that does not divide 8: rows 8 apart have different heads.
+            (Problem::new(&[(7, 113)], 6, 2).asking(sloped(Slopes::ByHead)), 2, None),
+            (counted(Problem::new(&[(40, 17)], 2, 2)).asking(sloped(Slopes::ByHead)), 2, None),
+        ]
+    }
+
+    fn backward(&self, borders: &Borders) -> Vec<BackwardProblem> {
+        let m = borders.m;
+        let problems = [
+            Problem::new(&[(m + 1, 33)], 8, 2).asking(sloped(Slopes::ByHead)),
+            borders.packed().asking(sloped(Slopes::ByBatchAndHead)),
+            counted(Problem::new(&[(m + 1, 17)], 2, 2)).asking(sloped(Slopes::ByHead)),
+        ];
+        problems.into_iter().flat_map(both).collect()
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.alibi = Some(pick(draw.rng, &[Slopes::ByHead, Slopes::ByBatchAndHead]));
+    }
+}
+
+fn sloped(slopes: Slopes) -> Asked {
+    Asked { alibi: Some(slopes), ..Asked::default() }
+}
+
+impl Asked {
+    /// The slope of a sequence's query head; 0 if none is asked for. Powers of two down to 2⁻⁸, as in the paper
+    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 if batch entries have their own. Every third head has one
+    /// below 0, so small that what it adds to the furthest keys is no more than scores are: larger ones leave of a
+    /// 16-bit reference nothing to compare with.
+    pub fn slope(&self, sequence: usize, head: usize) -> f32 {
+        let rises = head % 3 == 1;
+        let of_head = if rises { -(0.5_f32.powi(6 + head as i32 / 3 % 3)) } else { 0.5_f32.powi(head as i32 % 8 + 1) };
+        match self.alibi {
+            None => 0.0,
+            Some(Slopes::ByHead) => of_head,
+            Some(Slopes::ByBatchAndHead) => of_head * (1.0 + (sequence % 3) as f32 / 2.0),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The cache of slots: K and V have entries in another order, and rows before a sequence's first key.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS},
+};
+use crate::{
+    check::{
+        Change,
+        Expected::{Refused, Same},
+    },
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Image},
+    family::attention::{
+        Asked, Point,
+        exam::{
+            fuzz::{Draw, pick},
+            problem::{Inputs, Layout, Lengths, Problem, Scale},
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `cache`.
+pub struct Cached;
+
+/// The part of a cache of K and V that a call describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// The entry of K and V that each sequence reads.
+    Indexed,
+    /// The number of rows before each sequence's first key.
+    Padded,
+    /// Both.
+    IndexedAndPadded,
+}
+
+impl Cache {
+    /// Every form.
+    pub const ALL: [Self; 3] = [Self::Indexed, Self::Padded, Self::IndexedAndPadded];
+
+    /// Its word in names of cases.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Indexed => "cache-idx",
+            Self::Padded => "leftpad",
+            Self::IndexedAndPadded => "cache-idx+leftpad",
+        }
+    }
+
+    /// Whether sequences choose their entries.
+    pub fn is_indexed(self) -> bool {
+        self != Self::Padded
+    }
+
+    /// Whether rows lie before the keys.
+    pub fn is_padded(self) -> bool {
+        self != Self::Indexed
+    }
+}
+
+/// The refusals of kernels that read no cache.
+const WITHOUT: &[Change] = &[
+    ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
+    ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
+];
+
+/// The refusals of those that do.
+const WITH: &[Change] = &[
+    (
+        "entries of packed keys",
+        |c| packed_with(c, "cache_batch_idx"),
+        Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a"),
+    ),
+    ("rows before packed keys", |c| packed_with(c, "leftpad_k"), Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a")),
+    ("each its own entry", |c| push_zero(c, "cache_batch_idx"), Same),
+    ("no rows before the keys", |c| push_zero(c, "leftpad_k"), Same),
+];
+
+impl FeatureRoom for Cached {
+    fn feature(&self) -> Feature {
+        Feature::Cache
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.cache.is_some()
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.cache.map(|cache| format!(" {}", cache.word()))
+    }
+
+    fn ask(&self, asked: &mut Asked, _n: usize) {
+        asked.cache = Some(Cache::IndexedAndPadded);
+    }
+
+    /// Caches: sequences of unlike lengths, among them none and one key, before which lie 0, 1 and many rows, fewer and
+    /// more than a tile; of equal lengths.
+    fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
+        let lengths = [(17, 2 * n + 9), (m + 3, n), (9, 0), (1, 1), (33, 3 * n + 2), (5, n - 1), (0, 3), (40, n + 70)];
+        let forms = Cache::ALL.into_iter().flat_map(|cache| {
+            let unequal = Problem::new(&lengths, 4, 2).asking(cache_of(cache));
+            [
+                unequal.clone().lengths(Lengths::Used),
+                unequal.clone().lengths(Lengths::PackedQuery).layout(Layout::Padded).inputs(Inputs::OneHot, Scale::Usual),
+                unequal.lengths(Lengths::PackedQuery).layout(Layout::Unaligned),
+                Problem::new(&[(m + 5, n + 7); 3], 2, 1).layout(Layout::Bhsd).asking(cache_of(cache)),
+            ]
+        });
+        forms.collect()
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        // Splits that padding leaves one key, none, many.
+        let keys = [(1, 300), (2, 1), (3, 0), (1, 16), (5, 131), (1, 17), (2, 40), (1, 33)];
+        let forms = Cache::ALL.into_iter().flat_map(|cache| {
+            let unequal = Problem::new(&keys, 4, 2).asking(cache_of(cache));
+            let counts = Some(vec![4, 1, 0, 2, 3, 1, 2, 4]);
+            [
+                (unequal.clone().lengths(Lengths::Used), SPLITS, None),
+                (unequal.clone().lengths(Lengths::PackedQuery).layout(Layout::Padded), 4, counts),
+                (unequal.lengths(Lengths::Used).layout(Layout::Unaligned), 2, None),
+                (Problem::new(&[(2, 150); 3], 8, 2).layout(Layout::Bhsd).asking(cache_of(cache)), SPLITS, None),
+            ]
+        });
+        forms.collect()
+    }
+
+    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
+        vec![WITH]
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.cache = Some(pick(draw.rng, &Cache::ALL));
+    }
+}
+
+/// A call that reads a cache.
+pub fn cache_of(cache: Cache) -> Asked {
+    Asked { cache: Some(cache), ..Asked::default() }
+}
+
+/// An array of one sequence's number, which is 0.
+fn push_zero(call: &mut Call, name: &'static str) {
+    call.inputs.push((name, Image::of_integers(&[0])));
+}
+
+fn packed_with(call: &mut Call, name: &'static str) {
+    push_zero(call, name);
+    call.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40])));
+}

@@ -1,0 +1,101 @@
+//! Chunks: a query sees the keys of its own chunk.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, both, by_turns, counted, counts, decode, unlike},
+};
+use crate::{
+    check::{Change, Expected::Refused},
+    device::ERROR_MISMATCH,
+    family::attention::{
+        Asked, Point,
+        exam::{
+            backward::BackwardProblem,
+            fuzz::Draw,
+            problem::Problem,
+            refusals::numbers,
+            split::{Listed, SPLIT_KEYS},
+        },
+    },
+    kernel::Feature,
+};
+use rand::RngExt;
+
+/// The feature `chunk`.
+pub struct Chunk;
+
+const WITHOUT: &[Change] =
+    &[("chunks", |c| numbers(c).features.chunk = 1, Refused(ERROR_MISMATCH, "built without the feature `chunk`"))];
+
+impl FeatureRoom for Chunk {
+    fn feature(&self) -> Feature {
+        Feature::Chunk
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.chunk > 0
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        (asked.chunk > 0).then(|| format!(" chunk{}", asked.chunk))
+    }
+
+    fn ask(&self, asked: &mut Asked, n: usize) {
+        asked.chunk = n as u32 + 11;
+    }
+
+    fn forward(&self, borders: &Borders) -> Vec<Problem> {
+        let &Borders { m, n, stages, .. } = borders;
+        let chunks = [1, n - 1, n, n + 1, 2 * m + 1, 100_000];
+        let mut cases: Vec<_> = chunks.map(|chunk| borders.long().asking(chunk_of(chunk))).into();
+        cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
+        // More tiles than the rings have stages are hidden from all but the last five rows of the first tile of
+        // queries, which see all. (V of FP8 goes through two rings.)
+        let keys = ((2 * stages + 3) * n).next_multiple_of(m) + 5;
+        cases.push(Problem::new(&[(keys + m - 10, keys)], 1, 1).asking(chunk_of(100_000)));
+        cases
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        // The last of 300 positions is the 300th of its chunk, or the 12th, or the 60th, ...
+        let chunks = [1, SPLIT_KEYS, SPLIT_KEYS + 1, 60, 63, 251, 252, 253, 299, 100_000];
+        let mut cases: Vec<Listed> = chunks.map(|chunk| (counted(decode(4, 1)).asking(chunk_of(chunk)), SPLITS, None)).into();
+        cases.extend([
+            (Problem::new(&[(20, 130)], 2, 2).asking(chunk_of(33)), SPLITS, None),
+            (Problem::new(&[(40, 17)], 2, 1).asking(chunk_of(16)), 2, None),
+            (unlike().asking(chunk_of(50)), 4, Some(counts())),
+        ]);
+        cases
+    }
+
+    fn backward(&self, borders: &Borders) -> Vec<BackwardProblem> {
+        let &Borders { m, n, .. } = borders;
+        let chunks = [1, m - 1, m, m + 1, n - 1, n, n + 1, 100_000];
+        let mut cases: Vec<_> = by_turns(chunks.map(|chunk| borders.walked().asking(chunk_of(chunk)))).collect();
+        cases.extend(both(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16))));
+        cases.extend(both(Problem::new(&[(3 * m + 1, 2 * n + 1)], 1, 1).asking(chunk_of(n + 1))));
+        cases
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.chunk = match draw.rng.random_range(0..12) {
+            0 => 1,
+            1 => draw.rng.random_range(2..8),
+            2 => 1_000_000,
+            3 => i32::MAX as u32,
+            _ => draw.length().max(1) as u32,
+        };
+    }
+}
+
+fn chunk_of(chunk: usize) -> Asked {
+    Asked { chunk: chunk as u32, ..Asked::default() }
+}

@@ -1,0 +1,107 @@
+//! K and V in FP8, of queries in 16 bits.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, UNLIKE, counted, counts},
+};
+use crate::{
+    check::{Change, Expected::Refused},
+    device::{DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    family::attention::{
+        Asked, KvFormat, Point,
+        exam::{
+            descale::Descales,
+            fuzz::Draw,
+            problem::{Inputs, Layout, Lengths, Problem, Scale},
+            refusals::fwd,
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature of a format.
+pub struct Kv(KvFormat);
+
+/// The feature `kv_e4m3`.
+pub const E4M3: Kv = Kv(KvFormat::E4m3);
+
+/// The feature `kv_e5m2`.
+pub const E5M2: Kv = Kv(KvFormat::E5m2);
+
+/// The refusals of kernels that read K and V of Q's type.
+const WITHOUT: &[Change] = &[
+    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
+    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
+    ("K and V in fp32", |c| fwd(c).kv_dtype = DTYPE_FP32, Refused(ERROR_INVALID_VALUE, "kv_dtype 3 must be")),
+];
+
+/// The refusals of those that read E4M3.
+const WITH_E4M3: &[Change] = &[
+    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E4M3")),
+    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
+];
+
+/// The refusals of those that read E5M2.
+const WITH_E5M2: &[Change] = &[
+    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E5M2")),
+    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
+];
+
+impl FeatureRoom for Kv {
+    fn feature(&self) -> Feature {
+        self.0.feature()
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.kv == Some(self.0)
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.kv.filter(|format| *format == self.0).map(|format| format!(" {}", format.word()))
+    }
+
+    fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
+        let mut cases = in_bytes(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)]);
+        cases.push(counted(Problem::new(&[(m + 1, 2 * n + 3); 2], 4, 2)).in_fp8(Descales::ByHead));
+        cases
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        splits_of_bytes().collect()
+    }
+
+    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
+        vec![if self.0 == KvFormat::E4m3 { WITH_E4M3 } else { WITH_E5M2 }]
+    }
+
+    /// Kernels of either format have refusals of the other one; those of neither have them once.
+    fn without(&self, kernel: Point) -> &'static [Change] {
+        if self.0 == KvFormat::E4m3 && KvFormat::of(kernel.features).is_none() { WITHOUT } else { &[] }
+    }
+
+    fn draw(&self, _draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.kv = Some(self.0);
+    }
+}
+
+/// The cases of splits of K and V in FP8.
+pub fn splits_of_bytes() -> impl Iterator<Item = Listed> {
+    let unlike = in_bytes(&UNLIKE).into_iter().map(|problem| (problem, 4, Some(counts())));
+    let counted = counted(Problem::new(&[(1, 203); 3], 8, 2)).in_fp8(Descales::ByHead);
+    unlike.chain([(counted, SPLITS, None)])
+}
+
+/// Every way of giving the descales of K and V in FP8, to sequences of unlike lengths; columns that no other is taken
+/// for, in views with gaps and in ones that no 16 bytes are moved of; a V as large as E4M3 has it.
+fn in_bytes(sequences: &[(usize, usize)]) -> Vec<Problem> {
+    let problem = |heads, heads_k| Problem::new(sequences, heads, heads_k).lengths(Lengths::PackedQuery);
+    vec![
+        problem(4, 2).in_fp8(Descales::ByHead),
+        problem(2, 2).in_fp8(Descales::Uniform).layout(Layout::Bhsd),
+        problem(4, 1).in_fp8(Descales::Absent),
+        problem(4, 2).in_fp8(Descales::ByHead).inputs(Inputs::OneHot, Scale::One).layout(Layout::Padded),
+        problem(2, 1).in_fp8(Descales::ByHead).inputs(Inputs::OneHot, Scale::One).layout(Layout::Unaligned),
+        problem(2, 1).in_fp8(Descales::ByHead).inputs(Inputs::Widest, Scale::Zero),
+    ]
+}

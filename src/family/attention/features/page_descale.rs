@@ -1,0 +1,142 @@
+//! Factors by page: pages of K and V in FP8 have descales of their own.
+
+use super::{
+    FeatureRoom,
+    paged::{Pages, pages},
+    shapes::{Borders, UNLIKE, counts},
+};
+use crate::{
+    check::{Change, Expected::Refused, drop_tensor},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    family::attention::{
+        Asked, Point,
+        exam::{
+            descale::Descales,
+            fuzz::{Draw, pick},
+            problem::{Inputs, Layout, Lengths, Problem, Scale},
+            refusals::{BEYOND_MEMORY, numbers, push},
+            split::{Listed, SPLIT_KEYS},
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `page_descale`.
+pub struct PageDescale;
+
+/// The tensors that have factors by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageDescales {
+    /// Both.
+    Both,
+    /// K.
+    OfK,
+    /// V.
+    OfV,
+}
+
+impl PageDescales {
+    /// Every form.
+    pub const ALL: [Self; 3] = [Self::Both, Self::OfK, Self::OfV];
+
+    /// The part of the pages' word in names of cases.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Both => "-descales",
+            Self::OfK => "-k-descales",
+            Self::OfV => "-v-descales",
+        }
+    }
+
+    /// Whether tensor number `tensor` (Q, K, V) has them.
+    pub fn has(self, tensor: usize) -> bool {
+        match self {
+            Self::Both => matches!(tensor, 1 | 2),
+            Self::OfK => tensor == 1,
+            Self::OfV => tensor == 2,
+        }
+    }
+}
+
+/// The refusals of kernels that read no factors by page.
+const WITHOUT: &[Change] = &[
+    ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
+    ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
+];
+
+/// The refusals of those that do: of two key heads, so that a stride leads somewhere.
+const WITH: &[Change] = &[
+    (
+        "factors of K beyond all memory",
+        |c| page_factors(c, 0, "k_page_descale"),
+        Refused(ERROR_INVALID_VALUE, "k_page_descale_head_stride 1152"),
+    ),
+    (
+        "factors of V beyond all memory",
+        |c| page_factors(c, 1, "v_page_descale"),
+        Refused(ERROR_INVALID_VALUE, "v_page_descale_head_stride 1152"),
+    ),
+];
+
+impl FeatureRoom for PageDescale {
+    fn feature(&self) -> Feature {
+        Feature::PageDescale
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.pages.is_some_and(|pages| pages.descales.is_some())
+    }
+
+    fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
+        descaled_by_page(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)], n)
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        descaled_by_page(&UNLIKE, SPLIT_KEYS).into_iter().map(|problem| (problem, 4, Some(counts()))).collect()
+    }
+
+    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
+        vec![WITH]
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    /// Mostly there: a kernel that reads them serves calls without them too.
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        let [both, of_k, of_v] = PageDescales::ALL.map(Some);
+        let drawn = pick(draw.rng, &[both, both, of_k, of_v, None]);
+        asked.pages.iter_mut().for_each(|pages| pages.descales = drawn);
+    }
+}
+
+/// A call for pages with factors.
+fn with_descales(rows: usize, shared: usize, descales: PageDescales) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: false, descales: Some(descales) }), ..Asked::default() }
+}
+
+/// Factors by page, of each tensor alone and of both, if pages are as long as tiles, shorter and longer, and if
+/// sequences share them; if nothing else tells a page's keys from another's.
+fn descaled_by_page(sequences: &[(usize, usize)], n: usize) -> Vec<Problem> {
+    let problem = || Problem::new(sequences, 4, 2).lengths(Lengths::PackedQuery);
+    let alike = |rows, descales| problem().inputs(Inputs::Constant, Scale::One).asking(with_descales(rows, 0, descales));
+    let mut cases: Vec<_> = [1, 16, 48, n, 256].map(|rows| problem().asking(with_descales(rows, 0, PageDescales::Both))).into();
+    cases.extend([
+        alike(16, PageDescales::OfK),
+        alike(16, PageDescales::OfV),
+        alike(7, PageDescales::Both),
+        problem().in_fp8(Descales::ByHead).asking(with_descales(16, 2, PageDescales::Both)),
+        problem().in_fp8(Descales::Absent).layout(Layout::Padded).asking(with_descales(32, 1, PageDescales::OfV)),
+        problem().in_fp8(Descales::Uniform).layout(Layout::Unaligned).asking(with_descales(16, 0, PageDescales::OfK)),
+        problem().inputs(Inputs::Falling, Scale::Usual).asking(with_descales(16, 0, PageDescales::Both)),
+    ]);
+    cases
+}
+
+fn page_factors(call: &mut Call, tensor: usize, name: &'static str) {
+    drop_tensor(call, name);
+    push(call, name);
+    *numbers(call).num_heads_k = 2;
+    pages(call).descale_strides[tensor][1] = BEYOND_MEMORY;
+}

@@ -1,0 +1,177 @@
+//! Pages: K and V lie in blocks that a table lists.
+
+use super::{
+    FeatureRoom, PageDescales,
+    shapes::{Borders, SPLITS, counts, unlike},
+};
+use crate::{
+    check::{Change, Expected::Refused, drop_tensor},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image},
+    family::attention::{
+        Asked, Point,
+        abi::PagedKeys,
+        exam::{
+            fuzz::{Draw, once_in, pick, weighted},
+            problem::{Layout, Lengths, Problem},
+            refusals::fwd,
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+use rand::RngExt;
+
+/// The feature `paged`.
+pub struct Paged;
+
+/// The layout of K and V in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Rows of a page.
+    pub rows: usize,
+    /// Pages at the start of the first sequence that the others share, as far as it fills them.
+    pub shared: usize,
+    /// Whether there is a counter that blocks take their work from; kernels that know none leave it alone.
+    pub counter: bool,
+    /// Factors of K and V by page.
+    pub descales: Option<PageDescales>,
+}
+
+/// The refusals of kernels that read no pages.
+const WITHOUT: &[Change] = &[
+    (
+        "a limit on queries without pages",
+        |c| fwd(c).pages = Some(PagedKeys { query_limits: [2, 0], ..PagedKeys::default() }),
+        Refused(ERROR_UNSUPPORTED, "least_queries 2 and most_queries 0 must be 0"),
+    ),
+    ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
+];
+
+/// The refusals of those that do.
+const WITH: &[Change] = &[
+    ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
+    ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
+    ("no pages", |c| pages(c).count = 0, Refused(ERROR_INVALID_VALUE, "num_pages 0 must be at least 1")),
+    ("fewer than no pages", |c| pages(c).count = -1, Refused(ERROR_INVALID_VALUE, "num_pages -1 must be at least 1")),
+    (
+        "a negative limit on queries",
+        |c| pages(c).query_limits = [0, -1],
+        Refused(ERROR_INVALID_VALUE, "most_queries -1 must not be negative"),
+    ),
+    (
+        "packed keys in pages",
+        |c| c.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40]))),
+        Refused(ERROR_INVALID_VALUE, "cu_seqlens_k must be NULL with a page_table"),
+    ),
+];
+
+impl FeatureRoom for Paged {
+    fn feature(&self) -> Feature {
+        Feature::Paged
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.pages.is_some()
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.pages.map(|Pages { rows, shared, counter, descales }| {
+            let shared = if shared == 0 { String::new() } else { format!("-shared{shared}") };
+            let descales = descales.map_or("", PageDescales::word);
+            format!(" page{rows}{shared}{}{descales}", if counter { "-counter" } else { "" })
+        })
+    }
+
+    /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that fetch
+    /// whole tiles take multiples of 16 rows alone.
+    fn forward(&self, borders: &Borders) -> Vec<Problem> {
+        let &Borders { m, n, whole_tiles, .. } = borders;
+        let sizes = if whole_tiles { [16, 32, 48, 64, 128, 256, 1024, 20] } else { [1, 7, 16, n, n + 1, 2 * n, 64, 1000] };
+        let mut cases: Vec<_> = sizes.into_iter().map(|rows| borders.long().asking(in_pages(rows, 0))).collect();
+        // Of each length the last page is full, or holds one row, or lacks one.
+        let lengths = [n, n + 1, n - 1, 16, 17, 15, 1, 0, 2 * n + 1];
+        let ends: Vec<_> = lengths.into_iter().map(|keys| (keys.min(20), keys)).collect();
+        let prefix = [(70, 2 * n + 40), (33, n + 50), (17, 3 * n + 2), (1, 5), (2, 0)];
+        cases.extend([
+            Problem::new(&ends, 2, 1).lengths(Lengths::PackedQuery).asking(in_pages(16, 0)),
+            Problem::new(&prefix, 4, 2).lengths(Lengths::PackedQuery).asking(in_pages(16, n / 16 + 1)),
+            Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(in_pages(32, 2)),
+            Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).layout(Layout::Bhsd).asking(in_pages(64, 1)),
+        ]);
+        // More sequences than a warp has lanes: it counts the work of 32 at once.
+        let short = Problem::new(&[(1, 20), (0, 3), (3, 17), (2, 35), (4, 0)], 2, 1).repeated(14).on(2);
+        cases.push(short.clone().lengths(Lengths::PackedQuery).asking(in_pages(16, 0)));
+        cases.push(short.lengths(Lengths::PackedQuery).asking(by_counter(16, 0)));
+        // One long sequence among short ones, with heads in groups that end with fewer.
+        let one_long = [(5, 40), (2 * m + 9, 2 * n + 33), (0, 7), (m + 1, n), (1, 1)];
+        for asked in [in_pages(16, 0), by_counter(16, 0)] {
+            cases.push(Problem::new(&one_long, 6, 3).lengths(Lengths::PackedQuery).asking(asked));
+        }
+        cases.push(
+            Problem::new(&[(m + 3, n + 40); 3], 4, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(by_counter(32, 0)),
+        );
+        // Sequences of fewer queries than the least keep every bit of O and LSE; those of just as many are served.
+        for least in [17, 18] {
+            let asked = Asked { query_limits: [least, 0], ..in_pages(16, 0) };
+            cases.push(Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).asking(asked));
+            cases.push(Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(asked));
+        }
+        cases
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        let mut cases = Vec::new();
+        // Pages of one slice and of several, which slices straddle, of one row, and of more than there are; shared
+        // ones.
+        for (rows, shared) in [(16, 0), (16, 3), (64, 1), (8, 0), (17, 2), (1, 0), (48, 0), (512, 0)] {
+            cases.push((Problem::new(&[(1, 300)], 8, 2).asking(in_pages(rows, shared)), SPLITS, None));
+            cases.push((unlike().lengths(Lengths::PackedQuery).asking(in_pages(rows, shared)), 4, Some(counts())));
+        }
+        // Sequences of more queries than the most keep every bit of their results; those of just as many are served.
+        for most in [1, 2, 3] {
+            let asked = Asked { query_limits: [0, most], ..in_pages(16, 0) };
+            cases.push((unlike().lengths(Lengths::PackedQuery).asking(asked), 4, Some(counts())));
+            cases.push((unlike().lengths(Lengths::Used).layout(Layout::Padded).asking(asked), SPLITS, None));
+        }
+        let shares = Problem::new(&[(1, 150), (2, 300), (1, 33)], 4, 2).lengths(Lengths::Used);
+        cases.push((shares.clone().layout(Layout::Padded).asking(in_pages(16, 4)), SPLITS, None));
+        cases.push((shares.layout(Layout::Unaligned).asking(in_pages(32, 2)), SPLITS, None));
+        cases
+    }
+
+    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
+        vec![WITH]
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    /// Pages mostly of 16 rows, as engines have them.
+    fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, asked: &mut Asked) {
+        let odd = rng.random_range(1..100);
+        let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
+        let (shared, counter) = (pick(rng, &[0, 0, 0, 1, 3, 10]), once_in(rng, 2));
+        asked.pages = Some(Pages { rows, shared, counter, descales: None });
+    }
+}
+
+/// A call for pages of some rows, of which sequences share some.
+pub fn in_pages(rows: usize, shared: usize) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..Asked::default() }
+}
+
+/// The same with a counter that blocks take their work from.
+pub fn by_counter(rows: usize, shared: usize) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..Asked::default() }
+}
+
+fn page_table(call: &mut Call) {
+    call.inputs.push(("page_table", Image::of_integers(&[0])));
+    fwd(call).pages = Some(PagedKeys { table_stride: 1, size: 40, count: 1, ..PagedKeys::default() });
+}
+
+/// The pages of a call.
+pub fn pages(call: &mut Call) -> &mut PagedKeys {
+    fwd(call).pages.as_mut().expect("the kernel reads pages")
+}

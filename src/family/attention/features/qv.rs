@@ -1,0 +1,60 @@
+//! Queries of two parts, of which the second is multiplied with V (MLA).
+
+use super::FeatureRoom;
+use crate::{
+    check::{Change, Expected::Refused, drop_tensor},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    family::attention::{
+        Asked, Point,
+        abi::Strides,
+        exam::{
+            fuzz::Draw,
+            refusals::{BEYOND_MEMORY, fwd, push},
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `qv`. Kernels that have it have cases of their own (`exam/latent.rs`).
+pub struct Qv;
+
+/// The refusals of kernels for queries of one part.
+const WITHOUT: &[Change] =
+    &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
+
+/// The refusals of those for two.
+const WITH: &[Change] = &[
+    ("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv")),
+    ("rows of qv beyond all memory", |c| qv(c).row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_row_stride 1152")),
+    ("heads of qv beyond all memory", |c| qv(c).head = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_head_stride 1152")),
+];
+
+impl FeatureRoom for Qv {
+    fn feature(&self) -> Feature {
+        Feature::Qv
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.qv
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.qv.then(|| " qv".to_owned())
+    }
+
+    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
+        vec![WITH]
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn draw(&self, _draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.qv = true;
+    }
+}
+
+fn qv(call: &mut Call) -> &mut Strides {
+    fwd(call).qv_strides.as_mut().expect("its queries have two parts")
+}

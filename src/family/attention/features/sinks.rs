@@ -1,0 +1,112 @@
+//! Sinks: one logit per query head joins the denominator.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, both, decode},
+};
+use crate::{
+    check::{Change, Expected::Refused},
+    device::ERROR_MISMATCH,
+    family::attention::{
+        Asked, Point,
+        exam::{
+            backward::BackwardProblem,
+            fuzz::{Draw, pick},
+            problem::{Inputs, Lengths, Problem, Scale},
+            refusals::push,
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `sinks`.
+pub struct Sinks;
+
+/// The type of the sinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkType {
+    /// binary32.
+    Fp32,
+    /// bfloat16.
+    Bf16,
+}
+
+const WITHOUT: &[Change] = &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))];
+
+impl FeatureRoom for Sinks {
+    fn feature(&self) -> Feature {
+        Feature::Sinks
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.sinks.is_some()
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned())
+    }
+
+    fn ask(&self, asked: &mut Asked, _n: usize) {
+        asked.sinks = Some(SinkType::Bf16);
+    }
+
+    fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
+        vec![
+            Problem::new(&[(m + 1, n + 17)], 10, 5).asking(sunk(SinkType::Bf16)),
+            short(m, n),
+            Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Low, Scale::Usual).asking(sunk(SinkType::Fp32)),
+        ]
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        vec![(decode(10, 5).asking(sunk(SinkType::Bf16)), SPLITS, None)]
+    }
+
+    fn backward(&self, &Borders { m, n, .. }: &Borders) -> Vec<BackwardProblem> {
+        let plain = |problem: Problem| BackwardProblem::plain(problem.asking(sunk(SinkType::Fp32)));
+        let mut cases = Vec::new();
+        cases.extend(both(Problem::new(&[(m + 1, 70)], 10, 5).asking(sunk(SinkType::Bf16))));
+        cases.extend(both(short(m, n)));
+        cases.push(plain(Problem::new(&[(0, 17); 2], 5, 1)));
+        cases.push(plain(Problem::new(&[(17, 17); 3], 5, 5).lengths(Lengths::Used)));
+        // Scores of both signs beside sinks far above and below them. (Low ones leave gradients below 2^-126, which the
+        // GPU's exponentials flush to zero.)
+        cases.push(plain(Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Large, Scale::Quarter)));
+        // dLSE of rows that see no key is the sink's.
+        cases.extend(both(short(m, n)).map(BackwardProblem::with_lse_gradient));
+        cases.push(BackwardProblem { sink_gradient: false, ..plain(Problem::new(&[(17, 33)], 2, 1)) });
+        cases
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.sinks = Some(pick(draw.rng, &[SinkType::Fp32, SinkType::Bf16]));
+    }
+}
+
+/// A call that asks for sinks.
+pub fn sunk(sinks: SinkType) -> Asked {
+    Asked { sinks: Some(sinks), ..Asked::default() }
+}
+
+/// Rows without keys, which have the sink alone.
+fn short(m: usize, n: usize) -> Problem {
+    Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32))
+}
+
+impl Asked {
+    /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in
+    /// fp32. Both types hold it exactly.
+    pub fn sink(&self, head: usize) -> Option<f64> {
+        const LOGITS: [f64; 6] = [0.75, -3.5, 300.0, 40.0, -200.0, 2.0];
+        self.sinks.map(|_| LOGITS[head % LOGITS.len()])
+    }
+}

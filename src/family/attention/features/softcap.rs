@@ -1,0 +1,93 @@
+//! The score cap: scores s become cap · tanh(s / cap).
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, both, counted, decode},
+};
+use crate::{
+    check::{Change, Expected::Refused},
+    device::ERROR_MISMATCH,
+    family::attention::{
+        Asked, Point,
+        exam::{
+            backward::BackwardProblem,
+            fuzz::{Draw, pick},
+            problem::{Inputs, Problem, Scale},
+            refusals::numbers,
+            split::Listed,
+        },
+    },
+    kernel::Feature,
+};
+
+/// The feature `softcap`.
+pub struct Softcap;
+
+const WITHOUT: &[Change] =
+    &[("a softcap", |c| numbers(c).features.softcap = 0.5, Refused(ERROR_MISMATCH, "built without the feature `softcap`"))];
+
+impl FeatureRoom for Softcap {
+    fn feature(&self) -> Feature {
+        Feature::Softcap
+    }
+
+    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
+        asked.softcap_hundredths > 0
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        (asked.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(asked.softcap_hundredths) / 100.0))
+    }
+
+    fn ask(&self, asked: &mut Asked, _n: usize) {
+        asked.softcap_hundredths = 250;
+    }
+
+    fn forward(&self, &Borders { n, .. }: &Borders) -> Vec<Problem> {
+        vec![
+            Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)),
+            Problem::new(&[(33, 2 * n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)),
+            Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200)),
+        ]
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        vec![
+            (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)), SPLITS, None),
+            (Problem::new(&[(3, 203)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)), 2, None),
+            (counted(decode(4, 2)).asking(capped(200)), SPLITS, None),
+        ]
+    }
+
+    fn backward(&self, &Borders { m, n, .. }: &Borders) -> Vec<BackwardProblem> {
+        let mut cases = Vec::new();
+        cases.extend(both(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000))));
+        cases.extend(both(Problem::new(&[(33, n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50))));
+        cases.push(BackwardProblem::plain(Problem::new(&[(m + 1, 70)], 2, 1).asking(capped(100))).with_lse_gradient());
+        cases.extend(both(Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200))));
+        cases
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.softcap_hundredths = pick(draw.rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]);
+    }
+}
+
+fn capped(hundredths: u32) -> Asked {
+    Asked { softcap_hundredths: hundredths, ..Asked::default() }
+}
+
+impl Asked {
+    /// The bound of the scores, as the kernel receives it; 0: none.
+    pub fn softcap(&self) -> f32 {
+        (f64::from(self.softcap_hundredths) / 100.0) as f32
+    }
+}

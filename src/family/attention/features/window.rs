@@ -1,0 +1,154 @@
+//! Windows: a query sees the keys around its position. They end at the borders of tiles, and one before and after them.
+
+use super::{
+    FeatureRoom,
+    shapes::{Borders, SPLITS, both, by_turns, counted, counts, decode, unlike},
+};
+use crate::{
+    check::{Change, Expected::Refused, Level},
+    device::ERROR_MISMATCH,
+    family::attention::{
+        Asked, Point,
+        exam::{
+            backward::BackwardProblem,
+            fuzz::Draw,
+            problem::{Layout, Lengths, Problem},
+            refusals::numbers,
+            split::{Listed, SPLIT_KEYS},
+        },
+    },
+    kernel::Feature,
+};
+use rand::RngExt;
+
+/// The feature `window`.
+pub struct Window;
+
+/// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
+const NO_LIMIT: i32 = (1 << 30) - 1;
+
+const WITHOUT: &[Change] = &[(
+    "a window",
+    |c| numbers(c).features.window = Some([3, -1]),
+    Refused(ERROR_MISMATCH, "built without the feature `window`"),
+)];
+
+impl FeatureRoom for Window {
+    fn feature(&self) -> Feature {
+        Feature::Window
+    }
+
+    fn is_wanted(&self, asked: &Asked, causal: bool) -> bool {
+        let [left, right] = asked.window.unwrap_or([-1, -1]);
+        let is_closed = |side: i32| (0..NO_LIMIT).contains(&side);
+        is_closed(left) || (is_closed(right) && !causal)
+    }
+
+    fn words(&self, asked: &Asked) -> Option<String> {
+        asked.window.map(|[left, right]| format!(" window{left},{right}"))
+    }
+
+    fn ask(&self, asked: &mut Asked, n: usize) {
+        asked.window = Some([n as i32 + 3, 2]);
+    }
+
+    fn forward(&self, borders: &Borders) -> Vec<Problem> {
+        let &Borders { m, n, level, .. } = borders;
+        let mut cases: Vec<_> = windows(m, n, level).into_iter().map(|window| borders.long().asking(window_of(window))).collect();
+        // Rows that see nothing: before the first key, and after the last one.
+        cases.push(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2])));
+        let short = Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed);
+        cases.push(short.asking(window_of([5, 0])).without_lse());
+        cases
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        let unit = SPLIT_KEYS as i32;
+        // One query sees `left` keys and its own: the log-sum-exp of a split counts those that it is given.
+        let sides = [0, unit - 2, unit - 1, unit, 3 * unit - 2, 3 * unit - 1, 3 * unit, 299, 5000];
+        let mut cases: Vec<Listed> = sides.map(|left| (counted(decode(8, 2)).asking(window_of([left, 0])), SPLITS, None)).into();
+        cases.extend([
+            (decode(8, 1).layout(Layout::Bhsd).asking(window_of([100, -1])), SPLITS, None),
+            // Several row tiles with keys of their own, groups of 4, 1 and 8 heads.
+            (Problem::new(&[(13, 257)], 8, 2).layout(Layout::Padded).asking(window_of([20, 0])), SPLITS, None),
+            (Problem::new(&[(21, 300)], 2, 2).asking(window_of([90, 5])), 4, None),
+            (Problem::new(&[(9, 300)], 8, 1).asking(window_of([150, 0])), 2, None),
+            (Problem::new(&[(35, 203)], 2, 1).asking(window_of([-1, 3])), SPLITS, None),
+            (Problem::new(&[(35, 203)], 2, 1).asking(window_of([17, -1])), SPLITS, None),
+            // Rows that see nothing.
+            (Problem::new(&[(40, 17)], 2, 1).asking(window_of([5, 2])), 2, None),
+            (unlike().asking(window_of([33, 4])), 4, Some(counts())),
+        ]);
+        cases
+    }
+
+    /// Windows of every pair of some sides, on rows of one query and of several.
+    fn splits_thoroughly(&self) -> Vec<Listed> {
+        let sides = [-1, 0, 1, 15, 16, 17, 100];
+        let shapes = [((1, 300), 8, 2), ((19, 300), 2, 2), ((9, 113), 8, 1)];
+        let windows = itertools::iproduct!(sides, sides, shapes).map(|(left, right, (lengths, heads, heads_k))| {
+            let problem = Problem::new(&[lengths], heads, heads_k).layout(Layout::Bhsd);
+            (problem.asking(window_of([left, right])), SPLITS, None)
+        });
+        windows.collect()
+    }
+
+    fn backward(&self, borders: &Borders) -> Vec<BackwardProblem> {
+        let &Borders { m, n, level, .. } = borders;
+        let plain = BackwardProblem::plain;
+        // Each window in one of the passes, and if a side ends at a tile's border in both.
+        let windows = windows(m, m, level).into_iter().map(|window| borders.walked().asking(window_of(window)));
+        let mut cases: Vec<_> = by_turns(windows).collect();
+        cases.extend(both(borders.walked().asking(window_of([n as i32, 0]))));
+        // The first query that sees a tile's last key is the second of its tile of queries.
+        cases.push(plain(borders.walked().asking(window_of([-1, m as i32 - 4]))));
+        // More queries than see a tile of keys: query tiles on both sides are skipped.
+        cases.extend(both(Problem::new(&[(4 * m + 3, n + 9)], 2, 1).asking(window_of([7, 3]))));
+        // Rows that see nothing, and keys that no row sees.
+        cases.extend(both(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2]))));
+        cases.extend(both(Problem::new(&[(5, 2 * n + 3)], 2, 1).asking(window_of([3, 2]))));
+        let short = Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed);
+        cases.push(plain(short.asking(window_of([5, 0]))));
+        cases
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+        asked.window = Some([side(draw), side(draw)]);
+    }
+}
+
+/// Sides of windows.
+fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
+    let [m, n] = [m, n].map(|rows| rows as i32);
+    let mut windows =
+        vec![[0, 0], [n - 1, 0], [n, 0], [n + 1, 0], [-1, 0], [-1, 5], [17, -1], [m + 1, n - 1], [1, m], [5000, 5000]];
+    if level == Level::Thorough {
+        let sides = [-1, 0, 1, n - 1, n, n + 1, m, 2 * n + 1];
+        windows.extend(itertools::iproduct!(sides, sides).map(|(left, right)| [left, right]));
+    }
+    windows
+}
+
+fn window_of(window: [i32; 2]) -> Asked {
+    Asked { window: Some(window), ..Asked::default() }
+}
+
+/// Keys that a window holds on one side of the position; -1: all.
+fn side(draw: &mut Draw<'_>) -> i32 {
+    match draw.rng.random_range(0..16) {
+        0..3 => -1,
+        3 | 4 => 0,
+        5 => draw.rng.random_range(1..8),
+        14 => 1_000_000,
+        15 => i32::MAX,
+        _ => draw.length() as i32,
+    }
+}
