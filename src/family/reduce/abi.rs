@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::of(include_str!("../../../templates/reduce/abi.h"), "kgen_reduce_params"));
 
-/// The parameters of `operation` on each row of a matrix of `rows` x `columns` elements of `number`; results go to `out`.
+/// The parameters of `operation` on each row of a matrix of `rows` x `columns` elements of `number`; results go to
+/// `out`.
 pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, operation: Operation) -> Params {
     Params::of(LAYOUT.fill(
         0,
