@@ -1,6 +1,6 @@
 //! Cases of the features of a backward kernel: each alone, all pairs, and all together. Its blocks take a tile of keys
-//! and iterate over the queries that see them; a deterministic pass has one more kernel, whose blocks take queries: both
-//! ends of the keys that a query sees and of the queries that see a key.
+//! and iterate over the queries that see them; a deterministic pass has one more kernel, whose blocks take queries:
+//! both ends of the keys that a query sees and of the queries that see a key.
 
 use super::{
     backward::BackwardProblem,

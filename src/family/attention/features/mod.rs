@@ -1,5 +1,6 @@
 //! The features of attention, each in a file of its own: its part of a call, its cases, its refusals, and its draws by
-//! the fuzzer. The rest of the family folds over [`FEATURES`] and names a feature only if a kernel's code depends on it.
+//! the fuzzer. The rest of the family folds over [`FEATURES`] and names a feature only if a kernel's code depends on
+//! it.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 mod alibi;

@@ -21,8 +21,8 @@ impl FeatureRoom for PackGqa {
         Feature::PackGqa
     }
 
-    /// Groups of heads that divide a tile's rows and that do not, of one head and of more than it has rows: tiles begin and
-    /// end within a query. Kernels that fetch whole tiles take no more heads than a warpgroup has rows.
+    /// Groups of heads that divide a tile's rows and that do not, of one head and of more than it has rows: tiles begin
+    /// and end within a query. Kernels that fetch whole tiles take no more heads than a warpgroup has rows.
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
         let &Borders { m, n, whole_tiles, .. } = borders;
         let most = if whole_tiles { 64 } else { m + 6 };

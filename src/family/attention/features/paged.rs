@@ -82,8 +82,8 @@ impl FeatureRoom for Paged {
         })
     }
 
-    /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that fetch
-    /// whole tiles take multiples of 16 rows alone.
+    /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that
+    /// fetch whole tiles take multiples of 16 rows alone.
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
         let &Borders { m, n, whole_tiles, .. } = borders;
         let sizes = if whole_tiles { [16, 32, 48, 64, 128, 256, 1024, 20] } else { [1, 7, 16, n, n + 1, 2 * n, 64, 1000] };
