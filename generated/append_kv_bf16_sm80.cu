@@ -3,11 +3,12 @@
 // Appends new rows of K and V of bf16 to a cache, and applies the rotary embedding to the new K and to Q, for
 // compute capability 8.0 and newer.
 //
-// Threads have shares of rows (kgen/row_shares.cuh). A thread of the first blocks takes the same share of a row of K
-// and of V, for 1 of the heads, so that their place in the cache is looked up once; one of the other blocks
-// takes it of 2 heads of Q, which share their cosines.
-// Each starts its loads of K, V or Q first: looking up where they go is a chain of dependent loads, and takes longer.
-// Head dims, layouts and the cache's dtype are given at run time: the kernel waits for memory, not for arithmetic.
+// Threads process shares of rows (kgen/row_shares.cuh). A thread of the first blocks takes the same share of a row of K
+// and of V, for 1 of the heads, so that their place in the cache is looked up once; a thread of the other blocks
+// takes a share in 2 heads of Q, which have the same cosines.
+// Each starts its loads of K, V or Q first: the lookup of their destinations is a chain of dependent loads and takes
+// longer.
+// Head dims, layouts and the cache's dtype are run-time parameters: the kernel is limited by memory, not by arithmetic.
 //
 // Made by kgen 0.1.0 from templates/append_kv/append_kv.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c append_kv_bf16_sm80.cu
@@ -38,15 +39,16 @@ struct work {
     uint32_t blocks;
     int32_t kv_shares, q_shares;          // of all rows
     divisor kv_row_shares, q_row_shares;  // of one row
-    divisor kv_groups, q_groups;          // of heads: head g of each is a thread's first one, and those after it are as far apart
-    divisor seqlen_new, seqlen_q;         // 1 where rows are packed
+    divisor kv_groups, q_groups;          // of heads: a thread of group g has heads g, g + number of groups, ...
+    divisor seqlen_new, seqlen_q;         // 1 if rows are packed
     divisor page_size;
-    int32_t capacity;  // rows of a sequence that the cache has a place for
+    int32_t capacity;  // rows of a sequence that the cache can hold
 };
 
 // Four values of an FP8 dtype, the first in the lowest byte.
 KGEN_DEVICE uint32_t narrow_to_bytes(float a, float b, float c, float d, int dtype) {
-    if (dtype == KGEN_DTYPE_FP8_E4M3) return round_to_e4m3(a) | round_to_e4m3(b) << 8 | round_to_e4m3(c) << 16 | round_to_e4m3(d) << 24;
+    if (dtype == KGEN_DTYPE_FP8_E4M3)
+        return round_to_e4m3(a) | round_to_e4m3(b) << 8 | round_to_e4m3(c) << 16 | round_to_e4m3(d) << 24;
     return round_to_e5m2(a) | round_to_e5m2(b) << 8 | round_to_e5m2(c) << 16 | round_to_e5m2(d) << 24;
 }
 
@@ -62,7 +64,8 @@ struct place {
     int batch, row;
 };
 
-// `index` counts the rows of all sequences. The last sequence that begins at or before it holds it: others are empty.
+// `index` counts the rows of all sequences. The last sequence that begins at or before it holds it: any others that do
+// are empty.
 KGEN_DEVICE place place_of(int index, const int32_t* cu_seqlens, int batch, const divisor& seqlen) {
     if (cu_seqlens == nullptr) {
         const int b = quotient(index, seqlen);
@@ -78,14 +81,15 @@ KGEN_DEVICE place place_of(int index, const int32_t* cu_seqlens, int batch, cons
     return {low, index - load_global(cu_seqlens + low)};
 }
 
-// Element offset of a row at its first head. Packed, it does not wait for the search of its sequence.
-KGEN_DEVICE int64_t row_offset(int index, const int32_t* cu_seqlens, const divisor& seqlen, int64_t batch_stride, int64_t row_stride) {
+// Element offset of a row at its first head. For packed rows it does not depend on the search for the sequence.
+KGEN_DEVICE int64_t row_offset(int index, const int32_t* cu_seqlens, const divisor& seqlen, int64_t batch_stride,
+                               int64_t row_stride) {
     if (cu_seqlens != nullptr) return index * row_stride;
     const int b = quotient(index, seqlen);
     return b * batch_stride + (index - b * static_cast<int>(seqlen.number)) * row_stride;
 }
 
-// The position of a row for the rotation; -1: the tables have none such.
+// The position of a row for the rotation; -1: outside the tables.
 KGEN_DEVICE int position_of(const kgen_append_kv_params& p, int index, const place& at, bool by_row) {
     int64_t position;
     if (p.positions != nullptr) {
@@ -137,15 +141,18 @@ KGEN_DEVICE float descale_of(const kgen_append_kv_params& p, const float* factor
 
 // Stores a share of a row of K or V.
 template <bool PIECES>
-KGEN_DEVICE void store_in_cache(const kgen_append_kv_params& p, const cache_tensor& cache, const destination& to, int head, const share& s,
-                                const held& h, const angles& by, float descale) {
+KGEN_DEVICE void store_in_cache(const kgen_append_kv_params& p, const cache_tensor& cache, const destination& to,
+                                int head, const share& s, const held& h, const angles& by, float descale) {
     const int64_t row = to.page * cache.page_stride + to.row * cache.row_stride + head * cache.head_stride;
     const bool interleaved = (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0;
     if (p.cache_dtype == p.dtype) {
         store_share<PIECES>(static_cast<uint16_t*>(cache.base) + row, s, rotated<element>(h, s, by, interleaved));
     } else {
-        const auto narrow = [&](float a, float b, float c, float d) { return narrow_to_bytes(a, b, c, d, p.cache_dtype); };
-        store_share_as_bytes<element, PIECES>(static_cast<uint8_t*>(cache.base) + row, s, h, by, interleaved, 1.0f / descale, narrow);
+        const auto narrow = [&](float a, float b, float c, float d) {
+            return narrow_to_bytes(a, b, c, d, p.cache_dtype);
+        };
+        store_share_as_bytes<element, PIECES>(static_cast<uint8_t*>(cache.base) + row, s, h, by, interleaved,
+                                              1.0f / descale, narrow);
     }
 }
 
@@ -153,13 +160,16 @@ template <bool PIECES>
 KGEN_DEVICE void append_rows(const work& w, int number) {
     if (number >= w.kv_shares) return;
     const kgen_append_kv_params& p = w.p;
-    const int row_and_group = quotient(number, w.kv_row_shares), part = number - row_and_group * static_cast<int>(w.kv_row_shares.number);
+    const int row_and_group = quotient(number, w.kv_row_shares),
+        part = number - row_and_group * static_cast<int>(w.kv_row_shares.number);
     const int groups = static_cast<int>(w.kv_groups.number);
     const int index = quotient(row_and_group, w.kv_groups), group = row_and_group - index * groups;
     const share of_k = share_of(part, p.rotary_dim / 16, p.head_dim / 8), of_v = share_of(part, 0, p.head_dim_v / 8);
 
-    const auto* k_row = static_cast<const uint16_t*>(p.k) + row_offset(index, p.cu_seqlens_new, w.seqlen_new, p.k_batch_stride, p.k_row_stride);
-    const auto* v_row = static_cast<const uint16_t*>(p.v) + row_offset(index, p.cu_seqlens_new, w.seqlen_new, p.v_batch_stride, p.v_row_stride);
+    const auto* k_row = static_cast<const uint16_t*>(p.k) +
+                        row_offset(index, p.cu_seqlens_new, w.seqlen_new, p.k_batch_stride, p.k_row_stride);
+    const auto* v_row = static_cast<const uint16_t*>(p.v) +
+                        row_offset(index, p.cu_seqlens_new, w.seqlen_new, p.v_batch_stride, p.v_row_stride);
     held k[PAIRS], v[PAIRS];
     KGEN_UNROLL
     for (int i = 0; i < PAIRS; ++i) {
@@ -178,12 +188,14 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
         KGEN_UNROLL
         for (int i = 0; i < PAIRS; ++i) {
             const int head = min(group + i * groups, p.num_heads_k - 1);
-            k_descale[i] = descale_of(p, p.k_descale, entry * p.k_descale_batch_stride + head * p.k_descale_head_stride);
-            v_descale[i] = descale_of(p, p.v_descale, entry * p.v_descale_batch_stride + head * p.v_descale_head_stride);
+            k_descale[i] = descale_of(p, p.k_descale,
+                                      entry * p.k_descale_batch_stride + head * p.k_descale_head_stride);
+            v_descale[i] = descale_of(p, p.v_descale,
+                                      entry * p.v_descale_batch_stride + head * p.v_descale_head_stride);
         }
     };
-    // What waits for the length, or for nothing, is loaded before the table is: only a store, and factors by page, wait
-    // for that.
+    // Loads that depend on the length, or on nothing, are issued before the load of the page table: only the stores,
+    // and per-page factors, depend on the table.
     const bool by_page = (p.flags & KGEN_FLAG_DESCALE_BY_PAGE) != 0;
     if (!by_page) load_descales(at.batch);
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };
@@ -208,12 +220,14 @@ template <bool PIECES>
 KGEN_DEVICE void rotate_queries(const work& w, int number) {
     if (number >= w.q_shares) return;
     const kgen_append_kv_params& p = w.p;
-    const int row_and_group = quotient(number, w.q_row_shares), part = number - row_and_group * static_cast<int>(w.q_row_shares.number);
+    const int row_and_group = quotient(number, w.q_row_shares),
+        part = number - row_and_group * static_cast<int>(w.q_row_shares.number);
     const int groups = static_cast<int>(w.q_groups.number);
     const int index = quotient(row_and_group, w.q_groups), group = row_and_group - index * groups;
     const share s = share_of(part, p.rotary_dim / 16, p.head_dim / 8);
 
-    const auto* row = static_cast<const uint16_t*>(p.q) + row_offset(index, p.cu_seqlens_q, w.seqlen_q, p.q_batch_stride, p.q_row_stride);
+    const auto* row = static_cast<const uint16_t*>(p.q) +
+                      row_offset(index, p.cu_seqlens_q, w.seqlen_q, p.q_batch_stride, p.q_row_stride);
     held q[QUERIES];
     KGEN_UNROLL
     for (int i = 0; i < QUERIES; ++i) {
@@ -227,23 +241,27 @@ KGEN_DEVICE void rotate_queries(const work& w, int number) {
     if (position < 0) return;
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };
     if (s.rotates) by = load_angles<PIECES>(tables_of(p), position, s);
-    auto* out = static_cast<uint16_t*>(p.q_out) + row_offset(index, p.cu_seqlens_q, w.seqlen_q, p.q_out_batch_stride, p.q_out_row_stride);
+    auto* out = static_cast<uint16_t*>(p.q_out) +
+                row_offset(index, p.cu_seqlens_q, w.seqlen_q, p.q_out_batch_stride, p.q_out_row_stride);
     KGEN_UNROLL
     for (int i = 0; i < QUERIES; ++i) {
         const int head = group + i * groups;
         if (head >= p.num_heads) continue;
-        store_share<PIECES>(out + head * p.q_out_head_stride, s, rotated<element>(q[i], s, by, (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0));
+        store_share<PIECES>(out + head * p.q_out_head_stride, s,
+                            rotated<element>(q[i], s, by, (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0));
     }
 }
 
 // ── Lengths
 
-// Every thread tells those of some sequences.
+// Writes seqlens_after: each thread writes the lengths of some sequences.
 KGEN_DEVICE void tell_lengths(const work& w, int number) {
     const kgen_append_kv_params& p = w.p;
     for (int batch = number; batch < p.batch; batch += static_cast<int>(w.blocks) * THREADS) {
         const int before = load_global(p.cache_seqlens + batch);
-        const int fresh = p.cu_seqlens_new == nullptr ? p.seqlen_new : load_global(p.cu_seqlens_new + batch + 1) - load_global(p.cu_seqlens_new + batch);
+        const int fresh = p.cu_seqlens_new == nullptr
+                              ? p.seqlen_new
+                              : load_global(p.cu_seqlens_new + batch + 1) - load_global(p.cu_seqlens_new + batch);
         const int64_t after = before < 0 ? 0 : static_cast<int64_t>(before) + fresh;
         store_global(p.seqlens_after + batch, after < w.capacity ? static_cast<int32_t>(after) : w.capacity);
     }
@@ -267,7 +285,7 @@ extern "C" int append_kv_bf16_sm80(const kgen_append_kv_params* given, cudaStrea
     kgen_append_kv_params& p = w.p;
     if (const int code = check_append_kv_params(given, KGEN_DTYPE_BF16, "bf16", self, p)) return code;
     const int64_t rows = rows_to_append(p), queries = query_rows(p);
-    // A row's shares: half as many as it has pieces.
+    // Shares of a row: half the number of its pieces.
     const int32_t longest = p.head_dim > p.head_dim_v ? p.head_dim : p.head_dim_v;
     const int32_t kv_row_shares = up(longest, 16), q_row_shares = up(p.head_dim, 16);
     const int32_t kv_groups = up(p.num_heads_k, PAIRS), q_groups = queries > 0 ? up(p.num_heads, QUERIES) : 1;

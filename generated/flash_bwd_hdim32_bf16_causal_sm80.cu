@@ -3,15 +3,15 @@
 // Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's LSE:
 //   P = exp(scale S - LSE) below the mask,  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
 //   dK = scale dS^T Q,  dQ = scale dS K
-// where delta is the row sum of O dO, less dLSE if LSE has a gradient. dK and dV of a key head are summed over the
+// where delta is the row sum of O dO, minus dLSE if LSE has a gradient. dK and dV of a key head are summed over the
 // query heads that read it.
 // Head dim 32, bf16, causal (aligned to the bottom right), compute capability 8.0 and newer.
 //
 // Three kernels, in sequence:
-//   prepare    delta of every row, and zeros where dQ will be accumulated
+//   prepare    computes delta of every row, and zeroes the sums of dQ
 //   gradients  one block of 8 warps takes 128 keys and iterates over the queries in tiles of 64,
 //              with dK and dV in registers
-//   finish     dQ from fp32 sums to its own type
+//   finish     converts dQ from fp32 sums to its own type
 // With KGEN_FLAG_DETERMINISTIC the second omits dQ, whose parts arrive in no fixed order, and the last is replaced by
 //   query_gradients  computes dQ on its own, one block per 64 queries
 //
@@ -24,7 +24,8 @@
 //
 // Plan: 66560 bytes of shared memory, 2 blocks (16 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_bwd_hdim32_bf16_causal_sm80.cu
+//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
+//       flash_bwd_hdim32_bf16_causal_sm80.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -100,13 +101,14 @@ KGEN_DEVICE void clear(Array& values) {
     for (int i = 0; i < static_cast<int>(sizeof(Array) / sizeof(float)); ++i) all[i] = 0.0f;
 }
 
-// Lane offsets are computed where they are used, from a lane index that the compiler cannot see through: otherwise it
-// would keep all of them in registers throughout the loop, and there are none to spare.
+// Lane offsets are computed where they are used, from a lane index that is opaque to the compiler: otherwise it would
+// keep all of them in registers throughout the loop, and there are none to spare.
 KGEN_DEVICE uint32_t fresh_lane() { return opaque(lane_index()); }
 
 // S += A B^T over STEPS 16-column steps of both, starting at `a_tile` and `b_tile`.
 template <class A, class B, int STEPS, int TILES>
-KGEN_DEVICE void multiply_steps(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, lane_offsets a_lanes, uint32_t b_tile, lane_offsets b_lanes) {
+KGEN_DEVICE void multiply_steps(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, lane_offsets a_lanes,
+                                uint32_t b_tile, lane_offsets b_lanes) {
     KGEN_UNROLL
     for (int step = 0; step < STEPS; ++step) {
         uint32_t a[TILES][4];
@@ -136,7 +138,8 @@ KGEN_DEVICE void multiply(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, in
 
 // sums += W X, with W in registers: dV += P^T dO, dK += dS^T Q.
 template <class X, int TILES>
-KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_t (&w)[TILES][X::rows / 16][4], uint32_t x_tile) {
+KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_t (&w)[TILES][X::rows / 16][4],
+                            uint32_t x_tile) {
     const lane_offsets x_lanes = lanes_by_row(0, fresh_lane());
     KGEN_UNROLL
     for (int step = 0; step < X::rows / 16; ++step) {
@@ -158,8 +161,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -171,9 +174,9 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// Which queries of a tile see a warp's rows of S^T, which are keys. Columns are counted from the tile's first query.
+// The queries of a tile that see a warp's rows of S^T, which are keys. Columns are counted from the tile's first query.
 struct view {
-    int diagonal;  // the first query that sees the lane's first key. After the last key no query sees one
+    int diagonal;  // the first query that sees the lane's first key; no query sees rows after the last key
 
     // The queries that see key r, counted from the lane's first.
     KGEN_DEVICE interval of_row(int r) const { return {diagonal + r, INT32_MAX}; }
@@ -198,15 +201,16 @@ KGEN_DEVICE void probabilities(weights& w, const scores& s, float log2_scale, ui
         for (int t = 0; t < N_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                w[t][j / 2][j % 2 * 2 + h] = pack<element>(exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0])),
-                                                           exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1])));
+                w[t][j / 2][j % 2 * 2 + h] =
+                    pack<element>(exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0])),
+                                  exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1])));
             }
         }
     }
 }
 
-// The address through which the lane passes fragment [t][step] of P^T to the other warp of its pair: in the rows of the
-// weight tile that belong to the pair, in lane order.
+// The address where the lane passes fragment [t][step] of P^T to the other warp of its pair: in the pair's rows of the
+// weight tile, in lane order.
 KGEN_DEVICE uint32_t fragment_place(uint32_t tile, int warp_key, int t, int step) {
     const int start = weight_tile::panel_start(step * 16);
     const int width = weight_tile::panel_columns(start);
@@ -219,7 +223,8 @@ KGEN_DEVICE void hand_over(const weights& p, uint32_t tile, int warp_key) {
     for (int t = 0; t < N_TILES; ++t) {
         KGEN_UNROLL
         for (int step = 0; step < BLOCK_M / 16; ++step) {
-            store_shared(fragment_place(tile, warp_key, t, step), words4{p[t][step][0], p[t][step][1], p[t][step][2], p[t][step][3]});
+            store_shared(fragment_place(tile, warp_key, t, step),
+                         words4{p[t][step][0], p[t][step][1], p[t][step][2], p[t][step][3]});
         }
     }
 }
@@ -230,7 +235,8 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
     for (int step = 0; step < BLOCK_M / 16; ++step) {
         float delta[2][2];
         KGEN_UNROLL
-        for (int i = 0; i < 2; ++i) load_shared_pair(deltas + (step * 16 + i * 8 + lane_index() % 4 * 2) * 4, delta[i][0], delta[i][1]);
+        for (int i = 0; i < 2; ++i)
+            load_shared_pair(deltas + (step * 16 + i * 8 + lane_index() % 4 * 2) * 4, delta[i][0], delta[i][1]);
         KGEN_UNROLL
         for (int t = 0; t < N_TILES; ++t) {
             const words4 fragment = load_shared(fragment_place(tile, warp_key, t, step));
@@ -240,7 +246,8 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
                 const float(&d)[4] = dp[t][2 * step + i / 2];
                 float low, high;
                 unpack<element>(p[i], low, high);
-                ds[t][step][i] = pack<element>(low * (d[i % 2 * 2] - delta[i / 2][0]), high * (d[i % 2 * 2 + 1] - delta[i / 2][1]));
+                ds[t][step][i] = pack<element>(low * (d[i % 2 * 2] - delta[i / 2][0]),
+                                               high * (d[i % 2 * 2 + 1] - delta[i / 2][1]));
             }
         }
     }
@@ -256,16 +263,19 @@ KGEN_DEVICE void store_weights(const weights& ds, uint32_t tile, int warp_key) {
             KGEN_UNROLL
             for (int i = 0; i < 4; ++i) {
                 const int key = warp_key + t * 16 + i % 2 * 8 + lane_index() / 4;
-                store_shared(tile + chunk_offset<weight_tile>(key, step * 16 + i / 2 * 8) + lane_index() % 4 * 4, ds[t][step][i]);
+                store_shared(tile + chunk_offset<weight_tile>(key, step * 16 + i / 2 * 8) + lane_index() % 4 * 4,
+                             ds[t][step][i]);
             }
         }
     }
 }
 
-// The warp's blocks of dQ: every DQ_WARPS_M-th row of blocks and every DQ_WARPS_D-th column, from these on.
+// The warp's blocks of dQ: every DQ_WARPS_M-th row of blocks and every DQ_WARPS_D-th column, starting at these.
 KGEN_DEVICE int dq_row(int warp) { return warp / DQ_WARPS_D; }
 KGEN_DEVICE int dq_column(int warp) { return warp % DQ_WARPS_D; }
-KGEN_DEVICE bool dq_has_column(int warp, int j) { return DQ_IS_EVEN || j * DQ_WARPS_D + dq_column(warp) < HEAD_DIM_PADDED / 16; }
+KGEN_DEVICE bool dq_has_column(int warp, int j) {
+    return DQ_IS_EVEN || j * DQ_WARPS_D + dq_column(warp) < HEAD_DIM_PADDED / 16;
+}
 
 // Adds dS K of one step to the sums of its queries; `sums` is the thread's first. They are stored in the order in which
 // threads hold them, so that every addition of a warp is one full line.
@@ -279,7 +289,8 @@ KGEN_DEVICE void add_query_gradients(float* sums, uint32_t ds, uint32_t k) {
     for (int step = 0; step < BLOCK_N / 16; ++step) {
         uint32_t a[DQ_ROWS][4];
         KGEN_UNROLL
-        for (int i = 0; i < DQ_ROWS; ++i) ldmatrix_x4_transposed(a[i], fragment_address<weight_tile>(ds, ds_lanes, step * 16, i * DQ_WARPS_M));
+        for (int i = 0; i < DQ_ROWS; ++i)
+            ldmatrix_x4_transposed(a[i], fragment_address<weight_tile>(ds, ds_lanes, step * 16, i * DQ_WARPS_M));
         KGEN_UNROLL
         for (int j = 0; j < DQ_COLUMNS; ++j) {
             if (!dq_has_column(warp, j)) continue;
@@ -298,22 +309,24 @@ KGEN_DEVICE void add_query_gradients(float* sums, uint32_t ds, uint32_t k) {
         for (int j = 0; j < DQ_COLUMNS; ++j) {
             if (!dq_has_column(warp, j)) continue;
             KGEN_UNROLL
-            for (int e = 0; e < 8; ++e) add_global(sums + ((i * DQ_COLUMNS + j) * 8 + e) * THREADS, dq[i][j][e / 4][e % 4]);
+            for (int e = 0; e < 8; ++e)
+                add_global(sums + ((i * DQ_COLUMNS + j) * 8 + e) * THREADS, dq[i][j][e / 4][e % 4]);
         }
     }
 }
 
 // Writes a warp's rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
 template <class Tile, bool VECTOR, int TILES>
-KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row, uint16_t* to, int64_t row_stride, int valid_rows) {
+KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row,
+                            uint16_t* to, int64_t row_stride, int valid_rows) {
     KGEN_UNROLL
     for (int t = 0; t < TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             KGEN_UNROLL
             for (int j = 0; j < HEAD_DIM / 8; ++j) {
-                store_shared(tile + chunk_offset<Tile>(row + t * 16 + h * 8 + lane_index() / 4, j * 8) + lane_index() % 4 * 4,
-                             pack<element>(sums[t][j][2 * h] * factor, sums[t][j][2 * h + 1] * factor));
+                store_shared(tile + chunk_offset<Tile>(row + t * 16 + h * 8 + lane_index() / 4, j * 8) + lane_index() %
+                             4 * 4, pack<element>(sums[t][j][2 * h] * factor, sums[t][j][2 * h + 1] * factor));
             }
         }
     }
@@ -345,15 +358,20 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
 
     // The queries to iterate over: from tile `first_tile` to the last, for each query head of the group.
     const int end_query = queries.rows;
-    const int first_seeing = queries.rows - key_rows;  // the first query, possibly below 0, that sees the block's first key
+    // the first query, possibly below 0, that sees the block's first key
+    const int first_seeing = queries.rows - key_rows;
     const int first_tile = max(0, first_seeing) / BLOCK_M;
     int tile = first_tile;
     int heads_left = p.num_heads / p.num_heads_k;
     const int first_head = work.head_k * heads_left;
-    const uint16_t* q = static_cast<const uint16_t*>(p.q) + sequence_offset(queries, work.batch, first_head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
+                        sequence_offset(queries, work.batch, first_head, p.q_batch_stride, p.q_row_stride,
+                                        p.q_head_stride);
     const uint16_t* dout =
-        static_cast<const uint16_t*>(p.dout) + sequence_offset(queries, work.batch, first_head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
-    int head_place = first_tile_of<BLOCK_M>(p, queries, work.batch, first_head);  // tile 0 of the head, in the workspace
+        static_cast<const uint16_t*>(p.dout) +
+        sequence_offset(queries, work.batch, first_head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    // tile 0 of the head, in the workspace
+    int head_place = first_tile_of<BLOCK_M>(p, queries, work.batch, first_head);
 
     const uint32_t shared = shared_base();
     const int warp = warp_index();
@@ -363,10 +381,13 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     clear(sums);
 
     const auto copy_queries = [&](uint32_t stage) {
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + Q_OFFSET, q, p.q_row_stride, tile * BLOCK_M, queries.rows);
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + DOUT_OFFSET, dout, p.dout_row_stride, tile * BLOCK_M, queries.rows);
+        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + Q_OFFSET, q, p.q_row_stride, tile * BLOCK_M,
+                                                         queries.rows);
+        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + DOUT_OFFSET, dout, p.dout_row_stride, tile * BLOCK_M,
+                                                         queries.rows);
         const float* shifts = p.row_shifts + static_cast<int64_t>(head_place + tile) * (2 * BLOCK_M);
-        if (thread_index() < BLOCK_M / 2) cp_async(stage + SHIFTS_OFFSET + thread_index() * 16, shifts + thread_index() * 4, true);
+        if (thread_index() < BLOCK_M / 2)
+            cp_async(stage + SHIFTS_OFFSET + thread_index() * 16, shifts + thread_index() * 4, true);
         cp_async_commit();
     };
     // Advances to the next queries and starts copying them, or leaves no heads.
@@ -380,20 +401,23 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         }
         copy_queries(stage);
     };
-    // dQ of the step whose queries have index `at` in the workspace.
+    // Adds dQ of the step whose queries have index `at` in the workspace.
     const auto add_dq = [&](int at, uint32_t ds) {
-        if (p.dq_sums != nullptr) add_query_gradients(p.dq_sums + at * TILING.dq_floats + thread_index(), ds, shared + K_OFFSET);
+        if (p.dq_sums != nullptr)
+            add_query_gradients(p.dq_sums + at * TILING.dq_floats + thread_index(), ds, shared + K_OFFSET);
     };
 
     // One step of a pair of warps: S^T, P^T and dV of one, dP^T, dS^T and dK of the other.
     const auto multiply_and_accumulate = [&](uint32_t stage, uint32_t weights_at, int first_query) {
-        const int warp_key = opaque(warp) % PAIRS * WARP_KEYS;  // what depends on it is recomputed in each step
+        const int warp_key = opaque(warp) % PAIRS * WARP_KEYS;  // opaque, so that dependent values are recomputed
         scores s;
         weights w;
-        multiply<key_tile, query_tile>(s, shared + (is_value_warp ? K_OFFSET : V_OFFSET), warp_key, stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
+        multiply<key_tile, query_tile>(s, shared + (is_value_warp ? K_OFFSET : V_OFFSET), warp_key,
+                                       stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
         if (is_value_warp) {
             const int lane_key = warp_key + lane_index() / 4;
-            const int diagonal = first_seeing - first_query;  // the first query of the tile that sees the block's first key
+            // the first query of the tile that sees the block's first key
+            const int diagonal = first_seeing - first_query;
             if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
             probabilities(w, s, p.log2_scale, stage + SHIFTS_OFFSET);
             hand_over(w, weights_at, warp_key);
@@ -409,20 +433,23 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     if (first_tile * BLOCK_M >= end_query) heads_left = 0;
     if (heads_left > 0) {
         const auto [batch, head_k, first_key, keys] = work;
-        const uint16_t* k = static_cast<const uint16_t*>(p.k) + sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
-        const uint16_t* v = static_cast<const uint16_t*>(p.v) + sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+        const uint16_t* k = static_cast<const uint16_t*>(p.k) +
+                            sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+        const uint16_t* v = static_cast<const uint16_t*>(p.v) +
+                            sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + K_OFFSET, k, p.k_row_stride, first_key, keys.rows);
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + V_OFFSET, v, p.v_row_stride, first_key, keys.rows);
         copy_queries(shared);
     }
 
-    int phase = 0;  // which of the two buffers of each kind this step uses
+    int phase = 0;  // index of the buffer, of two of each kind, that this step uses
     const auto stage_at = [&](int which) { return shared + opaque(which) * STAGE_BYTES; };
     const auto weights_at = [&](int which) { return shared + WEIGHTS_OFFSET + opaque(which) * weight_tile::bytes; };
     int last_place = -1;  // of the queries of the previous step
     while (heads_left > 0) {
         cp_async_wait<0>();
-        block_sync();  // this step's queries and the last one's dS^T are visible to all threads; the buffers of two steps ago are free
+        // this step's queries and the last one's dS^T are visible to all threads; the buffers of two steps ago are free
+        block_sync();
         const int this_place = head_place + tile;
         const int first_query = tile * BLOCK_M;
         copy_next(stage_at(1 - phase));
@@ -442,12 +469,15 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     int64_t row_stride;
     if (is_value_warp) {
         row_stride = p.dv_row_stride;
-        to = static_cast<uint16_t*>(p.dv) + sequence_offset(keys, batch, head_k, p.dv_batch_stride, row_stride, p.dv_head_stride);
+        to = static_cast<uint16_t*>(p.dv) +
+             sequence_offset(keys, batch, head_k, p.dv_batch_stride, row_stride, p.dv_head_stride);
     } else {
         row_stride = p.dk_row_stride;
-        to = static_cast<uint16_t*>(p.dk) + sequence_offset(keys, batch, head_k, p.dk_batch_stride, row_stride, p.dk_head_stride);
+        to = static_cast<uint16_t*>(p.dk) +
+             sequence_offset(keys, batch, head_k, p.dk_batch_stride, row_stride, p.dk_head_stride);
     }
-    write_rows<key_tile, VECTOR>(sums, is_value_warp ? 1.0f : p.softmax_scale, shared + (is_value_warp ? V_OFFSET : K_OFFSET), warp % PAIRS * WARP_KEYS,
+    write_rows<key_tile, VECTOR>(sums, is_value_warp ? 1.0f : p.softmax_scale,
+                                 shared + (is_value_warp ? V_OFFSET : K_OFFSET), warp % PAIRS * WARP_KEYS,
                                  to + first_key * row_stride, row_stride, keys.rows - first_key);
 }
 
@@ -483,8 +513,8 @@ KGEN_DEVICE words4 load_elements(const uint16_t* from) {
     }
 }
 
-// For the rows of one query tile: what is added to S before exp2, -LSE in powers of two, and delta = sum of O dO -
-// dLSE. Rows out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
+// For the rows of one query tile: the shift added to S before exp2, which is -LSE in powers of two, and delta = sum of
+// O dO - dLSE. Rows out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
@@ -500,18 +530,22 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     }
 
     constexpr int ROW_CHUNKS = HEAD_DIM / 8;
-    constexpr int ROW_LANES = ROW_CHUNKS > 16 ? 32 : ROW_CHUNKS > 8 ? 16 : ROW_CHUNKS > 4 ? 8 : 4;  // lanes that share a row
+    // lanes that share a row
+    constexpr int ROW_LANES = ROW_CHUNKS > 16 ? 32 : ROW_CHUNKS > 8 ? 16 : ROW_CHUNKS > 4 ? 8 : 4;
     const int chunk = thread_index() % ROW_LANES;
-    const uint16_t* o = static_cast<const uint16_t*>(p.o) + sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    const uint16_t* o = static_cast<const uint16_t*>(p.o) +
+                        sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     const uint16_t* dout =
-        static_cast<const uint16_t*>(p.dout) + sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
-    const float* lse = p.lse + (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride;
+        static_cast<const uint16_t*>(p.dout) +
+        sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    const float* lse = p.lse + (queries.packed ? queries.first_row : batch * p.lse_batch_stride) +
+                       head * p.lse_head_stride;
     float* shifts = p.row_shifts + place * (2 * BLOCK_M);
     for (int first = 0; first < BLOCK_M; first += THREADS / ROW_LANES) {
         const int row_in_tile = first + thread_index() / ROW_LANES;
         const int row = tile * BLOCK_M + row_in_tile;
         float delta = 0.0f;
-        if (row < queries.rows && chunk < ROW_CHUNKS) {  // what is read of the next tile is not used
+        if (row < queries.rows && chunk < ROW_CHUNKS) {  // values beyond, read from the next tile, are not used
             const words4 a = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
             const words4 b = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
             const uint32_t left[4] = {a.x, a.y, a.z, a.w};
@@ -529,7 +563,7 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
         if (row_in_tile < BLOCK_M && chunk == 0) {
             const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
             store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
-            // (dLSE of a row that sees nothing may be anything: a merge by LSE has 0/0 there.)
+            // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
             if (p.dlse != nullptr && row_lse != -infinity()) {
                 const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
                 delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
@@ -544,7 +578,8 @@ template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
     if (tile * BLOCK_M >= queries.rows) return;
-    const float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats + thread_index();
+    const float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats +
+                        thread_index();
     const uint32_t shared = shared_base();
     const int warp = warp_index();
     KGEN_UNROLL
@@ -558,14 +593,17 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
                 const int row = (i * DQ_WARPS_M + dq_row(warp)) * 16 + e / 2 % 2 * 8 + lane_index() / 4;
                 const int column = (j * DQ_WARPS_D + dq_column(warp)) * 16 + e / 4 * 8;
                 store_shared(shared + chunk_offset<query_tile>(row, column) + lane_index() % 4 * 4,
-                             pack<element>(load_global(at) * p.softmax_scale, load_global(at + THREADS) * p.softmax_scale));
+                             pack<element>(load_global(at) * p.softmax_scale,
+                                           load_global(at + THREADS) * p.softmax_scale));
             }
         }
     }
     block_sync();
     uint16_t* dq = static_cast<uint16_t*>(p.dq) + tile * BLOCK_M * p.dq_row_stride +
                    sequence_offset(queries, batch, head, p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride);
-    if (warp < BLOCK_M / 16) store_warp_rows<query_tile, HEAD_DIM, 16, VECTOR>(dq, p.dq_row_stride, shared, warp * 16, queries.rows - tile * BLOCK_M);
+    if (warp < BLOCK_M / 16)
+        store_warp_rows<query_tile, HEAD_DIM, 16, VECTOR>(dq, p.dq_row_stride, shared, warp * 16,
+                                                          queries.rows - tile * BLOCK_M);
 }
 
 // The deterministic dQ: a block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of
@@ -592,13 +630,18 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     const uint32_t dout_tile = q_tile + dq_query_tile::bytes;
     const uint32_t k_tile = dout_tile + dq_query_tile::bytes;
     const uint32_t v_tile = k_tile + dq_key_tile::bytes;
-    const uint16_t* q = static_cast<const uint16_t*>(p.q) + sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
+                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
     const uint16_t* dout =
-        static_cast<const uint16_t*>(p.dout) + sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
-    const uint16_t* k = static_cast<const uint16_t*>(p.k) + sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
-    const uint16_t* v = static_cast<const uint16_t*>(p.v) + sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+        static_cast<const uint16_t*>(p.dout) +
+        sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    const uint16_t* k = static_cast<const uint16_t*>(p.k) +
+                        sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+    const uint16_t* v = static_cast<const uint16_t*>(p.v) +
+                        sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
     copy_tile<dq_query_tile, HEAD_DIM, DQ_THREADS, VECTOR>(q_tile, q, p.q_row_stride, first_query, queries.rows);
-    copy_tile<dq_query_tile, HEAD_DIM, DQ_THREADS, VECTOR>(dout_tile, dout, p.dout_row_stride, first_query, queries.rows);
+    copy_tile<dq_query_tile, HEAD_DIM, DQ_THREADS, VECTOR>(dout_tile, dout, p.dout_row_stride, first_query,
+                                                           queries.rows);
     cp_async_commit();
 
     const int warp_row = warp_index() * 16;
@@ -606,7 +649,9 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = first_query + warp_row + h * 8 + lane_index() / 4;
-        const float* shifts = p.row_shifts + static_cast<int64_t>(first_tile_of<BLOCK_M>(p, queries, batch, head) + row / BLOCK_M) * (2 * BLOCK_M) + row % BLOCK_M;
+        const float* shifts = p.row_shifts +
+                              static_cast<int64_t>(first_tile_of<BLOCK_M>(p, queries, batch, head) + row / BLOCK_M) *
+                              (2 * BLOCK_M) + row % BLOCK_M;
         shift[h] = row < queries.rows ? load_global(shifts) : -infinity();
         delta[h] = row < queries.rows ? load_global(shifts + BLOCK_M) : 0.0f;
     }
@@ -628,12 +673,16 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         for (int j = 0; j < DQ_N / 8; ++j) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // (Masking them like scores, before the exponential, takes more registers.)
+                // (Masking them before the exponential, like scores, takes more registers.)
                 const int key = first_key + j * 8 + lane_index() % 4 * 2;
                 const int end = min(keys.rows, diagonal + warp_row + h * 8 + static_cast<int>(lane_index() / 4));
-                const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h])) : 0.0f;
-                const float high = key + 1 < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h + 1], p.log2_scale, shift[h])) : 0.0f;
-                ds[0][j / 2][j % 2 * 2 + h] = pack<element>(low * (dp[0][j][2 * h] - delta[h]), high * (dp[0][j][2 * h + 1] - delta[h]));
+                const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h]))
+                                            : 0.0f;
+                const float high = key + 1 < end
+                                       ? exp2_fast(fused_multiply_add(s[0][j][2 * h + 1], p.log2_scale, shift[h]))
+                                       : 0.0f;
+                ds[0][j / 2][j % 2 * 2 + h] = pack<element>(low * (dp[0][j][2 * h] - delta[h]),
+                                                            high * (dp[0][j][2 * h + 1] - delta[h]));
             }
         }
         accumulate<dq_key_tile>(dq, ds, k_tile);
@@ -642,14 +691,17 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     block_sync();
     uint16_t* to = static_cast<uint16_t*>(p.dq) + first_query * p.dq_row_stride +
                    sequence_offset(queries, batch, head, p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride);
-    write_rows<dq_query_tile, VECTOR>(dq, p.softmax_scale, q_tile, warp_row, to, p.dq_row_stride, queries.rows - first_query);
+    write_rows<dq_query_tile, VECTOR>(dq, p.softmax_scale, q_tile, warp_row, to, p.dq_row_stride,
+                                      queries.rows - first_query);
 }
 
 constexpr fwd_identity SELF = {"flash_bwd_hdim32_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL};
 
 }  // namespace
 
-extern "C" size_t flash_bwd_hdim32_bf16_causal_sm80_workspace(const kgen_bwd_params* given) { return bwd_workspace(given, SELF, TILING); }
+extern "C" size_t flash_bwd_hdim32_bf16_causal_sm80_workspace(const kgen_bwd_params* given) {
+    return bwd_workspace(given, SELF, TILING);
+}
 
 extern "C" int flash_bwd_hdim32_bf16_causal_sm80(const kgen_bwd_params* given, cudaStream_t stream) {
     bwd_arguments p = {};
@@ -662,13 +714,17 @@ extern "C" int flash_bwd_hdim32_bf16_causal_sm80(const kgen_bwd_params* given, c
         if (const int code = check_blocks(SELF.name, blocks, p)) return code;
     }
     const bool vector = bwd_is_aligned(p);
-    int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS, 0, p, stream);
+    int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
+                      0, p, stream);
     if (code == KGEN_SUCCESS) {
-        code = launch(vector ? gradients<true> : gradients<false>, SELF.name, static_cast<uint32_t>(key_blocks), THREADS, SHARED_BYTES, p, stream);
+        code = launch(vector ? gradients<true> : gradients<false>, SELF.name, static_cast<uint32_t>(key_blocks),
+                      THREADS, SHARED_BYTES, p, stream);
     }
     if (code != KGEN_SUCCESS) return code;
     if (p.dq_sums == nullptr) {
-        return launch(vector ? query_gradients<true> : query_gradients<false>, SELF.name, static_cast<uint32_t>(dq_blocks), DQ_THREADS, DQ_SHARED_BYTES, p, stream);
+        return launch(vector ? query_gradients<true> : query_gradients<false>, SELF.name,
+                      static_cast<uint32_t>(dq_blocks), DQ_THREADS, DQ_SHARED_BYTES, p, stream);
     }
-    return launch(vector ? finish<true> : finish<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS, query_tile::bytes, p, stream);
+    return launch(vector ? finish<true> : finish<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
+                  query_tile::bytes, p, stream);
 }

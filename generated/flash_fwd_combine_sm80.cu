@@ -1,12 +1,12 @@
 // flash_fwd_combine_sm80
 //
-// Flash Attention, split-KV forward, second half: merges the partial results that the fwd_split kernels have left in
-// the workspace (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
+// Flash Attention, split-KV forward, second half: merges the partial results that fwd_split kernels have written to the
+// workspace (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
 //
-// Where counts of splits are given, rows of sequences with one split are complete already.
+// If split counts are given, rows of sequences with one split are complete already.
 //
-// One block of 128 threads per row (a query of a head). Its weight for a split is exp(LSE of the split - total LSE);
-// the head's sink, where the call has sinks, is part of the total.
+// One block of 128 threads per row (a query of a head). The weight of a split is exp(LSE of the split - total LSE);
+// the head's sink, if the call has sinks, is part of the total.
 // Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
@@ -45,20 +45,21 @@ KGEN_DEVICE uint32_t pack_as(int dtype, float low, float high) {
     return dtype == KGEN_DTYPE_FP16 ? pack<fp16>(low, high) : pack<bf16>(low, high);
 }
 
-// A head's sink; -infinity where there is none.
+// A head's sink; -infinity if there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
     if (p.features.sinks == nullptr) return -infinity();
-    if (p.features.sinks_dtype == KGEN_DTYPE_FP32) return load_global(static_cast<const float*>(p.features.sinks) + head);
+    if (p.features.sinks_dtype == KGEN_DTYPE_FP32)
+        return load_global(static_cast<const float*>(p.features.sinks) + head);
     float sink, none;
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
 }
 
-// What the partial results of a row add up to.
+// The factors and the log-sum-exp that merge the partial results of a row.
 struct merged_row {
-    float reference;  // what weights are relative to: the largest log-sum-exp, 0 where all are -infinity
-    float inverse;    // of the sum of weights; 0 where that is
+    float reference;  // weights are relative to this: the largest log-sum-exp, or 0 if all are -infinity
+    float inverse;    // of the sum of weights; 0 if the sum is 0
     float lse;
 
     KGEN_DEVICE float weight(float of_split) const { return exp2_fast((of_split - reference) * LOG2_E); }
@@ -67,8 +68,8 @@ struct merged_row {
     KGEN_DEVICE float factor(float of_split) const { return weight(of_split) * inverse; }
 };
 
-// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that joins the merged
-// denominator and has no O. The same in all lanes.
+// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that is added to the
+// merged denominator and has no O. The result is the same in all lanes.
 template <class Lse>
 KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     float largest = -infinity();
@@ -101,7 +102,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int64_t split_stride = split_total_rows(p) * p.num_heads;
     const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
 
-    const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);  // every warp by itself
+    const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);  // each warp computes it for itself
 
     const int width = threads_a_row(p.head_dim_v);
     const int piece = thread_index() % width, team = thread_index() / width, teams = THREADS / width;
@@ -112,7 +113,8 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
             const float lse = lse_of(split);
             if (lse == -infinity()) continue;  // its O is undefined
             const float w = merged.factor(lse);
-            const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + split * split_stride) + piece * PIECE);
+            const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + split * split_stride) +
+                                                                piece * PIECE);
             const floats4 low = load_global(from), high = load_global(from + 1);
             const float part[PIECE] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
             KGEN_UNROLL
@@ -136,7 +138,8 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
         KGEN_UNROLL
         for (int i = 0; i < PIECE; ++i) o[i] += part[i];
     }
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
+    uint16_t* to = static_cast<uint16_t*>(p.o) +
+                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
                    query * p.o_row_stride + piece * PIECE;
     uint32_t words[4];
     KGEN_UNROLL
@@ -159,10 +162,12 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (const int code = check_split_numbers(params, self)) return code;
     if (const int code = refuse_query_limits(params, self)) return code;
     if (params.head_dim < 8 || params.head_dim > 256 || params.head_dim % 8 != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self, params.head_dim);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self,
+                    params.head_dim);
     }
     if (params.head_dim_v < 8 || params.head_dim_v > 512 || params.head_dim_v % 8 != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim_v %d must be a multiple of 8 from 8 to 512", self, params.head_dim_v);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim_v %d must be a multiple of 8 from 8 to 512", self,
+                    params.head_dim_v);
     }
     if (params.dtype < KGEN_DTYPE_FP16 || params.dtype > KGEN_DTYPE_FP8_E4M3) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown dtype %d", self, params.dtype);
@@ -173,7 +178,8 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (params.o == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: o must not be NULL", self);
     if (const int code = check_merged_strides(params, self)) return code;
     if (const int code = check_split_workspace(params, self)) return code;
-    const bool aligned = rows_are_aligned(params.o, params.cu_seqlens_q ? 0 : params.o_batch_stride, params.o_row_stride, params.o_head_stride);
+    const bool aligned = rows_are_aligned(params.o, params.cu_seqlens_q ? 0 : params.o_batch_stride,
+                                          params.o_row_stride, params.o_head_stride);
     const auto kernel = aligned ? combine<true> : combine<false>;
     return launch(kernel, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
 }

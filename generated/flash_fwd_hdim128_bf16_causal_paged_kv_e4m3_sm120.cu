@@ -1,18 +1,20 @@
 // flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, kv_e4m3, compute capability 12.0 and 12.1.
+// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, kv_e4m3, compute capability
+// 12.0 and 12.1.
 //
 // One block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of 64, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.
 // K and V have one buffer each: V(j) is copied during Q K^T, K(j - 1) during the softmax and P V (cp.async).
-// K and V lie in pages: a thread looks up the page of each row that it copies.
+// K and V are paged: a thread looks up the page of each row that it copies.
 // K and V are FP8 (e4m3) and become bf16 in registers (kgen/fp8_to_half.cuh).
 //
 // Plan: 32768 bytes of shared memory; accumulators, fragments and addresses need about 136 registers per thread;
 // 3 blocks (12 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode arch=compute_120f,code=sm_120f -Iinclude -c flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120.cu
+//   nvcc -O3 -std=c++17 -gencode arch=compute_120f,code=sm_120f -Iinclude -c
+//       flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -65,8 +67,9 @@ struct parameters {
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
 // a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
 // stays in the range of its type.
@@ -75,17 +78,17 @@ KGEN_DEVICE float tolerated_growth(float sum) {
     return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
 }
 
-// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// The state that a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
-    float headroom;                // how far scores may exceed `max` before O is rescaled
+    float headroom;                // scores may exceed `max` by this much before O is rescaled
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
 
-// S = Q K^T for one key tile. The columns of Q are parted (part_columns).
+// S = Q K^T for one key tile. The columns of Q are reordered (part_columns).
 KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint32_t k, lane_offsets k_lanes) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -96,13 +99,15 @@ KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint3
         }
     }
     KGEN_UNROLL
-    for (int step = 0; step < key_tile::columns / 16; ++step) {  // 32 bytes of K: two steps of Q, the last time perhaps one
+    // 32 bytes of K: two steps of Q, the last time perhaps one
+    for (int step = 0; step < key_tile::columns / 16; ++step) {
         uint32_t a[2][M_TILES][4];
         KGEN_UNROLL
         for (int i = 0; i < 2; ++i) {
             if (2 * step + i >= HEAD_DIM_PADDED / 16) continue;
             KGEN_UNROLL
-            for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(a[i][t], fragment_address<query_tile>(q, q_lanes, t * 16, 2 * step + i));
+            for (int t = 0; t < M_TILES; ++t)
+                ldmatrix_x4(a[i][t], fragment_address<query_tile>(q, q_lanes, t * 16, 2 * step + i));
         }
         KGEN_UNROLL
         for (int j = 0; j < key_tile::rows / 16; ++j) {
@@ -124,8 +129,8 @@ KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint3
     }
 }
 
-// O += P V for one key tile. The accumulator layout of S is the A-operand layout of P: no data moves between lanes. Of
-// each 16 columns of O the first tile has the even ones, the second the odd ones.
+// O += P V for one key tile. The accumulator layout of S is the A-operand layout of P: no data moves between lanes. The
+// first tile holds the even columns of each 16 of O, the second the odd ones.
 KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
     KGEN_UNROLL
     for (int step = 0; step < key_tile::rows / 16; ++step) {
@@ -163,8 +168,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -176,7 +181,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Columns are counted from the tile's first key.
+// The keys of a tile that a warp's rows see. Columns are counted from the tile's first key.
 struct view {
     int keys;  // columns from here on belong to no key
     int diagonal;  // columns that the lane's first row sees
@@ -194,7 +199,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// rescales O and the sums to a new maximum where the old one has been exceeded.
+// rescales O and the sums to a new maximum if the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
@@ -209,8 +214,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             outgrown |= m > state.max[t][h] + state.headroom;
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -218,7 +223,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             for (int h = 0; h < 2; ++h) {
                 float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
                 m = maximum(m, shuffle_xor(m, 2));
-                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+                // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 m = maximum(m, old_max);
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
@@ -293,8 +298,11 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32
                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
     const int head_k = head / (p.num_heads / p.num_heads_k);
-    const float v_factor = FP8_UNIT<kv_element, element> * descale_of(p.v_descale, batch, head_k, p.v_descale_batch_stride, p.v_descale_head_stride);
-    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    const float v_factor = FP8_UNIT<kv_element, element> *
+                           descale_of(p.v_descale, batch, head_k, p.v_descale_batch_stride, p.v_descale_head_stride);
+    if (lse != nullptr)
+        lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride +
+               first_query;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -302,12 +310,14 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32
             const float sum = sum_of_row(state.sum[t][h]);
             const float factor = v_factor * inverse_of_sum(sum);
             const int row = warp_row + t * 16 + h * 8 + lane_index() / 4;
-            // Of each 16 columns the first tile has the even ones, the second the odd ones: a lane has four adjacent.
+            // The first tile holds the even columns of each 16, the second the odd ones: a lane has four adjacent ones.
             KGEN_UNROLL
             for (int j = 0; j < O_TILES; j += 2) {
-                const uint32_t to = tile + chunk_offset<query_tile>(row, j * 8 + lane_index() % 4 / 2 * 8) + lane_index() % 2 * 8;
+                const uint32_t to = tile + chunk_offset<query_tile>(row, j * 8 + lane_index() % 4 / 2 * 8) +
+                                    lane_index() % 2 * 8;
                 store_shared(to, pack<element>(state.o[t][j][2 * h] * factor, state.o[t][j + 1][2 * h] * factor));
-                store_shared(to + 4, pack<element>(state.o[t][j][2 * h + 1] * factor, state.o[t][j + 1][2 * h + 1] * factor));
+                store_shared(to + 4,
+                             pack<element>(state.o[t][j][2 * h + 1] * factor, state.o[t][j + 1][2 * h + 1] * factor));
             }
             if (lse != nullptr && lane_index() % 4 == 0 && row < valid_rows) {
                 store_global(lse + row, log_sum_exp(sum, state.max[t][h], log2_scale));
@@ -337,8 +347,10 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
     const uint16_t* q = static_cast<const uint16_t*>(p.q) +
                         sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
     const sequence_pages pages = pages_of(p, given.page_size, batch);
-    const paged_bytes k = {static_cast<const uint8_t*>(p.k) + head_k * p.k_head_stride, p.k_batch_stride, p.k_row_stride};
-    const paged_bytes v = {static_cast<const uint8_t*>(p.v) + head_k * p.v_head_stride, p.v_batch_stride, p.v_row_stride};
+    const paged_bytes k = {static_cast<const uint8_t*>(p.k) + head_k * p.k_head_stride, p.k_batch_stride,
+                           p.k_row_stride};
+    const paged_bytes v = {static_cast<const uint8_t*>(p.v) + head_k * p.v_head_stride, p.v_batch_stride,
+                           p.v_row_stride};
 
     const uint32_t shared = shared_base();
     const int warp_row = warp_index() * WARP_ROWS;
@@ -367,21 +379,24 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
     };
 
     // The factor of K is part of the scores.
-    const float k_factor = FP8_UNIT<kv_element, element> * descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    const float k_factor = FP8_UNIT<kv_element, element> *
+                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * k_factor, 1e-30f);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
     const auto prepare = [&](scores& s, int tile) {
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {keys.rows - (origin + tile * BLOCK_N), diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
+            mask(s, {keys.rows - (origin + tile * BLOCK_N),
+                     diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
         }
         softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
+        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query,
+                                                         queries.rows);
         cp_async_commit();
         copy_k(end_tile - 1, shared + K_OFFSET);
         cp_async_commit();
@@ -413,7 +428,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3};
+    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

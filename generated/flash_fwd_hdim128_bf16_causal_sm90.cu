@@ -14,7 +14,7 @@
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
 // the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
-// zeros, or, in a packed tensor, are rows of the previous sequence.
+// zeros or, in a packed tensor, hold rows of the previous sequence.
 //
 // Plan: 198784 bytes of shared memory; O, S and P need about 184 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -83,8 +83,9 @@ static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses")
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
 // a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
 // stays in the range of its type.
@@ -98,13 +99,13 @@ struct parameters {
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
     uint32_t blocks;  // launched
-    uint32_t heads;   // of all batch entries
+    uint32_t heads;   // in all batch entries together
     uint32_t heads_a_group;
-    bool vector;  // O goes out in 8-byte pieces
+    bool vector;  // O is written in 8-byte pieces
 };
 
-// The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
-// of one warpgroup for Q, of all for K and V.
+// The mbarriers. A full barrier counts the producer thread and its bytes, an empty one every warp that reads the data:
+// those of one warpgroup for Q, those of all warpgroups for K and V.
 struct barriers {
     uint32_t base;
 
@@ -116,7 +117,7 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
 };
 
-// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -130,8 +131,8 @@ struct ring_place {
 };
 
 // A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
-// slot w + MORE_Q (the first warpgroup needs a second one least: it is the first to finish with its Q). A slot never
-// changes its owner: the parity of a phase is ambiguous for a warpgroup that has not seen the previous phase complete.
+// slot w + MORE_Q (the first warpgroup needs a second slot least: it is the first to finish with its Q). A slot never
+// changes owner: the parity of a phase is ambiguous to a warpgroup that has not seen the previous phase complete.
 struct q_slot_place {
     static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
     static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
@@ -153,7 +154,7 @@ KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q 
 // A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -172,10 +173,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
 }
 
-// The work item that a block is at; only the producer thread needs to know, and tells the others.
+// The current work item of a block; only the producer thread computes it, and passes it to the other threads.
 struct work_place {
-    // Heads are grouped so that their K and V stay in L2. Of a group's tiles the longest are dealt out first, forwards
-    // and backwards alternately: a block that got a long one in one round gets a short one in the next.
+    // Heads are grouped so that their K and V stay in L2. The tiles of a group are dealt longest first, alternately
+    // forwards and backwards: a block that got a long tile in one round gets a short one in the next.
     uint32_t group = 0;
     uint32_t round = ~0u;
 
@@ -223,15 +224,16 @@ struct tile_of_piece {
 
 constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 
-// The producer thread: Q, K and V of all the block's work, in the order in which they will be used.
+// The producer thread: fetches Q, K and V for all of the block's work, in the order of their use.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
     ring_place<STAGES> k_place;
     ring_place<V_STAGES> v_place;
     work_place place;
-    // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
+    // Writes the work item to a warpgroup's next slot. The warpgroup's Q must follow, or just an arrival.
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span,
+                              uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
     };
@@ -246,12 +248,14 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const int k_end = work.keys.first_row + work.origin();
         const auto fetch_k = [&](int tile) {
             mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
-            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             k_place.next();
         };
         const auto fetch_v = [&](int tile) {
             mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
-            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             v_place.next();
         };
         if (tiles > 0) fetch_k(0);
@@ -262,7 +266,8 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             announce(q_place, place_head, place_tile, work.span(), work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
-                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
+                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full,
+                           first_row + w * WARPGROUP_ROWS, work.head, q_batch);
             } else {
                 mbarrier_arrive(full);
             }
@@ -284,7 +289,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -296,8 +301,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -309,7 +314,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
+// The keys of a tile that a warp's rows see. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
     int diagonal;  // columns that the lane's first row sees
@@ -323,13 +328,13 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Sums grow, and with them what is tolerated. To be called while products run, which hides its latency.
+// Updates the headroom: the tolerated growth rises with the sums. Call it while products run, which hides its latency.
 KGEN_DEVICE void update_headroom(row_state& state, float log2_scale) {
     state.headroom = tolerated_growth(minimum(state.sum[0], state.sum[1])) * reciprocal(log2_scale);
 }
 
 // If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
-// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
@@ -342,8 +347,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     const bool outgrown = warp_any(seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom);
     if (outgrown) {
         KGEN_UNROLL
@@ -351,7 +356,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -360,11 +365,13 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
-// of P: no data moves between lanes.
-// `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a register of P.
+// Computes P = exp2(log2_scale * (S - max)) and adds its rows to the sums. The accumulator layout of S is the A-operand
+// layout of P: no data moves between lanes.
+// `zeros` is added to the arguments of the exponentials. Shortly before the end, `nearly_done` is called with a
+// register of P.
 template <class Call>
-KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2],
+                              const Call& nearly_done) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -411,10 +418,13 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
 
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.
-KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work,
+                            int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     float* lse = p.lse;
-    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
+    if (lse != nullptr)
+        lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) +
+               work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const float sum = sum_of_row(state.sum[h]);
@@ -427,26 +437,30 @@ KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const pa
 }
 
 // Writes O times `factor`.
-KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given, const assignment& work, int warp_row) {
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given,
+                              const assignment& work, int warp_row) {
     const kgen_fwd_params& p = given.call;
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
         uint32_t words[HEAD_DIM / 8];
         KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM / 8; ++j) words[j] = pack<element>(o[j][2 * h] * factor[h], o[j][2 * h + 1] * factor[h]);
+        for (int j = 0; j < HEAD_DIM / 8; ++j)
+            words[j] = pack<element>(o[j][2 * h] * factor[h], o[j][2 * h + 1] * factor[h]);
         store_quad_row(to + row * p.o_row_stride, words, row >= 0, given.vector);
     }
 }
 
 // Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring
-// lanes write neighbouring columns: a sector that is written in parts costs as much for each part as for the whole.
+// lanes write neighbouring columns: each partial write of a sector costs as much as writing the whole sector.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
     static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;
     const int lane = lane_index(), first_row = work.first_query + warp_row;
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     KGEN_ROLLED
     for (int row = max(0, first_row); row < first_row + 16; ++row) {
         uint16_t* columns = to + row * p.o_row_stride;
@@ -464,13 +478,13 @@ KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, 
     }
 }
 
-// A consumer warpgroup: its 64 rows for all the block's work.
+// A consumer warpgroup: processes its 64 rows of every work item of the block.
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
     const int warp_row = warpgroup_row + warp_index() % 4 * 16;
     const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
 
     q_slot_place q_place(warpgroup);
@@ -492,8 +506,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.v_empty(v_place.stage));
         v_place.next();
     };
-    // Releases what this warpgroup only passes on. One lane does so for its warp, once all lanes have seen it: for a
-    // lane that looks later, the parity of the phase after the next is the same.
+    // Releases a tile that this warpgroup does not use. One lane does so for its warp, but only after all lanes have
+    // seen the phase complete: to a lane that looks later, the phase after the next has the same parity.
     const auto pass_on_k = [&] {
         await_k();
         warp_meet();
@@ -510,12 +524,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     if (warpgroup == CONSUMERS - 1) pass_turn();
     // Rows of V in the last tile that belong to the previous sequence rather than this one must be zeros: 0 * NaN is
     // NaN. All warpgroups clear them together, and those that multiply wait for the others. Named barrier 8 + s belongs
-    // to stage s: a warpgroup that runs ahead reaches it again only when the stage is full again, and by then all have
-    // left it.
+    // to stage s: a warpgroup that runs ahead reaches it again only when the stage is full again, and by then all
+    // warpgroups have left it.
     const auto clear_foreign_v = [&](const tile_of_piece& at, bool multiplies) {
         if (at.first > 0 && p.cu_seqlens_k != nullptr) {
             await_v();
-            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, at.first, thread_index() - 128, 128 * CONSUMERS);
+            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, at.first, thread_index() - 128,
+                                 128 * CONSUMERS);
             fence_proxy_async();
             const int cleared = 8 + static_cast<int>(v_place.stage);
             multiplies ? barrier_wait(cleared, 128 * CONSUMERS) : barrier_arrive(cleared, 128 * CONSUMERS);
@@ -523,8 +538,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
-    // Advances to the first tile of the next work item in which this warpgroup has rows that have keys. False: there is
-    // none left.
+    // Advances to the first tile of the next work item in which this warpgroup has rows with keys. Returns false if
+    // none is left.
     const auto next_piece = [&](tile_of_piece& at) {
         for (;;) {
             mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
@@ -541,7 +556,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
-            // The rows of this warpgroup precede the sequence: others need the tiles, it only passes them on.
+            // All rows of this warpgroup precede the sequence: it releases the tiles, which other warpgroups need,
+            // unused.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
                 pass_on_k();
@@ -557,7 +573,9 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     // The first tiles of an item may be beyond the diagonal of all rows of this warpgroup, though not of the others'.
     // They are skipped, K and V separately.
-    const auto is_hidden = [&](const tile_of_piece& at) { return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last(); };
+    const auto is_hidden = [&](const tile_of_piece& at) {
+        return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last();
+    };
     const auto pass_over_k = [&](tile_of_piece& at) {
         while (is_hidden(at)) {
             pass_on_k();
@@ -573,8 +591,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     const auto multiply_q_k = [&](scores& s) {
         wgmma_fence();
-        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
-                                                                         shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(
+            s, shared + Q_OFFSET + q_place.stage * query_tile::bytes, shared + K_OFFSET + k_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
     const auto multiply_p_v = [&](output& o, const weights& weight) {
@@ -591,7 +609,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto take_exponentials = [&](const scores& s) {
         float zeros[2];
         await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
-        exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+        exponentiate(weight, s, state, log2_scale, zeros,
+                     [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
     };
 
     while (next_piece(at)) {
@@ -639,7 +658,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         close_rows(factor, state, given, done, warp_row, log2_scale);
         write_output(o, factor, given, done, warp_row);
     }
-    if (warpgroup == 0) await_turn();  // the last turn, which no warpgroup has taken
+    if (warpgroup == 0) await_turn();  // the last turn passed on, which no warpgroup has taken yet
 }
 
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
@@ -661,7 +680,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         fence_mbarrier_init();
     }
     block_sync();
-    await_earlier_kernels();  // from here on this kernel accesses memory that others may have written
+    await_earlier_kernels();  // from here on this kernel accesses memory that earlier kernels may have written
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -676,13 +695,14 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim128_bf16_causal_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_causal_sm90", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL};
+    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_causal_sm90", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
     const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
     const uint64_t items = product(m_blocks, p.num_heads, p.batch);
-    // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
+    // Counted as if each item had its own blocks, so that item numbers fit 31 bits on every device.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;

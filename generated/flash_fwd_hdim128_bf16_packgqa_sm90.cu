@@ -4,9 +4,9 @@
 // Head dim 128, bf16, every key visible to every query unless a call asks for packgqa, compute capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first warp
-// fetches (TMA). It takes 192 rows, queries of a group of heads, and iterates over the keys in tiles of 80, from the last visible
-// one to the first. K and V go through 3 stages each; one mbarrier signals that a stage is full, another that all
-// warps have finished with it.
+// fetches (TMA). It takes 192 rows, queries of a group of heads, and iterates over the keys in tiles of 80, from the
+// last visible one to the first. K and V go through 3 stages each; one mbarrier signals that a stage is full, another
+// that all warps have finished with it.
 // While the softmax of one key tile runs, the tensor cores compute P V of the previous tile.
 // Warpgroups alternate: when one has issued its products to the tensor cores, it signals the next.
 // One persistent block per multiprocessor: the next tiles are in flight while the last O is written.
@@ -14,7 +14,7 @@
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
 // the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
-// zeros, or, in a packed tensor, are rows of the previous sequence.
+// zeros or, in a packed tensor, hold rows of the previous sequence.
 //
 // Plan: 222400 bytes of shared memory; O, S and P need about 148 of 152 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -82,8 +82,9 @@ static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses")
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
 // a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
 // stays in the range of its type.
@@ -98,11 +99,11 @@ struct parameters {
     tile_maps<key_tile> k, v;
     uint32_t blocks;  // launched
     int32_t keys_in_l2;  // keys of one head that L2 keeps
-    bool vector;  // O goes out in 8-byte pieces
+    bool vector;  // O is written in 8-byte pieces
 };
 
-// The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
-// of one warpgroup for Q, of all for K and V.
+// The mbarriers. A full barrier counts the producer thread and its bytes, an empty one every warp that reads the data:
+// those of one warpgroup for Q, those of all warpgroups for K and V.
 struct barriers {
     uint32_t base;
 
@@ -114,7 +115,7 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
 };
 
-// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -128,8 +129,8 @@ struct ring_place {
 };
 
 // A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
-// slot w + MORE_Q (the first warpgroup needs a second one least: it is the first to finish with its Q). A slot never
-// changes its owner: the parity of a phase is ambiguous for a warpgroup that has not seen the previous phase complete.
+// slot w + MORE_Q (the first warpgroup needs a second slot least: it is the first to finish with its Q). A slot never
+// changes owner: the parity of a phase is ambiguous to a warpgroup that has not seen the previous phase complete.
 struct q_slot_place {
     static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
     static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
@@ -146,13 +147,13 @@ struct q_slot_place {
     }
 };
 
-// A warpgroup takes as many queries as it has rows for in all heads of a group: row r is query r % queries of head
-// r / queries. Rows that are left over stay idle.
+// A warpgroup takes as many queries as it has rows for, over all heads of a group: row r is query r % queries of head
+// r / queries. Leftover rows are idle.
 KGEN_DEVICE int warpgroup_queries(const kgen_fwd_params& p) { return WARPGROUP_ROWS / (p.num_heads / p.num_heads_k); }
 
 KGEN_DEVICE int tile_queries(const kgen_fwd_params& p) { return CONSUMERS * warpgroup_queries(p); }
 
-// Which query and head a row is: the query counted from the first of the tile, the head from the first of its group.
+// The query and head of a row: the query counted from the first of the tile, the head from the first of its group.
 struct packed_row {
     int query, head;
     bool idle;
@@ -160,13 +161,13 @@ struct packed_row {
     KGEN_DEVICE packed_row(const kgen_fwd_params& p, int warpgroup, int row) {
         const int group = p.num_heads / p.num_heads_k, queries = WARPGROUP_ROWS / group;
         query = warpgroup * queries + row % queries;
-        head = min(row / queries, group - 1);  // also where the row is idle, for what is read by head
+        head = min(row / queries, group - 1);  // valid even if the row is idle, for values read per head
         idle = row >= queries * group;
     }
 };
 
 // A row's position is its place among the keys: row i of sq queries is at i + sk - sq, possibly below 0. It sees keys
-// [first_seen, end_seen), none where the end is not above the first.
+// [first_seen, end_seen), none if the end is not above the first.
 KGEN_DEVICE int first_seen(const kgen_fwd_params& p, int position) {
     return 0;
 }
@@ -179,7 +180,7 @@ KGEN_DEVICE int end_seen(const kgen_fwd_params& p, int position, int keys) {
 // A work item: a tile of the queries of all heads that read one key head.
 struct assignment {
     int batch, head;  // the key head
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
     int begin;  // the first key that a row sees
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -195,18 +196,20 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     const int end_position = keys.rows - from_end;
     const int first_position = max(end_position - tile_queries(p), keys.rows - queries.rows);
-    return {batch, head, queries.rows - from_end - tile_queries(p), first_seen(p, first_position), end_seen(p, end_position - 1, keys.rows), queries, keys};
+    return {batch, head, queries.rows - from_end - tile_queries(p), first_seen(p, first_position),
+            end_seen(p, end_position - 1, keys.rows), queries, keys};
 }
 
-// The work item that a block is at. The list goes through the sequences one after another. Of a sequence, as many heads
-// are worked on together as L2 holds the keys of, their tiles from the last on, which has the most keys. What has no
-// rows is not in the list. All lanes of the warp know the same, except that each counts the items of one sequence.
+// The current work item of a block. The list goes through the sequences one after another. Within a sequence, as many
+// heads are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys.
+// Sequences without rows have no items. All lanes of the warp hold the same state, except that each counts the items of
+// one sequence.
 struct work_place {
     uint32_t round = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
     uint32_t before = 0;     // items of the sequences before it
-    uint32_t tiles, heads;   // of the lane's sequence: query tiles, heads worked on together
-    uint32_t items, up_to;   // of the lane's sequence; of those of all lanes up to it
+    uint32_t tiles, heads;   // of the lane's sequence: query tiles, heads processed together
+    uint32_t items, up_to;   // of the lane's sequence; of the sequences of all lanes up to this one
 
     KGEN_DEVICE void count(const parameters& given) {
         const kgen_fwd_params& p = given.call;
@@ -227,9 +230,9 @@ struct work_place {
         }
     }
 
-    // The number of the next item in the list, possibly beyond its end: the next that no block has taken, or, in a
-    // fixed order, forwards and backwards alternately: a block that got a long one in one round gets a short one in the
-    // next.
+    // The number of the next item in the list, possibly beyond its end: the next item that no block has taken or, in a
+    // fixed order, dealt alternately forwards and backwards, so that a block that got a long item in one round gets a
+    // short one in the next.
     KGEN_DEVICE uint32_t take(const parameters& given) {
         uint32_t item = block_index();
         if (given.call.work_counter == nullptr) {
@@ -242,7 +245,7 @@ struct work_place {
         return item;
     }
 
-    // Advances to the block's next item, and says which it is, or reports that there is none.
+    // Advances to the block's next item and returns its head and tile, or returns false if there is none.
     KGEN_DEVICE bool next(const parameters& given, uint32_t& head, uint32_t& tile) {
         const uint32_t item = take(given), num_heads = given.call.num_heads_k;
         for (;;) {
@@ -264,7 +267,7 @@ struct work_place {
         return true;
     }
 
-    // Ends the block's work: the last block to do so leaves the counter at zero for the next call.
+    // Ends the block's work: the last block to do so resets the counter to zero for the next call.
     KGEN_DEVICE void end(const parameters& given) const {
         uint32_t* counter = given.call.work_counter;
         if (counter == nullptr || lane_index() != 0) return;
@@ -281,7 +284,7 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_he
 // A key tile of a work item, as the consumers see it.
 struct tile_of_piece {
     uint32_t head, tile;  // the indices of the item
-    int first_key;        // of the tile, below 0 where it begins before the sequence
+    int first_key;        // of the tile, below 0 if it begins before the sequence
     int begin, keys;      // the first key of the item, and those of the sequence
     int position;         // of the first row of the query tile
 
@@ -290,10 +293,10 @@ struct tile_of_piece {
 };
 
 constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
-constexpr uint32_t WORK_BYTES = 2 * sizeof(words4);  // of what is said of a work item
+constexpr uint32_t WORK_BYTES = 2 * sizeof(words4);  // of the description of a work item
 
-// The producer warp: Q, K and V of all the block's work, in the order in which they will be used. All lanes look for
-// work; the first one fetches.
+// The producer warp: fetches Q, K and V for all of the block's work, in the order of their use. All lanes search for
+// work; the first lane fetches.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const bool leads = lane_index() == 0;
@@ -301,8 +304,9 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     ring_place<STAGES> k_place;
     ring_place<V_STAGES> v_place;
     work_place place;
-    // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query, uint32_t end, uint32_t keys) {
+    // Writes the work item to a warpgroup's next slot. The warpgroup's Q must follow, or just an arrival.
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span,
+                              uint32_t first_query, uint32_t end, uint32_t keys) {
         if (!leads) return;
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES, words4{head, tile, span, first_query});
@@ -319,14 +323,16 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const auto fetch_k = [&](int tile) {
             if (leads) {
                 mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
-                fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+                fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage),
+                           k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             }
             k_place.next();
         };
         const auto fetch_v = [&](int tile) {
             if (leads) {
                 mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
-                fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+                fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage),
+                           k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             }
             v_place.next();
         };
@@ -338,7 +344,9 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             announce(q_place, place_head, place_tile, work.span(), work.first_query, work.end, work.keys.rows);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (leads && tiles > 0) {
-                fetch_packed_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * warpgroup_queries(p), work.head, p.num_heads / p.num_heads_k, q_batch);
+                fetch_packed_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full,
+                                  first_row + w * warpgroup_queries(p), work.head, p.num_heads / p.num_heads_k,
+                                  q_batch);
             } else if (leads) {
                 mbarrier_arrive(full);
             }
@@ -361,7 +369,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -373,8 +381,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -386,7 +394,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a lane's rows see of a key tile.
+// The keys of a tile that a lane's rows see.
 struct view {
     const kgen_fwd_params& p;
     int position[2];  // of the lane's rows
@@ -394,7 +402,9 @@ struct view {
     int keys;       // of the sequence
 
     // The columns that row r sees, counted from the lane's first row.
-    KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position[r / 8]), 0) - first_key, end_seen(p, position[r / 8], keys) - first_key}; }
+    KGEN_DEVICE interval of_row(int r) const {
+        return {max(first_seen(p, position[r / 8]), 0) - first_key, end_seen(p, position[r / 8], keys) - first_key};
+    }
 };
 
 KGEN_DEVICE void mask(scores& s, const view& seen) {
@@ -402,13 +412,13 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Sums grow, and with them what is tolerated. To be called while products run, which hides its latency.
+// Updates the headroom: the tolerated growth rises with the sums. Call it while products run, which hides its latency.
 KGEN_DEVICE void update_headroom(row_state& state, float log2_scale) {
     state.headroom = tolerated_growth(minimum(state.sum[0], state.sum[1])) * reciprocal(log2_scale);
 }
 
 // If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
-// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
@@ -421,8 +431,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     const bool outgrown = warp_any(seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom);
     if (outgrown) {
         KGEN_UNROLL
@@ -430,7 +440,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -439,8 +449,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
-// of P: no data moves between lanes.
+// Computes P = exp2(log2_scale * (S - max)) and adds its rows to the sums. The accumulator layout of S is the A-operand
+// layout of P: no data moves between lanes.
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale) {
     float shift[2];
     KGEN_UNROLL
@@ -486,7 +496,8 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
 }
 
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp.
-KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, const packed_row (&rows)[2], float log2_scale) {
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work,
+                            const packed_row (&rows)[2], float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int first_head = work.head * (p.num_heads / p.num_heads_k);
     const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
@@ -501,14 +512,16 @@ KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const pa
     }
 }
 
-// Where O of the first query and head of a work item is; queries may be before the sequence's first.
+// The address of O for the first query and head of a work item, which may be before the sequence's first query.
 KGEN_DEVICE uint16_t* output_of(const kgen_fwd_params& p, const assignment& work) {
     const int first_head = work.head * (p.num_heads / p.num_heads_k);
-    return static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, first_head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    return static_cast<uint16_t*>(p.o) +
+           sequence_offset(work.queries, work.batch, first_head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
 }
 
 // Writes O times `factor`.
-KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given, const assignment& work, const packed_row (&rows)[2]) {
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given,
+                              const assignment& work, const packed_row (&rows)[2]) {
     const kgen_fwd_params& p = given.call;
     uint16_t* to = output_of(p, work);
     KGEN_UNROLL
@@ -516,14 +529,16 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
         const int query = work.first_query + rows[h].query;
         uint32_t words[HEAD_DIM / 8];
         KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM / 8; ++j) words[j] = pack<element>(o[j][2 * h] * factor[h], o[j][2 * h + 1] * factor[h]);
-        store_quad_row(to + query * p.o_row_stride + rows[h].head * p.o_head_stride, words, query >= 0 && !rows[h].idle, given.vector);
+        for (int j = 0; j < HEAD_DIM / 8; ++j)
+            words[j] = pack<element>(o[j][2 * h] * factor[h], o[j][2 * h + 1] * factor[h]);
+        store_quad_row(to + query * p.o_row_stride + rows[h].head * p.o_head_stride, words, query >= 0 && !rows[h].idle,
+                       given.vector);
     }
 }
 
 // Writes a warpgroup's rows of a work item without keys: O = 0, LSE = -infinity.
-// Neighbouring lanes write neighbouring columns: a sector that is written in parts costs as much for each part as for
-// the whole.
+// Neighbouring lanes write neighbouring columns: each partial write of a sector costs as much as writing the whole
+// sector.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warpgroup) {
     static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;
@@ -550,13 +565,13 @@ KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, 
     }
 }
 
-// A consumer warpgroup: its 64 rows for all the block's work.
+// A consumer warpgroup: processes its 64 rows of every work item of the block.
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int own_queries = warpgroup_queries(p), warpgroup_query = warpgroup * own_queries;
     const int lane_row = static_cast<int>(warp_index() % 4 * 16 + lane_index() / 4);
     const packed_row lane_rows[2] = {packed_row(p, warpgroup, lane_row), packed_row(p, warpgroup, lane_row + 8)};
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
 
     q_slot_place q_place(warpgroup);
@@ -578,8 +593,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.v_empty(v_place.stage));
         v_place.next();
     };
-    // Releases what this warpgroup only passes on. One lane does so for its warp, once all lanes have seen it: for a
-    // lane that looks later, the parity of the phase after the next is the same.
+    // Releases a tile that this warpgroup does not use. One lane does so for its warp, but only after all lanes have
+    // seen the phase complete: to a lane that looks later, the phase after the next has the same parity.
     const auto pass_on_k = [&] {
         await_k();
         warp_meet();
@@ -596,20 +611,21 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     if (warpgroup == CONSUMERS - 1) pass_turn();
     // Rows of V in the last tile that belong to the previous sequence rather than this one must be zeros: 0 * NaN is
     // NaN. All warpgroups clear them together, and those that multiply wait for the others. Named barrier 8 + s belongs
-    // to stage s: a warpgroup that runs ahead reaches it again only when the stage is full again, and by then all have
-    // left it.
+    // to stage s: a warpgroup that runs ahead reaches it again only when the stage is full again, and by then all
+    // warpgroups have left it.
     const auto clear_foreign_v = [&](const tile_of_piece& at, bool multiplies) {
         if (-at.first_key > 0 && p.cu_seqlens_k != nullptr) {
             await_v();
-            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, -at.first_key, thread_index() - 128, 128 * CONSUMERS);
+            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, -at.first_key, thread_index() - 128,
+                                 128 * CONSUMERS);
             fence_proxy_async();
             const int cleared = 8 + static_cast<int>(v_place.stage);
             multiplies ? barrier_wait(cleared, 128 * CONSUMERS) : barrier_arrive(cleared, 128 * CONSUMERS);
         }
     };
 
-    // Advances to the first tile of the next work item in which this warpgroup has rows that have keys. False: there is
-    // none left.
+    // Advances to the first tile of the next work item in which this warpgroup has rows with keys. Returns false if
+    // none is left.
     const auto next_piece = [&](tile_of_piece& at) {
         for (;;) {
             mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
@@ -620,7 +636,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const int span = said.z;
             const int first_query = said.w;
             const int end = of_keys.x, keys = of_keys.y;
-            at = {said.x, said.y, end - BLOCK_N, end - span, keys, keys - static_cast<int>(said.y + 1) * CONSUMERS * own_queries};
+            at = {said.x, said.y, end - BLOCK_N, end - span, keys,
+                  keys - static_cast<int>(said.y + 1) * CONSUMERS * own_queries};
             const bool has_rows = first_query + warpgroup_query + own_queries > 0;
             if (span > 0 && has_rows) return true;
             done_with_q();
@@ -628,7 +645,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                 write_nothing(given, assigned_work(p, said.x, said.y), warpgroup);
                 continue;
             }
-            // The rows of this warpgroup precede the sequence: others need the tiles, it only passes them on.
+            // All rows of this warpgroup precede the sequence: it releases the tiles, which other warpgroups need,
+            // unused.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
                 pass_on_k();
@@ -667,8 +685,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     const auto multiply_q_k = [&](scores& s) {
         wgmma_fence();
-        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
-                                                                         shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(
+            s, shared + Q_OFFSET + q_place.stage * query_tile::bytes, shared + K_OFFSET + k_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
     const auto multiply_p_v = [&](output& o, const weights& weight) {
@@ -735,7 +753,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         close_rows(factor, state, given, done, lane_rows, log2_scale);
         write_output(o, factor, given, done, lane_rows);
     }
-    if (warpgroup == 0) await_turn();  // the last turn, which no warpgroup has taken
+    if (warpgroup == 0) await_turn();  // the last turn passed on, which no warpgroup has taken yet
 }
 
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
@@ -754,14 +772,15 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
         fence_mbarrier_init();
     }
-    // Rows of Q that are left over: products read them, and no copy brings any.
+    // Clear the leftover rows of Q: products read them, and no copy ever writes them.
     for (int slot = 0; slot < Q_SLOTS; ++slot) {
         const int group = given.call.num_heads / given.call.num_heads_k;
-        clear_rows_from<query_tile>(shared + Q_OFFSET + slot * query_tile::bytes, WARPGROUP_ROWS / group * group, thread_index(), THREADS);
+        clear_rows_from<query_tile>(shared + Q_OFFSET + slot * query_tile::bytes, WARPGROUP_ROWS / group * group,
+                                    thread_index(), THREADS);
     }
     fence_proxy_async();
     block_sync();
-    await_earlier_kernels();  // from here on this kernel accesses memory that others may have written
+    await_earlier_kernels();  // from here on this kernel accesses memory that earlier kernels may have written
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -776,20 +795,25 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim128_bf16_packgqa_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_packgqa_sm90", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_PACKGQA};
+    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_packgqa_sm90", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_PACKGQA};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
     const int group = p.num_heads / p.num_heads_k;
     if (group > WARPGROUP_ROWS) {
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: %d query heads read one key head; the limit is %d, the rows of a warpgroup", self.name, group, WARPGROUP_ROWS);
+        return fail(KGEN_ERROR_UNSUPPORTED,
+                    "%s: %d query heads read one key head; the limit is %d, the rows of a warpgroup", self.name, group,
+                    WARPGROUP_ROWS);
     }
     const uint64_t m_blocks = tiles_of(p.seqlen_q, CONSUMERS * (WARPGROUP_ROWS / group));
     const uint64_t items = product(m_blocks, p.num_heads_k, p.batch);
-    // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
+    // Counted as if each item had its own blocks, so that item numbers fit 31 bits on every device.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
-    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)})) return code;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{
+        static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)}))
+        return code;
     if (p.seqlen_k > 0) {
         if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
         if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;

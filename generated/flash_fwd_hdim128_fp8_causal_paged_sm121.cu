@@ -7,19 +7,20 @@
 // One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 32, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
 // K and V have two buffers each: while tile j is used, tile j - 1 is in flight (cp.async); one barrier per tile.
-// K and V lie in pages: a thread looks up the page of each row that it copies.
+// K and V are paged: a thread looks up the page of each row that it copies.
 //
-// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. The scores of a lane
-// (t = lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
+// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. A lane (t = lane % 4)
+// holds the scores of keys 2t and 2t + 1 of every 8, so k is numbered
 //   k = 4t, 4t + 1, 4t + 2, 4t + 3  <->  keys 2t, 2t + 1, 2t + 8, 2t + 9  of each 16,
-// and four neighbouring scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must
-// be transposed on loading, with its keys in the same order.
-// ldmatrix transposes bytes here, four stored rows to a register; V's rows are stored in that order of keys.
+// and a lane's four scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must be
+// transposed on loading, with its keys in the same order.
+// Here ldmatrix transposes bytes, four stored rows to a register; the rows of V are stored in that order of keys.
 //
 // Plan: 32768 bytes of shared memory; accumulators, fragments and addresses need about 200 registers per thread;
 // 2 blocks (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_fp8.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode arch=compute_121f,code=sm_121f -Iinclude -c flash_fwd_hdim128_fp8_causal_paged_sm121.cu
+//   nvcc -O3 -std=c++17 -gencode arch=compute_121f,code=sm_121f -Iinclude -c
+//       flash_fwd_hdim128_fp8_causal_paged_sm121.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -72,14 +73,14 @@ struct parameters {
     divisor page_size;
 };
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and small values do not underflow below
 // 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// The state that a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -90,7 +91,7 @@ using scores = float[M_TILES][key_tile::rows / 8][4];
 
 // The MMA of both products.
 KGEN_DEVICE void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    mma_m16n8k32_block_scaled(d, a, b0, b1, UNIT_SCALE, UNIT_SCALE);  // GeForce halves the rate of fp32 sums elsewhere
+    mma_m16n8k32_block_scaled(d, a, b0, b1, UNIT_SCALE, UNIT_SCALE);  // GeForce halves the rate of other fp32 sums
 }
 
 // S = Q K^T for one key tile.
@@ -138,7 +139,8 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
         for (int chunk = 0; chunk < O_CHUNKS; ++chunk) {
             uint32_t words[4];
             ldmatrix_b8_x2_transposed(words, chunk_address<key_tile>(v, v_lanes, step * 32, chunk));
-            const uint32_t b[2][2] = {{words[0], words[2]}, {words[1], words[3]}};  // the first eight columns, the last eight
+            // the first eight columns, the last eight
+            const uint32_t b[2][2] = {{words[0], words[2]}, {words[1], words[3]}};
             KGEN_UNROLL
             for (int t = 0; t < M_TILES; ++t) {
                 KGEN_UNROLL
@@ -155,8 +157,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -168,7 +170,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Columns are counted from the tile's first key.
+// The keys of a tile that a warp's rows see. Columns are counted from the tile's first key.
 struct view {
     int keys;  // columns from here on belong to no key
     int diagonal;  // columns that the lane's first row sees
@@ -186,7 +188,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
-// sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
+// sums, and rescales O and the sums to a new maximum if the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
@@ -201,8 +203,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             outgrown |= m > state.max[t][h];
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -210,7 +212,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             for (int h = 0; h < 2; ++h) {
                 float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
                 m = maximum(m, shuffle_xor(m, 2));
-                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+                // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 m = maximum(m, old_max);
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
@@ -229,7 +231,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-            const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
+            const float shift = state.max[t][h] == -infinity()
+                                    ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
                 s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
@@ -263,28 +266,33 @@ KGEN_DEVICE float sum_of_row(float part) {
 }
 
 // The factor for O, V's factor included: 0 for a row that has seen no key.
-KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) {
+    return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+}
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
-// adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained
+// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. A lane holds four adjacent columns of each
+// 16 once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained
 // by going through shared memory.
 template <bool VECTOR>
 KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float log2_scale) {
     const auto [batch, head, first_query, queries] = assigned_work(p);
     const int valid_rows = queries.rows - first_query;
     const int first_row = warp_index() * WARP_ROWS + lane_index() / 4;
-    const float v_descale = descale_of(p.v_descale, batch, head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride, p.v_descale_head_stride);
+    const float v_descale = descale_of(p.v_descale, batch, head / (p.num_heads / p.num_heads_k),
+                                       p.v_descale_batch_stride, p.v_descale_head_stride);
     const bool odd = lane_index() % 2 == 1;
     const int lane_column = lane_index() % 4 * 2 + (odd ? 6 : 0);
     uint16_t* o = static_cast<uint16_t*>(p.o) + first_query * p.o_row_stride +
                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    if (lse != nullptr)
+        lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride +
+               first_query;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -299,9 +307,12 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
                 const float* second = &state.o[t][2 * chunk + 1][2 * h];
                 // Columns 2t and 2t + 1 of either eight: the even lane takes its neighbour's of the first, the odd lane
                 // those of the second.
-                const float received[2] = {shuffle_xor(odd ? first[0] : second[0], 1), shuffle_xor(odd ? first[1] : second[1], 1)};
-                const uint32_t low = odd ? pack<bf16>(received[0] * factor, received[1] * factor) : pack<bf16>(first[0] * factor, first[1] * factor);
-                const uint32_t high = odd ? pack<bf16>(second[0] * factor, second[1] * factor) : pack<bf16>(received[0] * factor, received[1] * factor);
+                const float received[2] = {shuffle_xor(odd ? first[0] : second[0], 1),
+                                           shuffle_xor(odd ? first[1] : second[1], 1)};
+                const uint32_t low = odd ? pack<bf16>(received[0] * factor, received[1] * factor)
+                                         : pack<bf16>(first[0] * factor, first[1] * factor);
+                const uint32_t high = odd ? pack<bf16>(second[0] * factor, second[1] * factor)
+                                          : pack<bf16>(received[0] * factor, received[1] * factor);
                 if (row < valid_rows && (chunk * 16 + 16 <= HEAD_DIM || chunk * 16 + lane_column < HEAD_DIM)) {
                     if constexpr (VECTOR) {
                         store_global(static_cast<void*>(to + chunk * 16), words2{low, high});
@@ -339,8 +350,10 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
     const uint8_t* q = static_cast<const uint8_t*>(p.q) +
                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
     const sequence_pages pages = pages_of(p, given.page_size, batch);
-    const paged_bytes k = {static_cast<const uint8_t*>(p.k) + head_k * p.k_head_stride, p.k_batch_stride, p.k_row_stride};
-    const paged_bytes v = {static_cast<const uint8_t*>(p.v) + head_k * p.v_head_stride, p.v_batch_stride, p.v_row_stride};
+    const paged_bytes k = {static_cast<const uint8_t*>(p.k) + head_k * p.k_head_stride, p.k_batch_stride,
+                           p.k_row_stride};
+    const paged_bytes v = {static_cast<const uint8_t*>(p.v) + head_k * p.v_head_stride, p.v_batch_stride,
+                           p.v_row_stride};
     const uint32_t shared = shared_base();
     const int warp_row = warp_index() * WARP_ROWS;
 
@@ -369,20 +382,22 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
     // The factors of Q and K are part of the scores.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();
     const auto prepare = [&](scores& s, int tile) {
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {keys.rows - (origin + tile * BLOCK_N), diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
+            mask(s, {keys.rows - (origin + tile * BLOCK_N),
+                     diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
         }
         softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {
-        copy_bytes<query_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
+        copy_bytes<query_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(shared + Q_OFFSET, q, p.q_row_stride,
+                                                                              first_query, queries.rows);
         copy_k(end_tile - 1, shared + K_OFFSET);
         copy_v(end_tile - 1, shared + V_OFFSET);
         cp_async_commit();
@@ -411,7 +426,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim128_fp8_causal_paged_sm121(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_fp8_causal_paged_sm121", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED};
+    constexpr fwd_identity self = {"flash_fwd_hdim128_fp8_causal_paged_sm121", HEAD_DIM, KGEN_DTYPE_FP8_E4M3,
+                                   KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

@@ -8,18 +8,19 @@
 // the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
 // K and V have two buffers each: while tile j is used, tile j - 1 is in flight (cp.async); one barrier per tile.
 //
-// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. The scores of a lane
-// (t = lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
+// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. A lane (t = lane % 4)
+// holds the scores of keys 2t and 2t + 1 of every 8, so k is numbered
 //   k = 4t, 4t + 1, 4t + 2, 4t + 3  <->  keys 2t, 2t + 1, 2t + 8, 2t + 9  of each 16,
-// and four neighbouring scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must
-// be transposed on loading, with its keys in the same order.
-// ldmatrix transposes pairs of bytes: a lane receives two columns of keys 2t, 2t + 1 and of 2t + 8, 2t + 9, which two
-// byte permutations turn into one register per column: the even columns feed one MMA, the odd ones the next.
+// and a lane's four scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must be
+// transposed on loading, with its keys in the same order.
+// ldmatrix transposes pairs of bytes: a lane receives two columns of keys 2t, 2t + 1 and of keys 2t + 8, 2t + 9. Two
+// byte permutations turn them into one register per column: the even columns feed one MMA, the odd ones the next.
 //
 // Plan: 32768 bytes of shared memory; accumulators, fragments and addresses need about 200 registers per thread;
 // 2 blocks (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_fp8.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode "arch=compute_89,code=[sm_89,compute_89]" -Iinclude -c flash_fwd_hdim128_fp8_causal_sm89.cu
+//   nvcc -O3 -std=c++17 -gencode "arch=compute_89,code=[sm_89,compute_89]" -Iinclude -c
+//       flash_fwd_hdim128_fp8_causal_sm89.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -65,14 +66,14 @@ constexpr uint32_t V_OFFSET = 20480;
 constexpr uint32_t SHARED_BYTES = 32768;
 constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one tile
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and small values do not underflow below
 // 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// The state that a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -131,8 +132,9 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
         for (int chunk = 0; chunk < O_CHUNKS; ++chunk) {
             uint32_t words[4];
             ldmatrix_x4_transposed(words, chunk_address<key_tile>(v, v_lanes, step * 32, chunk));
-            const uint32_t b[2][2] = {{choose_bytes<0x6420>(words[0], words[1]), choose_bytes<0x6420>(words[2], words[3])},
-                                      {choose_bytes<0x7531>(words[0], words[1]), choose_bytes<0x7531>(words[2], words[3])}};
+            const uint32_t b[2][2] =
+                {{choose_bytes<0x6420>(words[0], words[1]), choose_bytes<0x6420>(words[2], words[3])},
+                 {choose_bytes<0x7531>(words[0], words[1]), choose_bytes<0x7531>(words[2], words[3])}};
             KGEN_UNROLL
             for (int t = 0; t < M_TILES; ++t) {
                 KGEN_UNROLL
@@ -149,8 +151,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -162,7 +164,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Columns are counted from the tile's first key.
+// The keys of a tile that a warp's rows see. Columns are counted from the tile's first key.
 struct view {
     int keys;  // columns from here on belong to no key
     int diagonal;  // columns that the lane's first row sees
@@ -180,7 +182,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
-// sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
+// sums, and rescales O and the sums to a new maximum if the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
@@ -195,8 +197,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             outgrown |= m > state.max[t][h];
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -204,7 +206,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             for (int h = 0; h < 2; ++h) {
                 float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
                 m = maximum(m, shuffle_xor(m, 2));
-                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+                // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 m = maximum(m, old_max);
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
@@ -223,7 +225,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-            const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
+            const float shift = state.max[t][h] == -infinity()
+                                    ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
                 s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
@@ -257,27 +260,32 @@ KGEN_DEVICE float sum_of_row(float part) {
 }
 
 // The factor for O, V's factor included: 0 for a row that has seen no key.
-KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) {
+    return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+}
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
-// adjacent ones, so four lanes fill a 32-byte sector and nothing is gained
+// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. A lane holds four adjacent columns of each
+// 16, so four lanes fill a 32-byte sector and nothing is gained
 // by going through shared memory.
 template <bool VECTOR>
 KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float log2_scale) {
     const auto [batch, head, first_query, queries] = assigned_work(p);
     const int valid_rows = queries.rows - first_query;
     const int first_row = warp_index() * WARP_ROWS + lane_index() / 4;
-    const float v_descale = descale_of(p.v_descale, batch, head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride, p.v_descale_head_stride);
+    const float v_descale = descale_of(p.v_descale, batch, head / (p.num_heads / p.num_heads_k),
+                                       p.v_descale_batch_stride, p.v_descale_head_stride);
     const int lane_column = lane_index() % 4 * 4;
     uint16_t* o = static_cast<uint16_t*>(p.o) + first_query * p.o_row_stride +
                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    if (lse != nullptr)
+        lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride +
+               first_query;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -350,29 +358,33 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     }
 
     const auto copy_k = [&](int tile, uint32_t to) {
-        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(to, k, p.k_row_stride, origin + tile * BLOCK_N, keys.rows);
+        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(to, k, p.k_row_stride,
+                                                                            origin + tile * BLOCK_N, keys.rows);
     };
     const auto copy_v = [&](int tile, uint32_t to) {
-        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
+        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N,
+                                                                 keys.rows);
     };
 
     // The factors of Q and K are part of the scores.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();
     const auto prepare = [&](scores& s, int tile) {
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {keys.rows - (origin + tile * BLOCK_N), diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
+            mask(s, {keys.rows - (origin + tile * BLOCK_N),
+                     diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
         }
         softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {
-        copy_bytes<query_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
+        copy_bytes<query_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(shared + Q_OFFSET, q, p.q_row_stride,
+                                                                              first_query, queries.rows);
         copy_k(end_tile - 1, shared + K_OFFSET);
         copy_v(end_tile - 1, shared + V_OFFSET);
         cp_async_commit();
@@ -401,7 +413,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 }  // namespace
 
 extern "C" int flash_fwd_hdim128_fp8_causal_sm89(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_fp8_causal_sm89", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL};
+    constexpr fwd_identity self = {"flash_fwd_hdim128_fp8_causal_sm89", HEAD_DIM, KGEN_DTYPE_FP8_E4M3,
+                                   KGEN_FEATURE_CAUSAL};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

@@ -10,7 +10,8 @@
 // Plan: 73728 bytes of shared memory; accumulators, fragments and addresses need about 216 registers per thread;
 // 2 blocks (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_hdim192_fp16_causal_sm80.cu
+//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
+//       flash_fwd_hdim192_fp16_causal_sm80.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -54,8 +55,9 @@ constexpr uint32_t SHARED_BYTES = 73728;
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
 // a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
 // stays in the range of its type.
@@ -64,12 +66,12 @@ KGEN_DEVICE float tolerated_growth(float sum) {
     return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
 }
 
-// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// The state that a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
-    float headroom;                // how far scores may exceed `max` before O is rescaled
+    float headroom;                // scores may exceed `max` by this much before O is rescaled
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
@@ -131,8 +133,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -144,7 +146,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Columns are counted from the tile's first key.
+// The keys of a tile that a warp's rows see. Columns are counted from the tile's first key.
 struct view {
     int keys;  // columns from here on belong to no key
     int diagonal;  // columns that the lane's first row sees
@@ -162,7 +164,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// rescales O and the sums to a new maximum where the old one has been exceeded.
+// rescales O and the sums to a new maximum if the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
@@ -177,8 +179,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             outgrown |= m > state.max[t][h] + state.headroom;
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -186,7 +188,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             for (int h = 0; h < 2; ++h) {
                 float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
                 m = maximum(m, shuffle_xor(m, 2));
-                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+                // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 m = maximum(m, old_max);
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
@@ -260,7 +262,9 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32
     uint16_t* o = static_cast<uint16_t*>(p.o) + first_query * p.o_row_stride +
                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    if (lse != nullptr)
+        lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride +
+               first_query;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -330,20 +334,22 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
     const auto prepare = [&](scores& s, int tile) {
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {keys.rows - (origin + tile * BLOCK_N), diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
+            mask(s, {keys.rows - (origin + tile * BLOCK_N),
+                     diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
         }
         softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
+        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query,
+                                                         queries.rows);
         cp_async_commit();
         copy_k(end_tile - 1, shared + K_OFFSET);
         cp_async_commit();
@@ -354,7 +360,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         KGEN_UNROLL
         for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
             KGEN_UNROLL
-            for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(q_fragments[step][t], fragment_address<query_tile>(shared + Q_OFFSET, q_lanes, t * 16, step));
+            for (int t = 0; t < M_TILES; ++t)
+                ldmatrix_x4(q_fragments[step][t],
+                            fragment_address<query_tile>(shared + Q_OFFSET, q_lanes, t * 16, step));
         }
 
         for (int tile = end_tile - 1; tile >= first_tile; --tile) {
@@ -381,7 +389,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 }  // namespace
 
 extern "C" int flash_fwd_hdim192_fp16_causal_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim192_fp16_causal_sm80", HEAD_DIM, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL};
+    constexpr fwd_identity self = {"flash_fwd_hdim192_fp16_causal_sm80", HEAD_DIM, KGEN_DTYPE_FP16,
+                                   KGEN_FEATURE_CAUSAL};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

@@ -10,16 +10,16 @@
 // from the last visible one to the first. K, V and V transposed go through stages; one mbarrier signals that a stage is
 // full, another that all warps have finished with it.
 //
-// While the softmax of one key tile runs, the tensor cores add P V of the previous tile to O. They keep fewer bits of
-// FP8 products than fp32 has, so every few tiles O moves to a total in shared memory, and they continue with the small
-// remainder that bf16 does not hold.
+// While the softmax of one key tile runs, the tensor cores add P V of the previous tile to O. They accumulate FP8
+// products with fewer bits than fp32, so every few tiles O is folded into a bf16 total in shared memory, and
+// accumulation continues with the small remainder that bf16 cannot hold.
 // Warpgroups take turns at the exponentials: when one has nearly finished its own, it signals the next.
 // One persistent block per multiprocessor: the next tiles are in flight while the last O is written.
 //
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
 // the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
-// zeros, or, in a packed tensor, are rows of the previous sequence.
+// zeros or, in a packed tensor, hold rows of the previous sequence.
 //
 // Plan: 231552 bytes of shared memory; O, S and P need about 224 of 232 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -95,12 +95,13 @@ constexpr uint32_t BARRIERS_OFFSET = 231424;
 constexpr uint32_t SHARED_BYTES = 231552;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
-constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as fetched, which is free again once it is transposed; barriers of further ones stay unused
+// of V as fetched, each free again once transposed; the barriers of further stages stay unused
+constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;
 constexpr uint32_t TOTAL_BYTES = (K_OFFSET - TOTALS_OFFSET) / CONSUMERS;
 static_assert(TOTAL_BYTES == WARPGROUP_ROWS * value_tile::rows * sizeof(element), "a total is as large as O");
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and small values do not underflow below
 // 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
@@ -112,14 +113,14 @@ struct parameters {
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
     uint32_t blocks;  // launched
-    uint32_t heads;   // of all batch entries
+    uint32_t heads;   // in all batch entries together
     uint32_t heads_a_group;
-    bool vector;  // O goes out in 8-byte pieces
+    bool vector;  // O is written in 8-byte pieces
 };
 
-// The barriers. A full one counts the producer thread and its bytes, that of transposed V every transposing warp; an
-// empty one counts every warp that reads the data: those of one warpgroup for Q, of all for K and transposed V, the
-// transposing ones for V.
+// The mbarriers. A full barrier counts the producer thread and its bytes, that of transposed V every transposing warp.
+// An empty one counts every warp that reads the data: those of one warpgroup for Q, those of all warpgroups for K and
+// transposed V, the transposing warps for V.
 struct barriers {
     uint32_t base;
 
@@ -133,7 +134,7 @@ struct barriers {
     KGEN_DEVICE uint32_t values_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 5 * STAGES + stage) * 8; }
 };
 
-// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -147,8 +148,8 @@ struct ring_place {
 };
 
 // A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
-// slot w + MORE_Q (the first warpgroup needs a second one least: it is the first to finish with its Q). A slot never
-// changes its owner: the parity of a phase is ambiguous for a warpgroup that has not seen the previous phase complete.
+// slot w + MORE_Q (the first warpgroup needs a second slot least: it is the first to finish with its Q). A slot never
+// changes owner: the parity of a phase is ambiguous to a warpgroup that has not seen the previous phase complete.
 struct q_slot_place {
     static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
     static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
@@ -172,7 +173,7 @@ KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q 
 // A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -191,10 +192,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
 }
 
-// The work item that a block is at; only the producer thread needs to know, and tells the others.
+// The current work item of a block; only the producer thread computes it, and passes it to the other threads.
 struct work_place {
-    // Heads are grouped so that their K and V stay in L2. Of a group's tiles the longest are dealt out first, forwards
-    // and backwards alternately: a block that got a long one in one round gets a short one in the next.
+    // Heads are grouped so that their K and V stay in L2. The tiles of a group are dealt longest first, alternately
+    // forwards and backwards: a block that got a long tile in one round gets a short one in the next.
     uint32_t group = 0;
     uint32_t round = ~0u;
 
@@ -242,15 +243,16 @@ struct tile_of_piece {
 
 constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 
-// The producer thread: Q, K and V of all the block's work, in the order in which they will be used.
+// The producer thread: fetches Q, K and V for all of the block's work, in the order of their use.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
     ring_place<STAGES> k_place;
     ring_place<V_STAGES> v_place;
     work_place place;
-    // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
+    // Writes the work item to a warpgroup's next slot. The warpgroup's Q must follow, or just an arrival.
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span,
+                              uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
     };
@@ -265,12 +267,14 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const int k_end = work.keys.first_row + work.origin();
         const auto fetch_k = [&](int tile) {
             mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
-            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             k_place.next();
         };
         const auto fetch_v = [&](int tile) {
             mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
-            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
             v_place.next();
         };
         if (tiles > 0) fetch_k(0);
@@ -281,7 +285,8 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             announce(q_place, place_head, place_tile, work.span(), work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
-                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
+                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full,
+                           first_row + w * WARPGROUP_ROWS, work.head, q_batch);
             } else {
                 mbarrier_arrive(full);
             }
@@ -299,7 +304,8 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     }
 }
 
-// The transposing warps: V for all the block's work, from where TMA has stored it to where products read it.
+// A transposing warp: transposes its share of V, for all of the block's work, from the stages that TMA fills to those
+// that products read.
 KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()) - 1;
@@ -314,10 +320,11 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
             const uint32_t v_stage = place_of_v.stage;
             mbarrier_wait(barrier.v_full(v_stage), place_of_v.parity);
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
-            // Rows before the sequence belong to the previous sequence, and must be zeros: 0 * NaN is NaN.
+            // Rows before the sequence's first belong to the previous sequence and must be zeros: 0 * NaN is NaN.
             const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.origin() : 0;
-            transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + v_stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
-                                                               warp, first);
+            transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(
+                shared + V_OFFSET + v_stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES, warp,
+                first);
             fence_proxy_async();
             warp_sync();
             if (lane_index() == 0) {
@@ -334,7 +341,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 32][4];  // P, as A operands
 using output = float[O_TILES][4];  // columns in the order of transposed V's rows
 
-// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -345,8 +352,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -358,7 +365,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
+// The keys of a tile that a warp's rows see. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
     int diagonal;  // columns that the lane's first row sees
@@ -373,7 +380,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
-// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
@@ -386,8 +393,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     const bool outgrown = warp_any(seen[0] > state.max[0] || seen[1] > state.max[1]);
     if (outgrown) {
         KGEN_UNROLL
@@ -395,7 +402,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -404,17 +411,20 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), and adds its rows to the sums. Of 16 keys a lane holds four, 2q, 2q
-// + 1, 2q + 8 and 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order
+// Computes P = 2^P_EXPONENT * exp2(log2_scale * (S - max)) and adds its rows to the sums. A lane holds keys 2q, 2q + 1,
+// 2q + 8 and 2q + 9 of each 16, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order
 // (kgen/transpose_bytes.cuh).
-// `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a register of P.
+// `zeros` is added to the arguments of the exponentials. Shortly before the end, `nearly_done` is called with a
+// register of P.
 template <class Call>
-KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2],
+                              const Call& nearly_done) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-        shift[h] = zeros[h] + (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
+        shift[h] = zeros[h] +
+                   (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
     }
     constexpr int steps = BLOCK_N / 32;
     KGEN_UNROLL
@@ -442,12 +452,12 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// The warpgroup's total of O, in bf16: of each 16 columns a thread's eight numbers are 16 bytes. A thread reads only
-// what it has written itself, and no other thread reads it, so no synchronisation is needed.
+// The warpgroup's total of O, in bf16: a thread's eight numbers of each 16 columns are 16 bytes. A thread reads only
+// values that it wrote itself, so no synchronisation is needed.
 struct total_of_o {
     uint32_t address;  // of the thread's first 16 bytes
-    float factor[2];   // by which O has been rescaled since it was last written
-    int tiles;         // whose P V has been added to O since then
+    float factor[2];   // product of O's rescale factors since the last write
+    int tiles;         // tiles whose P V has been added to O since then
     bool written;      // for this work item
 
     KGEN_DEVICE void start() {
@@ -455,9 +465,11 @@ struct total_of_o {
         tiles = 0;
         written = false;
     }
-    // Whether O moves to the total before the next P V. `one_more_follows`: one more P V comes after it, with no later
-    // chance to move.
-    KGEN_DEVICE bool is_due(bool one_more_follows) const { return tiles == FOLD || (one_more_follows && tiles == FOLD - 1); }
+    // True if O must move to the total before the next P V. `one_more_follows`: another P V comes after that one, with
+    // no later chance to move.
+    KGEN_DEVICE bool is_due(bool one_more_follows) const {
+        return tiles == FOLD || (one_more_follows && tiles == FOLD - 1);
+    }
     KGEN_DEVICE void rescale(const float (&by)[2]) {
         factor[0] *= by[0];
         factor[1] *= by[1];
@@ -481,7 +493,7 @@ struct total_of_o {
         }
     }
 
-    // Moves O to the total. The remainder that bf16 does not hold, exactly, stays in the accumulators: at most 2^-9 of
+    // Moves O to the total. The exact remainder that bf16 cannot hold stays in the accumulators. It is at most 2^-9 of
     // O, so that the next products lose no more bits to it than to each other.
     KGEN_DEVICE void take(output& o) {
         if (written) add_to(o);
@@ -514,7 +526,9 @@ KGEN_DEVICE float sum_of_row(float part) {
 }
 
 // The factor for O, V's factor included: 0 for a row that has seen no key.
-KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) {
+    return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+}
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
@@ -523,12 +537,16 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
 
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.
-KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work,
+                            int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const float v_descale =
-        descale_of(p.v_descale, work.batch, work.head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride, p.v_descale_head_stride);
+        descale_of(p.v_descale, work.batch, work.head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride,
+                   p.v_descale_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
+    if (lse != nullptr)
+        lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) +
+               work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const float sum = sum_of_row(state.sum[h]);
@@ -541,33 +559,37 @@ KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const pa
 }
 
 // Writes O times `factor`.
-KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given, const assignment& work, int warp_row) {
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given,
+                              const assignment& work, int warp_row) {
     const kgen_fwd_params& p = given.call;
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
-        // Of 16 columns the even ones come first, then the odd ones (kgen/transpose_bytes.cuh): a lane has four
-        // adjacent ones.
+        // The even columns of each 16 come first, then the odd ones (kgen/transpose_bytes.cuh): a lane holds four
+        // adjacent columns.
         KGEN_UNROLL
         for (int group = 0; group < value_tile::rows / 16; ++group) {
             const int column = group * 16 + lane_index() % 4 * 4;
             if (row < 0 || column >= HEAD_DIM) continue;
             const float(&even)[4] = o[2 * group];
             const float(&odd)[4] = o[2 * group + 1];
-            store_four(to + row * p.o_row_stride + column, pack<element>(even[2 * h] * factor[h], odd[2 * h] * factor[h]),
+            store_four(to + row * p.o_row_stride + column,
+                       pack<element>(even[2 * h] * factor[h], odd[2 * h] * factor[h]),
                        pack<element>(even[2 * h + 1] * factor[h], odd[2 * h + 1] * factor[h]), given.vector);
         }
     }
 }
 
 // Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring
-// lanes write neighbouring columns: a sector that is written in parts costs as much for each part as for the whole.
+// lanes write neighbouring columns: each partial write of a sector costs as much as writing the whole sector.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
     static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;
     const int lane = lane_index(), first_row = work.first_query + warp_row;
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     KGEN_ROLLED
     for (int row = max(0, first_row); row < first_row + 16; ++row) {
         uint16_t* columns = to + row * p.o_row_stride;
@@ -585,7 +607,7 @@ KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, 
     }
 }
 
-// A consumer warpgroup: its 64 rows for all the block's work.
+// A consumer warpgroup: processes its 64 rows of every work item of the block.
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
@@ -611,8 +633,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.values_empty(v_place.stage));
         v_place.next();
     };
-    // Releases what this warpgroup only passes on. One lane does so for its warp, once all lanes have seen it: for a
-    // lane that looks later, the parity of the phase after the next is the same.
+    // Releases a tile that this warpgroup does not use. One lane does so for its warp, but only after all lanes have
+    // seen the phase complete: to a lane that looks later, the phase after the next has the same parity.
     const auto pass_on_k = [&] {
         await_k();
         warp_meet();
@@ -629,8 +651,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     if (warpgroup == CONSUMERS - 1) pass_turn();
     const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
-    // Advances to the first tile of the next work item in which this warpgroup has rows that have keys. False: there is
-    // none left.
+    // Advances to the first tile of the next work item in which this warpgroup has rows with keys. Returns false if
+    // none is left.
     const auto next_piece = [&](tile_of_piece& at) {
         for (;;) {
             mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
@@ -647,7 +669,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
-            // The rows of this warpgroup precede the sequence: others need the tiles, it only passes them on.
+            // All rows of this warpgroup precede the sequence: it releases the tiles, which other warpgroups need,
+            // unused.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
                 pass_on_k();
@@ -662,7 +685,9 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     // The first tiles of an item may be beyond the diagonal of all rows of this warpgroup, though not of the others'.
     // They are skipped, K and V separately.
-    const auto is_hidden = [&](const tile_of_piece& at) { return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last(); };
+    const auto is_hidden = [&](const tile_of_piece& at) {
+        return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last();
+    };
     const auto pass_over_k = [&](tile_of_piece& at) {
         while (is_hidden(at)) {
             pass_on_k();
@@ -678,13 +703,14 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     const auto multiply_q_k = [&](scores& s) {
         wgmma_fence();
-        multiply_by_rows<e4m3, query_tile, key_tile, HEAD_DIM_PADDED / 2>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
-                                                                          shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        multiply_by_rows<e4m3, query_tile, key_tile, HEAD_DIM_PADDED / 2>(
+            s, shared + Q_OFFSET + q_place.stage * query_tile::bytes, shared + K_OFFSET + k_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
     const auto multiply_p_v = [&](output& o, const weights& weight) {
         wgmma_fence();
-        multiply_by_keys<e4m3, value_tile, 0, value_tile::rows, true>(o, weight, shared + VALUES_OFFSET + v_place.stage * VALUE_STAGE_BYTES);
+        multiply_by_keys<e4m3, value_tile, 0, value_tile::rows, true>(o, weight, shared + VALUES_OFFSET +
+                                                                                 v_place.stage * VALUE_STAGE_BYTES);
         wgmma_commit();
     };
 
@@ -701,7 +727,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         // The factors of Q and K are part of the scores.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
         weights weight;
         float factor[2];
@@ -709,7 +735,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         const auto take_exponentials = [&](const scores& s) {
             float zeros[2];
             await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
-            exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+            exponentiate(weight, s, state, log2_scale, zeros,
+                         [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
         };
         output o;
         clear(o);
@@ -738,7 +765,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             done_with_k();
             if (at.is_last()) done_with_q();
             mask_tile(s, at);
-            // Every increase of a maximum counts: the largest P is then a power of two, and not rounded.
+            // No growth of a maximum is tolerated: the largest P is then a power of two, which FP8 holds exactly.
             const bool outgrown = raise_maximum(s, state, factor, log2_scale);
             wgmma_wait<0>(o);
             done_with_v();
@@ -757,7 +784,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         close_rows(factor, state, given, done, warp_row, log2_scale);
         write_output(o, factor, given, done, warp_row);
     }
-    if (warpgroup == 0) await_turn();  // the last turn, which no warpgroup has taken
+    if (warpgroup == 0) await_turn();  // the last turn passed on, which no warpgroup has taken yet
 }
 
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
@@ -781,7 +808,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         fence_mbarrier_init();
     }
     block_sync();
-    await_earlier_kernels();  // from here on this kernel accesses memory that others may have written
+    await_earlier_kernels();  // from here on this kernel accesses memory that earlier kernels may have written
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -800,13 +827,14 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim224_fp8_causal_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim224_fp8_causal_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL};
+    constexpr fwd_identity self = {"flash_fwd_hdim224_fp8_causal_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3,
+                                   KGEN_FEATURE_CAUSAL};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
     const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
     const uint64_t items = product(m_blocks, p.num_heads, p.batch);
-    // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
+    // Counted as if each item had its own blocks, so that item numbers fit 31 bits on every device.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;

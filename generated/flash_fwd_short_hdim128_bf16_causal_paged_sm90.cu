@@ -4,25 +4,26 @@
 //   O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 9.0.
 //
-// With too few query tiles to fill the GPU, the latency of one tile is what counts. A block has one tile of 64
+// With too few query tiles to fill the GPU, the latency of one tile dominates. A block has one tile of 64
 // queries of one head and 2 warpgroups, which all multiply (wgmma) for the same rows and divide the keys: warpgroup
 // w takes the key tiles w, w + 2, w + 4, ... of 64 keys each. Each has its own maxima, sums and O; at the end
 // they are merged in shared memory, and each writes its share of the columns.
 //
 // There is no producer warp: the first warp of a warpgroup fetches its key tiles by TMA, 3 of K and 3 of V at
-// once, and the next ones when stages have been read. Up to 384 keys are in flight before the first product.
+// first, and further ones as stages are released. Up to 384 keys are in flight before the first product.
 //
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile ends at the last
 // key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile of a
 // sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
-// zeros, or, in a packed tensor, are rows of the previous sequence.
+// zeros or, in a packed tensor, hold rows of the previous sequence.
 //
-// K and V lie in pages of a multiple of 16 rows, and TMA brings 16 rows at once: tiles end at a multiple of 16 keys. So
-// the first tile may hold up to 15 rows after the last key, whatever is stored there.
+// K and V are paged. Pages hold a multiple of 16 rows and TMA loads 16 rows at a time, so tiles end at a multiple of 16
+// keys, and the first tile may hold up to 15 rows after the last key, with arbitrary contents.
 //
 // Plan: 215240 bytes of shared memory; O, S and P need about 136 of 255 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_short_sm90.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_short_hdim128_bf16_causal_paged_sm90.cu
+//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c
+//       flash_fwd_short_hdim128_bf16_causal_paged_sm90.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
@@ -76,13 +77,13 @@ constexpr uint32_t STATES_OFFSET = 212992;
 constexpr uint32_t PLACE_OFFSET = 214016;
 constexpr uint32_t BARRIERS_OFFSET = 215040;
 constexpr uint32_t SHARED_BYTES = 215240;
-constexpr uint32_t WARPGROUP_BYTES = (STATES_OFFSET - STAGES_OFFSET) / WARPGROUPS;  // a warpgroup's stages of K, then those of V
+// a warpgroup's stages of K, then those of V
+constexpr uint32_t WARPGROUP_BYTES = (STATES_OFFSET - STAGES_OFFSET) / WARPGROUPS;
 constexpr uint32_t STAGE_BYTES = WARPGROUP_BYTES / (2 * STAGES);
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 static_assert(STAGE_BYTES >= key_tile::bytes, "a stage holds a tile");
 
-// The columns of O that a warpgroup finishes, in chunks of 8: an even number, since pairs of chunks are written
-// together.
+// Chunks of 8 columns of O that a warpgroup finishes: an even number, since chunks are written in pairs.
 constexpr int O_TILES = HEAD_DIM / 8;
 constexpr int SHARE = (O_TILES + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
 static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies where its stages were");
@@ -90,8 +91,9 @@ static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below eight times the lane's part, about twice the row's
 // sum: a weight of more than eight ninths of its row is always exact. (Less would have O rescaled more often in a row's
 // first tiles, whose sums are small; a short row has few others.) Growth beyond 2^8 is not tolerated at all, so that
@@ -107,23 +109,24 @@ struct parameters {
     tile_maps<granule_of<key_tile>> k;
     tile_maps<granule_of<key_tile>> v;
     divisor page_size;
-    bool vector;  // O goes out in 8-byte pieces
+    bool vector;  // O is written in 8-byte pieces
 };
 
-// The barriers: the block's, for Q, and those of one warpgroup. A full one counts the fetching thread and its bytes, an
-// empty one the four warps that read the data.
+// The mbarriers: the block's, for Q, and those of one warpgroup. A full barrier counts the fetching thread and its
+// bytes, an empty one the four warps that read the data.
 struct barriers {
     uint32_t q_full, own;
     int meeting;  // the warpgroup's named barrier
 
-    KGEN_DEVICE barriers(uint32_t base, int warpgroup) : q_full(base), own(base + 8 + warpgroup * 4 * STAGES * 8), meeting(1 + warpgroup) {}
+    KGEN_DEVICE barriers(uint32_t base, int warpgroup) : q_full(base), own(base + 8 + warpgroup * 4 * STAGES * 8),
+        meeting(1 + warpgroup) {}
     KGEN_DEVICE uint32_t k_full(uint32_t stage) const { return own + stage * 8; }
     KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return own + (STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return own + (2 * STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return own + (3 * STAGES + stage) * 8; }
 };
 
-// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -137,7 +140,7 @@ struct ring_place {
 };
 
 // A row's position is its place among the keys: row i of sq queries is at i + sk - sq, possibly below 0. It sees keys
-// [first_seen, end_seen), none where the end is not above the first.
+// [first_seen, end_seen), none if the end is not above the first.
 KGEN_DEVICE int first_seen(const kgen_fwd_params& p, int position) {
     return 0;
 }
@@ -152,7 +155,7 @@ KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q 
 // A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
     int begin;  // the first key that a row sees
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -170,16 +173,17 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     const int end_position = keys.rows - from_end;
     const int first_position = max(end_position - BLOCK_M, keys.rows - queries.rows);
-    return {batch, head, queries.rows - from_end - BLOCK_M, first_seen(p, first_position), whole_granules(end_seen(p, end_position - 1, keys.rows)), queries, keys};
+    return {batch, head, queries.rows - from_end - BLOCK_M, first_seen(p, first_position),
+            whole_granules(end_seen(p, end_position - 1, keys.rows)), queries, keys};
 }
 
-// A warpgroup's share of the block's key tiles. Its own are numbered from 0; tile t is the block's tile t * WARPGROUPS
-// + warpgroup, counted from the last key.
+// A warpgroup's share of the block's key tiles, numbered from 0: its tile t is the block's tile t * WARPGROUPS +
+// warpgroup, counted from the last key.
 struct own_tiles {
     int count;
     int head;
     sequence_pages pages;
-    int first_key;         // of tile 0, below 0 where it begins before the sequence
+    int first_key;         // of tile 0, below 0 if the tile begins before the sequence
     int keys;              // of the sequence
     int position;          // of the first query row
     uint32_t k, v;         // the stages, in shared memory
@@ -190,7 +194,8 @@ struct own_tiles {
 
 constexpr int STRIDE = WARPGROUPS * BLOCK_N;  // keys from one tile of a warpgroup to its next
 
-KGEN_DEVICE own_tiles share_of(const parameters& given, const assignment& work, int head_k, uint32_t shared, int warpgroup) {
+KGEN_DEVICE own_tiles share_of(const parameters& given, const assignment& work, int head_k, uint32_t shared,
+                               int warpgroup) {
     const int passed = warpgroup * BLOCK_N;  // keys of the preceding warpgroups
     const uint32_t stages = shared + STAGES_OFFSET + warpgroup * WARPGROUP_BYTES;
     return {(work.tiles() - warpgroup + WARPGROUPS - 1) / WARPGROUPS,
@@ -207,7 +212,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -219,8 +224,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -232,7 +237,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a lane's rows see of a key tile.
+// The keys of a tile that a lane's rows see.
 struct view {
     const kgen_fwd_params& p;
     int position;   // of the lane's first row
@@ -240,7 +245,9 @@ struct view {
     int keys;       // of the sequence
 
     // The columns that row r sees, counted from the lane's first row.
-    KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
+    KGEN_DEVICE interval of_row(int r) const {
+        return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key};
+    }
 };
 
 KGEN_DEVICE void mask(scores& s, const view& seen) {
@@ -248,13 +255,13 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Sums grow, and with them what is tolerated. To be called while products run, which hides its latency.
+// Updates the headroom: the tolerated growth rises with the sums. Call it while products run, which hides its latency.
 KGEN_DEVICE void update_headroom(row_state& state, float log2_scale) {
     state.headroom = tolerated_growth(minimum(state.sum[0], state.sum[1])) * reciprocal(log2_scale);
 }
 
 // If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
-// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
@@ -267,8 +274,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     const bool outgrown = warp_any(seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom);
     if (outgrown) {
         KGEN_UNROLL
@@ -276,7 +283,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -285,8 +292,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
-// of P: no data moves between lanes.
+// Computes P = exp2(log2_scale * (S - max)) and adds its rows to the sums. The accumulator layout of S is the A-operand
+// layout of P: no data moves between lanes.
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale) {
     float shift[2];
     KGEN_UNROLL
@@ -316,27 +323,33 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// The first tiles, issued by the fetching warp of a warpgroup: one per stage. The first thread of all also fetches Q.
+// Fetches the first tiles, one per stage, by the fetching warp of a warpgroup. Thread 0 of the block also fetches Q.
 // Pages are looked up together, so that their latencies overlap.
-KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared, barriers barrier) {
+KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared,
+                             barriers barrier) {
     int page[STAGES];
     KGEN_UNROLL
-    for (int tile = 0; tile < STAGES; ++tile) page[tile] = page_of_granule<BLOCK_N>(keys.pages, keys.first_key - tile * STRIDE, tile < keys.count);
+    for (int tile = 0; tile < STAGES; ++tile)
+        page[tile] = page_of_granule<BLOCK_N>(keys.pages, keys.first_key - tile * STRIDE, tile < keys.count);
     KGEN_UNROLL
     for (int tile = 0; tile < STAGES; ++tile) {
         if (tile >= keys.count) break;
-        fetch_paged_tile<key_tile>(keys.k_stage(tile), given.k, barrier.k_full(tile), keys.pages, keys.first_key - tile * STRIDE, page[tile], keys.head);
+        fetch_paged_tile<key_tile>(keys.k_stage(tile), given.k, barrier.k_full(tile), keys.pages,
+                                   keys.first_key - tile * STRIDE, page[tile], keys.head);
         if (tile == 0 && thread_index() == 0) {
             const int row = work.queries.first_row + work.first_query;
-            fetch_tile(shared + Q_OFFSET, given.q, barrier.q_full, row, work.head, work.queries.packed ? 0 : work.batch);
+            fetch_tile(shared + Q_OFFSET, given.q, barrier.q_full, row, work.head,
+                       work.queries.packed ? 0 : work.batch);
         }
-        fetch_paged_tile<key_tile>(keys.v_stage(tile), given.v, barrier.v_full(tile), keys.pages, keys.first_key - tile * STRIDE, page[tile], keys.head);
+        fetch_paged_tile<key_tile>(keys.v_stage(tile), given.v, barrier.v_full(tile), keys.pages,
+                                   keys.first_key - tile * STRIDE, page[tile], keys.head);
     }
 }
 
-// A warpgroup iterates over its key tiles: O, maxima and sums of them alone. While the softmax of one tile runs, the
-// tensor cores compute P V of the previous tile.
-KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared, barriers barrier, float log2_scale) {
+// A warpgroup iterates over its own key tiles and computes O, maxima and sums over these alone. While the softmax of
+// one tile runs, the tensor cores compute P V of the previous tile.
+KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared,
+                        barriers barrier, float log2_scale) {
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);
     const int lane_row = warpgroup_thread / 32 * 16 + static_cast<int>(lane_index() / 4);
     ring_place<STAGES> k_place, v_place;
@@ -345,7 +358,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
     const auto multiply_q_k = [&] {
         mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
         wgmma_fence();
-        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET, keys.k_stage(k_place.stage));
+        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET,
+                                                                         keys.k_stage(k_place.stage));
         wgmma_commit();
     };
     const auto multiply_p_v = [&] {
@@ -354,8 +368,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         multiply_by_columns<element, key_tile, HEAD_DIM>(o, p, keys.v_stage(v_place.stage));
         wgmma_commit();
     };
-    // A stage has been read, and tile `next`, if there is one, is to be fetched into it, from `page` as its lane's
-    // granule: all warps signal that they are done, and the fetching warp, which is one of them, starts the copy.
+    // Refills a stage that has been read with tile `next`, if there is one; `page` is the page of the lane's granule.
+    // All warps signal that they are done, and the fetching warp, which is one of them, starts the copy.
     const bool fetches = warpgroup_thread < 32;
     const auto done_with_k = [&](int tile, int page) {
         const int next = tile + STAGES;
@@ -363,8 +377,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
             if (lane_index() == 0) mbarrier_arrive(barrier.k_empty(k_place.stage));
             if (fetches) {
                 mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity);
-                fetch_paged_tile<key_tile>(keys.k_stage(k_place.stage), given.k, barrier.k_full(k_place.stage), keys.pages,
-                                           keys.first_key - next * STRIDE, page, keys.head);
+                fetch_paged_tile<key_tile>(keys.k_stage(k_place.stage), given.k, barrier.k_full(k_place.stage),
+                                           keys.pages, keys.first_key - next * STRIDE, page, keys.head);
             }
             warp_sync();
         }
@@ -376,20 +390,22 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
             if (lane_index() == 0) mbarrier_arrive(barrier.v_empty(v_place.stage));
             if (fetches) {
                 mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity);
-                fetch_paged_tile<key_tile>(keys.v_stage(v_place.stage), given.v, barrier.v_full(v_place.stage), keys.pages,
-                                           keys.first_key - next * STRIDE, page, keys.head);
+                fetch_paged_tile<key_tile>(keys.v_stage(v_place.stage), given.v, barrier.v_full(v_place.stage),
+                                           keys.pages, keys.first_key - next * STRIDE, page, keys.head);
             }
             warp_sync();
         }
         v_place.next();
     };
-    // Looked up a tile ahead: the table's latency passes while the tile before is multiplied.
-    const auto page_of = [&](int tile) { return page_of_granule<BLOCK_N>(keys.pages, keys.first_key - tile * STRIDE, fetches && tile < keys.count); };
-    int page = 0, next_page = page_of(STAGES);  // of the tiles that V and K go on to
+    // Looked up one tile ahead, to hide the latency of the page table behind the products of the previous tile.
+    const auto page_of = [&](int tile) {
+        return page_of_granule<BLOCK_N>(keys.pages, keys.first_key - tile * STRIDE, fetches && tile < keys.count);
+    };
+    int page = 0, next_page = page_of(STAGES);  // of the next tiles of V and of K
 
     mbarrier_wait(barrier.q_full, 0);
     multiply_q_k();
-    // Rows of V after the last key must be zeros: 0 * NaN is NaN. They are in the block's first tile, if in any.
+    // Rows of V after the last key must be zeros: 0 * NaN is NaN. Only the block's first tile can hold such rows.
     if (keys.keys < keys.first_key + BLOCK_N) {
         mbarrier_wait(barrier.v_full(0), 0);
         clear_rows_from<key_tile>(keys.v_stage(0), keys.keys - keys.first_key, warpgroup_thread, 128);
@@ -400,7 +416,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
     for (int tile = 0;; ++tile) {
         done_with_k(tile, next_page);
         const int first_key = keys.first_key - tile * STRIDE;
-        if (first_key < first_seen(given.call, keys.position + BLOCK_M - 1) || first_key + BLOCK_N > end_seen(given.call, keys.position, keys.keys)) {
+        if (first_key < first_seen(given.call, keys.position + BLOCK_M - 1) ||
+            first_key + BLOCK_N > end_seen(given.call, keys.position, keys.keys)) {
             mask(s, {given.call, keys.position + lane_row, first_key, keys.keys});
         }
         float factor[2];
@@ -437,16 +454,19 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
-// maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.
+// Merges O and the sums of all warpgroups, relative to the largest of their maxima. A warpgroup finishes and writes
+// SHARE chunks of columns, of all rows.
 //
-// Every thread holds the same elements of O as the threads with its number in other warpgroups, so each finds what it
-// needs in adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
-KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work, uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
+// Every thread holds the same elements of O as the threads with its number in other warpgroups, so adjacent threads
+// read adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
+KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work,
+                       uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int thread = static_cast<int>(thread_index() % 128);
-    const int with_keys = min(work.tiles(), WARPGROUPS);  // warpgroups that have any
-    const auto part_of = [&](int w, int chunk) { return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16; };
+    const int with_keys = min(work.tiles(), WARPGROUPS);  // warpgroups that have any tiles
+    const auto part_of = [&](int w, int chunk) {
+        return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16;
+    };
     const auto state_of = [&](int w, int row) { return shared + STATES_OFFSET + (w * BLOCK_M + row) * 8; };
     const int lane_row = thread / 32 * 16 + static_cast<int>(lane_index() / 4);
     float mine[SHARE][4] = {};
@@ -484,7 +504,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
         KGEN_UNROLL
         for (int w = 0; w < WARPGROUPS; ++w) {
-            // A part that has seen no key has O and sum 0; this avoids -infinity - -infinity.
+            // A part that has seen no key has O = 0 and sum 0; this avoids -infinity - -infinity.
             factor[w][h] = part_max[w] == -infinity() ? 0.0f : exp2_fast(log2_scale * (part_max[w] - most[h]));
             sum[h] = fused_multiply_add(part_sum[w], factor[w][h], sum[h]);
         }
@@ -520,16 +540,20 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
     }
 
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
+    if (lse != nullptr)
+        lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) +
+               work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = work.first_query + lane_row + h * 8;
         KGEN_UNROLL
         for (int c = 0; c < SHARE; c += 2) {
             const int column = (first_chunk + c) * 8;
-            uint32_t words[2] = {pack<element>(mine[c][2 * h], mine[c][2 * h + 1]), pack<element>(mine[c + 1][2 * h], mine[c + 1][2 * h + 1])};
+            uint32_t words[2] = {pack<element>(mine[c][2 * h], mine[c][2 * h + 1]),
+                                 pack<element>(mine[c + 1][2 * h], mine[c + 1][2 * h + 1])};
             if (has_chunk(c + 1)) store_quad_row(to + row * p.o_row_stride + column, words, row >= 0, given.vector);
         }
         if (lse != nullptr && warpgroup == 0 && lane_index() % 4 == 0 && row >= 0) {
@@ -565,21 +589,22 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
     }
     if (thread_index() == 32) {
-        // The block's query tile and head, computed by a warp that has nothing else to do yet: four divisions, which
-        // would take each warp longer than reading the results.
+        // The block's query tile and head, computed by a warp that is idle here: four divisions, which would take each
+        // warp longer than reading the results from shared memory.
         const uint32_t place = block_index() / query_tiles(p), head = place % p.num_heads;
-        store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head, head / (p.num_heads / p.num_heads_k)});
+        store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head,
+                                                   head / (p.num_heads / p.num_heads_k)});
     }
     block_sync();
     const words4 place = load_shared(shared + PLACE_OFFSET);
     let_later_kernels_start();  // as early as possible: the next one's blocks begin where this one's end
-    await_earlier_kernels();    // from here on this kernel accesses memory that others may have written
+    await_earlier_kernels();    // from here on this kernel accesses memory that earlier kernels may have written
     const assignment work = work_of(p, place.y, place.z, place.x);
     if (work.is_empty() || work.queries.rows < p.least_queries) return;
     const own_tiles keys = share_of(given, work, place.w, shared, warpgroup);
     if (fetches) fetch_first(given, work, keys, shared, barrier);
     warp_sync();
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     output o;
     row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
@@ -590,7 +615,8 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_short_hdim128_bf16_causal_paged_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_short_hdim128_bf16_causal_paged_sm90", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED};
+    constexpr fwd_identity self = {"flash_fwd_short_hdim128_bf16_causal_paged_sm90", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;

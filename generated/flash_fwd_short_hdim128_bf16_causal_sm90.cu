@@ -4,18 +4,18 @@
 //   O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Head dim 128, bf16, causal (aligned to the bottom right), compute capability 9.0.
 //
-// With too few query tiles to fill the GPU, the latency of one tile is what counts. A block has one tile of 64
+// With too few query tiles to fill the GPU, the latency of one tile dominates. A block has one tile of 64
 // queries of one head and 2 warpgroups, which all multiply (wgmma) for the same rows and divide the keys: warpgroup
 // w takes the key tiles w, w + 2, w + 4, ... of 64 keys each. Each has its own maxima, sums and O; at the end
 // they are merged in shared memory, and each writes its share of the columns.
 //
 // There is no producer warp: the first thread of a warpgroup fetches its key tiles by TMA, 3 of K and 3 of V at
-// once, and the next ones when stages have been read. Up to 384 keys are in flight before the first product.
+// first, and further ones as stages are released. Up to 384 keys are in flight before the first product.
 //
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile ends at the last
 // key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile of a
 // sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
-// zeros, or, in a packed tensor, are rows of the previous sequence.
+// zeros or, in a packed tensor, hold rows of the previous sequence.
 //
 // Plan: 215240 bytes of shared memory; O, S and P need about 136 of 255 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_short_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -71,13 +71,13 @@ constexpr uint32_t STATES_OFFSET = 212992;
 constexpr uint32_t PLACE_OFFSET = 214016;
 constexpr uint32_t BARRIERS_OFFSET = 215040;
 constexpr uint32_t SHARED_BYTES = 215240;
-constexpr uint32_t WARPGROUP_BYTES = (STATES_OFFSET - STAGES_OFFSET) / WARPGROUPS;  // a warpgroup's stages of K, then those of V
+// a warpgroup's stages of K, then those of V
+constexpr uint32_t WARPGROUP_BYTES = (STATES_OFFSET - STAGES_OFFSET) / WARPGROUPS;
 constexpr uint32_t STAGE_BYTES = WARPGROUP_BYTES / (2 * STAGES);
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 static_assert(STAGE_BYTES >= key_tile::bytes, "a stage holds a tile");
 
-// The columns of O that a warpgroup finishes, in chunks of 8: an even number, since pairs of chunks are written
-// together.
+// Chunks of 8 columns of O that a warpgroup finishes: an even number, since chunks are written in pairs.
 constexpr int O_TILES = HEAD_DIM / 8;
 constexpr int SHARE = (O_TILES + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
 static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies where its stages were");
@@ -85,8 +85,9 @@ static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below eight times the lane's part, about twice the row's
 // sum: a weight of more than eight ninths of its row is always exact. (Less would have O rescaled more often in a row's
 // first tiles, whose sums are small; a short row has few others.) Growth beyond 2^8 is not tolerated at all, so that
@@ -100,23 +101,24 @@ struct parameters {
     kgen_fwd_params call;
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
-    bool vector;  // O goes out in 8-byte pieces
+    bool vector;  // O is written in 8-byte pieces
 };
 
-// The barriers: the block's, for Q, and those of one warpgroup. A full one counts the fetching thread and its bytes, an
-// empty one the four warps that read the data.
+// The mbarriers: the block's, for Q, and those of one warpgroup. A full barrier counts the fetching thread and its
+// bytes, an empty one the four warps that read the data.
 struct barriers {
     uint32_t q_full, own;
     int meeting;  // the warpgroup's named barrier
 
-    KGEN_DEVICE barriers(uint32_t base, int warpgroup) : q_full(base), own(base + 8 + warpgroup * 4 * STAGES * 8), meeting(1 + warpgroup) {}
+    KGEN_DEVICE barriers(uint32_t base, int warpgroup) : q_full(base), own(base + 8 + warpgroup * 4 * STAGES * 8),
+        meeting(1 + warpgroup) {}
     KGEN_DEVICE uint32_t k_full(uint32_t stage) const { return own + stage * 8; }
     KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return own + (STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return own + (2 * STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return own + (3 * STAGES + stage) * 8; }
 };
 
-// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -134,7 +136,7 @@ KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q 
 // A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -153,8 +155,8 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
 }
 
-// A warpgroup's share of the block's key tiles. Its own are numbered from 0; tile t is the block's tile t * WARPGROUPS
-// + warpgroup, counted from the last key.
+// A warpgroup's share of the block's key tiles, numbered from 0: its tile t is the block's tile t * WARPGROUPS +
+// warpgroup, counted from the last key.
 struct own_tiles {
     int count;
     int row, head, batch;  // coordinates of tile 0 for TMA
@@ -185,7 +187,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -197,8 +199,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -210,7 +212,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
+// The keys of a tile that a warp's rows see. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
     int diagonal;  // columns that the lane's first row sees
@@ -224,13 +226,13 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Sums grow, and with them what is tolerated. To be called while products run, which hides its latency.
+// Updates the headroom: the tolerated growth rises with the sums. Call it while products run, which hides its latency.
 KGEN_DEVICE void update_headroom(row_state& state, float log2_scale) {
     state.headroom = tolerated_growth(minimum(state.sum[0], state.sum[1])) * reciprocal(log2_scale);
 }
 
 // If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
-// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
@@ -243,8 +245,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     const bool outgrown = warp_any(seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom);
     if (outgrown) {
         KGEN_UNROLL
@@ -252,7 +254,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -261,8 +263,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
-// of P: no data moves between lanes.
+// Computes P = exp2(log2_scale * (S - max)) and adds its rows to the sums. The accumulator layout of S is the A-operand
+// layout of P: no data moves between lanes.
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale) {
     float shift[2];
     KGEN_UNROLL
@@ -292,22 +294,25 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// The first tiles, issued by the fetching thread of a warpgroup: one per stage. That of the first warpgroup also
-// fetches Q for all.
-KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared, barriers barrier) {
+// Fetches the first tiles, one per stage, by the fetching thread of a warpgroup. That of the first warpgroup also
+// fetches Q for all warpgroups.
+KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared,
+                             barriers barrier) {
     for (int tile = 0; tile < min(keys.count, STAGES); ++tile) {
         fetch_tile(keys.k_stage(tile), given.k, barrier.k_full(tile), keys.row - tile * STRIDE, keys.head, keys.batch);
         if (tile == 0 && thread_index() == 0) {
             const int row = work.queries.first_row + work.first_query;
-            fetch_tile(shared + Q_OFFSET, given.q, barrier.q_full, row, work.head, work.queries.packed ? 0 : work.batch);
+            fetch_tile(shared + Q_OFFSET, given.q, barrier.q_full, row, work.head,
+                       work.queries.packed ? 0 : work.batch);
         }
         fetch_tile(keys.v_stage(tile), given.v, barrier.v_full(tile), keys.row - tile * STRIDE, keys.head, keys.batch);
     }
 }
 
-// A warpgroup iterates over its key tiles: O, maxima and sums of them alone. While the softmax of one tile runs, the
-// tensor cores compute P V of the previous tile.
-KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared, barriers barrier, float log2_scale) {
+// A warpgroup iterates over its own key tiles and computes O, maxima and sums over these alone. While the softmax of
+// one tile runs, the tensor cores compute P V of the previous tile.
+KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared,
+                        barriers barrier, float log2_scale) {
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);
     const int lane_row = warpgroup_thread / 32 * 16 + static_cast<int>(lane_index() / 4);
     ring_place<STAGES> k_place, v_place;
@@ -316,7 +321,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
     const auto multiply_q_k = [&] {
         mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
         wgmma_fence();
-        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET, keys.k_stage(k_place.stage));
+        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET,
+                                                                         keys.k_stage(k_place.stage));
         wgmma_commit();
     };
     const auto multiply_p_v = [&] {
@@ -325,9 +331,10 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         multiply_by_columns<element, key_tile, HEAD_DIM>(o, p, keys.v_stage(v_place.stage));
         wgmma_commit();
     };
-    // A stage has been read, and tile `next`, if there is one, is to be fetched into it: all warps signal that they are
-    // done, and the fetching thread, which is one of theirs, starts the copy.
-    const auto refill = [&](int next, uint32_t stage, const tile_maps<key_tile>& maps, uint32_t full, uint32_t empty, uint32_t parity) {
+    // Refills a stage that has been read with tile `next`, if there is one: all warps signal that they are done, and
+    // the fetching thread, which is in one of them, starts the copy.
+    const auto refill = [&](int next, uint32_t stage, const tile_maps<key_tile>& maps, uint32_t full, uint32_t empty,
+                            uint32_t parity) {
         if (next >= keys.count) return;
         if (lane_index() == 0) mbarrier_arrive(empty);
         if (warpgroup_thread == 0) {
@@ -337,11 +344,13 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         warp_sync();
     };
     const auto done_with_k = [&](int tile) {
-        refill(tile + STAGES, keys.k_stage(k_place.stage), given.k, barrier.k_full(k_place.stage), barrier.k_empty(k_place.stage), k_place.parity);
+        refill(tile + STAGES, keys.k_stage(k_place.stage), given.k, barrier.k_full(k_place.stage),
+               barrier.k_empty(k_place.stage), k_place.parity);
         k_place.next();
     };
     const auto done_with_v = [&](int tile) {
-        refill(tile + STAGES, keys.v_stage(v_place.stage), given.v, barrier.v_full(v_place.stage), barrier.v_empty(v_place.stage), v_place.parity);
+        refill(tile + STAGES, keys.v_stage(v_place.stage), given.v, barrier.v_full(v_place.stage),
+               barrier.v_empty(v_place.stage), v_place.parity);
         v_place.next();
     };
 
@@ -395,16 +404,19 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
-// maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.
+// Merges O and the sums of all warpgroups, relative to the largest of their maxima. A warpgroup finishes and writes
+// SHARE chunks of columns, of all rows.
 //
-// Every thread holds the same elements of O as the threads with its number in other warpgroups, so each finds what it
-// needs in adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
-KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work, uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
+// Every thread holds the same elements of O as the threads with its number in other warpgroups, so adjacent threads
+// read adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
+KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work,
+                       uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int thread = static_cast<int>(thread_index() % 128);
-    const int with_keys = min(work.tiles(), WARPGROUPS);  // warpgroups that have any
-    const auto part_of = [&](int w, int chunk) { return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16; };
+    const int with_keys = min(work.tiles(), WARPGROUPS);  // warpgroups that have any tiles
+    const auto part_of = [&](int w, int chunk) {
+        return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16;
+    };
     const auto state_of = [&](int w, int row) { return shared + STATES_OFFSET + (w * BLOCK_M + row) * 8; };
     const int lane_row = thread / 32 * 16 + static_cast<int>(lane_index() / 4);
     float mine[SHARE][4] = {};
@@ -442,7 +454,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
         KGEN_UNROLL
         for (int w = 0; w < WARPGROUPS; ++w) {
-            // A part that has seen no key has O and sum 0; this avoids -infinity - -infinity.
+            // A part that has seen no key has O = 0 and sum 0; this avoids -infinity - -infinity.
             factor[w][h] = part_max[w] == -infinity() ? 0.0f : exp2_fast(log2_scale * (part_max[w] - most[h]));
             sum[h] = fused_multiply_add(part_sum[w], factor[w][h], sum[h]);
         }
@@ -478,16 +490,20 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
     }
 
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
+    if (lse != nullptr)
+        lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) +
+               work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = work.first_query + lane_row + h * 8;
         KGEN_UNROLL
         for (int c = 0; c < SHARE; c += 2) {
             const int column = (first_chunk + c) * 8;
-            uint32_t words[2] = {pack<element>(mine[c][2 * h], mine[c][2 * h + 1]), pack<element>(mine[c + 1][2 * h], mine[c + 1][2 * h + 1])};
+            uint32_t words[2] = {pack<element>(mine[c][2 * h], mine[c][2 * h + 1]),
+                                 pack<element>(mine[c + 1][2 * h], mine[c + 1][2 * h + 1])};
             if (has_chunk(c + 1)) store_quad_row(to + row * p.o_row_stride + column, words, row >= 0, given.vector);
         }
         if (lse != nullptr && warpgroup == 0 && lane_index() % 4 == 0 && row >= 0) {
@@ -523,21 +539,22 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
     }
     if (thread_index() == 32) {
-        // The block's query tile and head, computed by a warp that has nothing else to do yet: four divisions, which
-        // would take each warp longer than reading the results.
+        // The block's query tile and head, computed by a warp that is idle here: four divisions, which would take each
+        // warp longer than reading the results from shared memory.
         const uint32_t place = block_index() / query_tiles(p), head = place % p.num_heads;
-        store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head, head / (p.num_heads / p.num_heads_k)});
+        store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head,
+                                                   head / (p.num_heads / p.num_heads_k)});
     }
     block_sync();
     const words4 place = load_shared(shared + PLACE_OFFSET);
     let_later_kernels_start();  // as early as possible: the next one's blocks begin where this one's end
-    await_earlier_kernels();    // from here on this kernel accesses memory that others may have written
+    await_earlier_kernels();    // from here on this kernel accesses memory that earlier kernels may have written
     const assignment work = work_of(p, place.y, place.z, place.x);
     if (work.is_empty()) return;
     const own_tiles keys = share_of(work, place.w, shared, warpgroup);
     if (fetches) fetch_first(given, work, keys, shared, barrier);
     warp_sync();
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     output o;
     row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
@@ -548,7 +565,8 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_short_hdim128_bf16_causal_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_short_hdim128_bf16_causal_sm90", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL};
+    constexpr fwd_identity self = {"flash_fwd_short_hdim128_bf16_causal_sm90", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;

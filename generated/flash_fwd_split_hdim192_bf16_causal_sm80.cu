@@ -1,9 +1,9 @@
 // flash_fwd_split_hdim192_bf16_causal_sm80
 //
 // Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T + causal mask) V over that
-// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them, or the
-// block of a row tile that ends last. Without a workspace there is one split, and O and the log-sum-exp leave as the
-// caller wants them.
+// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh). flash_fwd_combine merges them, or the
+// last block of each row tile to finish does. Without a workspace there is one split, and O and the log-sum-exp are
+// written to the caller's tensors.
 // Head dim 192, bf16, causal (aligned to the bottom right), compute capability 8.0 and newer.
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
@@ -15,7 +15,8 @@
 // Plan: 105024 bytes of shared memory; accumulators, fragments and addresses need about 204 registers per thread;
 // 1 block (4 warps) per SM, limited by shared memory.
 // Made by kgen 0.1.0 from templates/attention/fwd_split_sm80.cu.tera; edit that, not this. To compile this file alone:
-//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_split_hdim192_bf16_causal_sm80.cu
+//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
+//       flash_fwd_split_hdim192_bf16_causal_sm80.cu
 
 #include "kgen.h"
 #include "kgen/atomics.cuh"
@@ -76,8 +77,9 @@ static_assert(WARPS * WARP_OUTPUT_BYTES <= WARPS * RING_BYTES, "the rings hold e
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
-// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// The growth of a row's maximum that is tolerated before O is rescaled, in powers of two, given a lane's part of the
+// row's sum. Under a stale maximum the largest weight is not exactly 1, and its rounding error shows in O if it
+// dominates
 // the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
 // a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
 // stays in the range of its type.
@@ -86,12 +88,12 @@ KGEN_DEVICE float tolerated_growth(float sum) {
     return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
 }
 
-// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// The state that a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
-    float headroom;                // how far scores may exceed `max` before O is rescaled
+    float headroom;                // scores may exceed `max` by this much before O is rescaled
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
@@ -153,8 +155,8 @@ struct interval {
     int low, high;
 };
 
-// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
-// once, in an array, registers spill.)
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -166,7 +168,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a block's rows see of a key tile. Keys are counted from the tensor's first.
+// The keys of a tile that a block's rows see. Keys are counted from the tensor's first.
 struct view {
     int first, end;  // the tile's first key; keys from `end` on belong to another split or to none
     const int (&diagonal)[M_TILES][2];  // keys that the lane's row [t][h] sees
@@ -184,7 +186,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// rescales O and the sums to a new maximum where the old one has been exceeded.
+// rescales O and the sums to a new maximum if the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
@@ -199,8 +201,8 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             outgrown |= m > state.max[t][h] + state.headroom;
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
-    // lanes exchange their maxima.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -208,7 +210,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             for (int h = 0; h < 2; ++h) {
                 float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
                 m = maximum(m, shuffle_xor(m, 2));
-                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
+                // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 m = maximum(m, old_max);
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
@@ -257,11 +259,12 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// A head's sink; -infinity where there is none.
+// A head's sink; -infinity if there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
     if (p.features.sinks == nullptr) return -infinity();
-    if (p.features.sinks_dtype == KGEN_DTYPE_FP32) return load_global(static_cast<const float*>(p.features.sinks) + head);
+    if (p.features.sinks_dtype == KGEN_DTYPE_FP32)
+        return load_global(static_cast<const float*>(p.features.sinks) + head);
     float sink, none;
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
@@ -275,7 +278,7 @@ struct closed_row {
 // `max` is the row's maximum before scaling, `sum` its sum relative to that, `sink` a logit, -infinity for none.
 KGEN_DEVICE closed_row close_row(float sum, float max, float log2_scale, float sink) {
     if (max == -infinity()) return {0.0f, sink};
-    const float row = log2_scale * max;  // in powers of two, as `top`
+    const float row = log2_scale * max;  // in powers of two, like `top`
     const float top = maximum(row, LOG2_E * sink);
     const float factor = exp2_fast(row - top);
     const float total = fused_multiply_add(sum, factor, exp2_fast(fused_multiply_add(LOG2_E, sink, -top)));
@@ -292,9 +295,11 @@ struct assignment {
     int first_row, head_k, batch, split;
 };
 
-KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) { return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M; }
+KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) {
+    return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M;
+}
 
-// The row tile of a block, the same for all splits: below the blocks of one split.
+// The number of a block's row tile, the same for all splits: less than the number of blocks per split.
 KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
     return (work.batch * p.num_heads_k + work.head_k) * tiles_of_sequence(p) + work.first_row / BLOCK_M;
 }
@@ -303,23 +308,25 @@ KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
 KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, sequence queries, int row) {
     const int group = p.num_heads / p.num_heads_k;
     const int packed = work.first_row + row;
-    return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
+    return split_workspace_row(p, work.split, queries, work.batch, packed / group,
+                               work.head_k * group + packed % group);
 }
 
 // The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
-// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+// each other, since their keys are adjacent. Splits that a short sequence does not have come late and cost little.
 KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     const uint32_t m_blocks = tiles_of_sequence(p);
     const uint32_t block = block_index();
     const uint32_t tile = block % m_blocks, head = block / m_blocks;
     const uint32_t batch = head / p.num_heads_k;
-    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
+    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch),
+            static_cast<int>(batch / p.batch)};
 }
 
-// What the partial results of a row add up to.
+// The factors and the log-sum-exp that merge the partial results of a row.
 struct merged_row {
-    float reference;  // what weights are relative to: the largest log-sum-exp, 0 where all are -infinity
-    float inverse;    // of the sum of weights; 0 where that is
+    float reference;  // weights are relative to this: the largest log-sum-exp, or 0 if all are -infinity
+    float inverse;    // of the sum of weights; 0 if the sum is 0
     float lse;
 
     KGEN_DEVICE float weight(float of_split) const { return exp2_fast((of_split - reference) * LOG2_E); }
@@ -328,8 +335,8 @@ struct merged_row {
     KGEN_DEVICE float factor(float of_split) const { return weight(of_split) * inverse; }
 };
 
-// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that joins the merged
-// denominator and has no O. The same in all lanes.
+// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that is added to the
+// merged denominator and has no O. The result is the same in all lanes.
 template <class Lse>
 KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     float largest = -infinity();
@@ -349,11 +356,12 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     return row;
 }
 
-// Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the
-// partial results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`,
-// and `flag` is a word of shared memory that nobody uses by then.
+// True in the last block of the row tile to arrive; all threads of that block then see the partial results of all
+// blocks. Called by all threads that have written partial results. They `meet` in a barrier, and one of them `counts`.
+// `flag` is a word of shared memory that is unused by then.
 template <class Meet>
-KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
+KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts,
+                           const Meet& meet) {
     meet();  // all partial results of the block are written
     if (counts) {
         const uint32_t tile = tile_number(p, work), shift = tile % TILES_A_WORD * 8;
@@ -367,12 +375,12 @@ KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits
     return load_shared_float(flag) != 0.0f;
 }
 
-// Merges the partial results of the block's rows, of each row in the order of the splits, and writes O and LSE. Rows
-// are shared out among `warps` warps, of which this one is number `warp`.
+// Merges the partial results of the block's rows, each row in the order of the splits, and writes O and LSE. Rows are
+// divided among `warps` warps; this one is number `warp`.
 KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int splits, int warp, int warps) {
-    constexpr int pieces = HEAD_DIM / 4;  // of a row, four columns each
+    constexpr int pieces = HEAD_DIM / 4;  // pieces of four columns in a row
     constexpr int width = pieces > 16 ? 32 : pieces > 8 ? 16 : pieces > 4 ? 8 : 4;  // lanes that share a split's row
-    constexpr int teams = 32 / width;    // splits read side by side
+    constexpr int teams = 32 / width;    // splits read at the same time
     constexpr int at_once = 8;           // of a team
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int group = p.num_heads / p.num_heads_k;
@@ -389,7 +397,8 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
             const int64_t sequence_start = queries.packed ? queries.first_row : work.batch * p.lse_batch_stride;
             store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
         }
-        uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(queries, work.batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
+        uint16_t* to = static_cast<uint16_t*>(p.o) +
+                       sequence_offset(queries, work.batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
                        query * p.o_row_stride;
         KGEN_ROLLED
         for (int column = piece * 4; column - piece * 4 < HEAD_DIM; column += width * 4) {
@@ -406,7 +415,8 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
                     factor[i] = merged.factor(lse);
                     part[i] = {0.0f, 0.0f, 0.0f, 0.0f};
                     if (lse == -infinity()) continue;  // its O is undefined
-                    part[i] = load_written(reinterpret_cast<const floats4*>(split_output(p, first + other * split_stride) + column));
+                    part[i] = load_written(
+                        reinterpret_cast<const floats4*>(split_output(p, first + other * split_stride) + column));
                 }
                 KGEN_UNROLL
                 for (int i = 0; i < at_once; ++i) {
@@ -416,7 +426,8 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
             }
             KGEN_UNROLL
             for (int step = width; step < 32; step *= 2) {
-                o = {o.x + shuffle_xor(o.x, step), o.y + shuffle_xor(o.y, step), o.z + shuffle_xor(o.z, step), o.w + shuffle_xor(o.w, step)};
+                o = {o.x + shuffle_xor(o.x, step), o.y + shuffle_xor(o.y, step), o.z + shuffle_xor(o.z, step),
+                     o.w + shuffle_xor(o.w, step)};
             }
             if (team == 0 && has_columns) store_whole_piece(to + column, o);
         }
@@ -429,7 +440,8 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
     constexpr int chunks = HEAD_DIM_PADDED / 8;  // 16-byte pieces per row
     const int group = p.num_heads / p.num_heads_k;
     const uint16_t* q = static_cast<const uint16_t*>(p.q) +
-                        sequence_offset(queries, work.batch, work.head_k * group, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+                        sequence_offset(queries, work.batch, work.head_k * group, p.q_batch_stride, p.q_row_stride,
+                                        p.q_head_stride);
     KGEN_ROLLED
     for (int i = thread_index(); i < BLOCK_M * chunks; i += THREADS) {
         const int row = i / chunks, column = i % chunks * 8;
@@ -443,20 +455,25 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
             uint32_t words[4] = {0, 0, 0, 0};
             if (valid) {
                 KGEN_UNROLL
-                for (int e = 0; e < 8; ++e) words[e / 2] |= static_cast<uint32_t>(load_global(from + e)) << (e % 2 * 16);
+                for (int e = 0; e < 8; ++e)
+                    words[e / 2] |= static_cast<uint32_t>(load_global(from + e)) << (e % 2 * 16);
             }
             store_shared(destination, words4{words[0], words[1], words[2], words[3]});
         }
     }
 }
 
-// Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
-// more. Whether they are complete.
+// Merges the warps' states and writes the block's O and LSE: final results to the caller's tensors, partial ones to the
+// workspace. Returns true if they are final. No warp may use its ring any more.
 KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
-    const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
-    const auto sum_address = [&](uint32_t of_warp, int row) { return shared + SUM_OFFSET + (of_warp * BLOCK_M + row) * 4; };
+    const auto max_address = [&](uint32_t of_warp, int row) {
+        return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4;
+    };
+    const auto sum_address = [&](uint32_t of_warp, int row) {
+        return shared + SUM_OFFSET + (of_warp * BLOCK_M + row) * 4;
+    };
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -491,11 +508,12 @@ KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
             const float scale = factor(warp, row, largest_maximum(row));
             const uint32_t to = outputs + warp * WARP_OUTPUT_BYTES + (row * OUTPUT_ROW + lane_index() % 4 * 2) * 4;
             KGEN_UNROLL
-            for (int j = 0; j < O_TILES; ++j) store_shared(to + j * 32, state.o[t][j][2 * h] * scale, state.o[t][j][2 * h + 1] * scale);
+            for (int j = 0; j < O_TILES; ++j)
+                store_shared(to + j * 32, state.o[t][j][2 * h] * scale, state.o[t][j][2 * h + 1] * scale);
         }
     }
 
-    // (Asked again, rather than kept: registers are few.)
+    // (Computed again rather than kept live: registers are scarce.)
     const assignment work = assigned_work(p);
     const bool whole = writes_whole(p, split_count(p, work.batch));
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
@@ -539,7 +557,9 @@ KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
         sum = {sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse};
         if (whole) {
             const int packed = work.first_row + row;
-            uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(queries, work.batch, work.head_k * group + packed % group, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+            uint16_t* to = static_cast<uint16_t*>(p.o) +
+                           sequence_offset(queries, work.batch, work.head_k * group + packed % group, p.o_batch_stride,
+                                           p.o_row_stride, p.o_head_stride);
             store_whole_piece(to + packed / group * p.o_row_stride + column, sum);
         } else {
             store_global(reinterpret_cast<floats4*>(split_output(p, partial_row(p, work, queries, row)) + column), sum);
@@ -548,16 +568,18 @@ KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
     return whole;
 }
 
-// After the block's partial results: merges those of its row tile, if it ends last or no split has any.
+// Called after the block has written its partial results: merges those of its row tile if it is the last to finish, or
+// if no split has any.
 KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p, const assignment& work) {
     const int splits = split_count(p, work.batch);
-    if (splits <= 0 || ends_last(p, work, splits, shared_base() + MAX_OFFSET, thread_index() == 0, [] { block_sync(); })) {
+    if (splits <= 0 ||
+        ends_last(p, work, splits, shared_base() + MAX_OFFSET, thread_index() == 0, [] { block_sync(); })) {
         merge_rows(p, work, splits, warp_index(), WARPS);
     }
 }
 
-// Computes a split of a row tile. Whether partial results are to be merged, or somebody must write the rows of a tile
-// without any.
+// Computes a split of a row tile. Returns true if partial results must be merged, or if the rows of a tile without
+// splits must still be written.
 template <bool VECTOR>
 KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work) {
     const int splits = is_whole(p) ? 1 : split_count(p, work.batch);
@@ -576,17 +598,21 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
     const int diagonal = keys.rows - queries.rows + 1;
     const int last_row = min(work.first_row + BLOCK_M, rows) - 1;
     const key_range range = split_keys(max(0, min(keys.rows, last_row / group + diagonal)), work.split, splits);
-    const int clear_end = min(range.end, work.first_row / group + diagonal);  // every row sees the keys from clear_first up to here
+    // every row sees the keys from clear_first up to here
+    const int clear_end = min(range.end, work.first_row / group + diagonal);
     if (range.first >= range.end && !whole) {
         const int row = thread_index();
-        if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
+        if (row < BLOCK_M && work.first_row + row < rows)
+            store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
         return true;
     }
 
     const uint16_t* k = static_cast<const uint16_t*>(p.k) +
-                        sequence_offset(keys, work.batch, work.head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+                        sequence_offset(keys, work.batch, work.head_k, p.k_batch_stride, p.k_row_stride,
+                                        p.k_head_stride);
     const uint16_t* v = static_cast<const uint16_t*>(p.v) +
-                        sequence_offset(keys, work.batch, work.head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+                        sequence_offset(keys, work.batch, work.head_k, p.v_batch_stride, p.v_row_stride,
+                                        p.v_head_stride);
 
     const uint32_t shared = shared_base();
     const uint32_t ring = shared + RING_OFFSET + warp_index() * RING_BYTES;
@@ -610,17 +636,21 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) diagonals[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + diagonal;
+        for (int h = 0; h < 2; ++h)
+            diagonals[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + diagonal;
     }
 
     // K and V of a slice are two groups of copies. A slice beyond the split's end leaves its groups empty, so that the
     // number of groups in flight is always the same.
     const auto copy_k = [&](int first, uint32_t stage) {
-        if (first < range.end) copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
+        if (first < range.end)
+            copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
         cp_async_commit();
     };
     const auto copy_v = [&](int first, uint32_t stage) {
-        if (first < range.end) copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage + key_tile::bytes, opaque(v), p.v_row_stride, first, range.end);
+        if (first < range.end)
+            copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage + key_tile::bytes, opaque(v), p.v_row_stride, first,
+                                                       range.end);
         cp_async_commit();
     };
 
@@ -633,7 +663,7 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
         copy_v(slice + s * BLOCK_N, ring + s * STAGE_BYTES);
     }
 
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
@@ -644,7 +674,8 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
     KGEN_UNROLL
     for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
         KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(q_fragments[step][t], fragment_address<query_tile>(shared + Q_OFFSET, row_lanes, t * 16, step));
+        for (int t = 0; t < M_TILES; ++t)
+            ldmatrix_x4(q_fragments[step][t], fragment_address<query_tile>(shared + Q_OFFSET, row_lanes, t * 16, step));
     }
 
     uint32_t stage = ring;
@@ -656,7 +687,8 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
         multiply_q_k(s, q_fragments, stage, chunk_lanes);
         warp_sync();  // no lane still reads K of the slice
         copy_k(slice + STAGES * BLOCK_N, stage);
-        if ((clear_first > 0 && slice < clear_first) || slice + SLICE > clear_end) mask(s, {slice, range.end, diagonals});
+        if ((clear_first > 0 && slice < clear_first) || slice + SLICE > clear_end)
+            mask(s, {slice, range.end, diagonals});
         softmax(s, state, log2_scale);
         cp_async_wait<2 * STAGES - 1>();
         warp_sync();  // V of the slice is visible to the whole warp
@@ -679,30 +711,38 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
 extern "C" size_t flash_fwd_split_hdim192_bf16_causal_sm80_workspace(const kgen_fwd_params* given) {
     constexpr const char* self = "flash_fwd_split_hdim192_bf16_causal_sm80_workspace";
     kgen_fwd_params params;
-    if (copy_fwd_params(given, self, params) || check_shapes(params, FEATURE_FLAGS, self) || check_split_numbers(params, self)) return 0;
+    if (copy_fwd_params(given, self, params) || check_shapes(params, FEATURE_FLAGS, self) ||
+        check_split_numbers(params, self))
+        return 0;
     return split_workspace_bytes(params);
 }
 
 extern "C" int flash_fwd_split_hdim192_bf16_causal_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_split_hdim192_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS};
+    constexpr fwd_identity self = {"flash_fwd_split_hdim192_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     if (const int code = check_split_numbers(params, self.name)) return code;
     const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
-    const uint64_t unsplit = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch), items = product(unsplit, params.num_splits);
+    const uint64_t unsplit = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch),
+        items = product(unsplit, params.num_splits);
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = check_blocks(self.name, items, params)) return code;
     if (rows > INT32_MAX - BLOCK_M) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
     if (!is_whole(params)) {
         if (const int code = check_arrivals(params, BLOCK_M, self.name)) return code;
         if (const int code = check_split_workspace(params, self.name)) return code;
     }
-    const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&
-                         rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&
-                         rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride);
+    const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride,
+                                          params.q_row_stride, params.q_head_stride) &&
+                         rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride,
+                                          params.k_row_stride, params.k_head_stride) &&
+                         rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride,
+                                          params.v_row_stride, params.v_head_stride);
     const auto kernel = aligned ? attention_split<true> : attention_split<false>;
     return launch(kernel, self.name, static_cast<uint32_t>(items), THREADS, SHARED_BYTES, params, stream);
 }

@@ -1,7 +1,7 @@
-// The dispatcher of libkgen: the variants that the library holds, and which of them serves a request.
+// The dispatcher of libkgen: the variants that the library holds, and the choice among them for a request.
 // Made by kgen 0.1.0 from templates/bindings/kgen_dispatch.cpp.tera; edit that, not this.
 //
-// For the host compiler or nvcc. Define KGEN_NO_PTX when the kernels' objects were built with machine code alone.
+// For the host compiler or nvcc. Define KGEN_NO_PTX if the kernels' objects were built with machine code only.
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +24,10 @@
 #ifdef KGEN_TABLE
 #include KGEN_TABLE
 #else
-// name, structure of its parameters, whether it has <name>_workspace; kind, head dim, that of V and O, dtype, features;
-// id and name of its declared score; compute capability it was made for, the newest for its machine code, and with its
-// PTX; shared memory per block, and what a block may have on the GPUs that the plan was made for; tiles of 16 rows that
-// a multiprocessor runs at once (split-KV only); the inputs of the prediction of its time: `origin`.
+// Name, parameter structure, 1 if it has <name>_workspace; kind, head dim, that of V and O, dtype, features; id and
+// name of its declared score; compute capability that it was made for, the newest for its machine code, and the newest
+// with its PTX; shared memory per block, and the limit per block on the GPUs that the plan was made for; tiles of 16
+// rows that a multiprocessor runs at once (split-KV only); the inputs of the prediction of its time: `origin`.
 #define KGEN_KERNELS(KERNEL) \
     KERNEL(append_kv_bf16_sm80, kgen_append_kv_params, 0, KGEN_KIND_APPEND_KV, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
@@ -196,7 +196,7 @@ namespace {
 
 using namespace kgen;
 
-// An object runs on GPUs up to the newest its machine code supports; with PTX, where its target can carry it, on all
+// An object runs on GPUs up to the newest that its machine code supports; with PTX, if its target can carry it, on all
 // newer ones, which EVERY_NEWER_GPU stands for.
 constexpr int32_t EVERY_NEWER_GPU = 999;
 #ifdef KGEN_NO_PTX
@@ -216,13 +216,14 @@ constexpr Wanted only_as(Function function) {
     {#name, kind, head_dim, head_dim_v, dtype, features, target, newest(machine_code, ptx), only_as<kgen_fwd_launcher>(name), only_as<kgen_bwd_launcher>(name), score, score_name},
 constexpr kgen_variant VARIANTS[] = {KGEN_KERNELS(KGEN_ROW)};
 
-// What choosing among variants needs to know of each in addition to its row above, at the same index.
+// The data of each variant that the choice needs in addition to its row above, at the same index.
 struct origin {
     int32_t newest_for_machine_code;  // compute capability; newer GPUs run what the driver compiles from PTX
     int32_t shared_bytes;             // shared memory per block
     int32_t made_for_shared_bytes;    // available to a block on the GPUs that the plan was made for
     int32_t split_tiles_per_sm;       // tiles of 16 rows that one multiprocessor runs at once; split-KV only
-    kernel_cost cost;                 // from its plan; `resident`, shared memory aside. Zeros except for kernels of the forward pass
+    // from its plan; `resident`, shared memory aside. Zeros except for kernels of the forward pass
+    kernel_cost cost;
     size_t (*bwd_workspace)(const kgen_bwd_params*);  // NULL for other kinds
 };
 #define KGEN_WORKSPACE_OF_0(name) nullptr
@@ -232,27 +233,29 @@ struct origin {
     {machine_code, shared, made_for, tiles, {rows, group_rows, keys, resident, launch_ns, crowded_ns, tile_cycles, chain_cycles, step_cycles, longest_first}, only_as<size_t (*)(const kgen_bwd_params*)>(KGEN_WORKSPACE_OF_##workspace(name))},
 constexpr origin ORIGINS[] = {KGEN_KERNELS(KGEN_ORIGIN)};
 
-// The head dims of a request whose V lies inside K (read_values_inside_keys).
+// The head dims of a request whose V is inside K (read_values_inside_keys).
 constexpr int32_t LATENT_KEYS = 576, LATENT_VALUES = 512;
 
-// What a request asks of a variant.
+// The properties that a request requires of a variant.
 struct wanted {
     int32_t kind, head_dim, head_dim_v, dtype;
     uint32_t features = 0;  // KGEN_FEATURE_*
     uint64_t score = 0;     // id of a declared score; 0: none
-    bool packed = false;    // a kernel with KGEN_FEATURE_PACKGQA, or one without: each has a path of its own
+    bool packed = false;    // with KGEN_FEATURE_PACKGQA or without it: each has its own path
 };
 
-// What every variant of a group shares, and a request names exactly.
+// The properties that all variants of a group share and that a request specifies exactly.
 struct group_key {
     int32_t kind, head_dim, head_dim_v, dtype;
 
     constexpr bool operator==(const group_key& other) const {
-        return kind == other.kind && head_dim == other.head_dim && head_dim_v == other.head_dim_v && dtype == other.dtype;
+        return kind == other.kind && head_dim == other.head_dim && head_dim_v == other.head_dim_v &&
+               dtype == other.dtype;
     }
     constexpr uint32_t hash() const {
         uint32_t h = 0;
-        for (const int32_t part : {kind, head_dim, head_dim_v, dtype}) h = (h ^ static_cast<uint32_t>(part)) * 0x9E3779B1u;
+        for (const int32_t part : {kind, head_dim, head_dim_v, dtype})
+            h = (h ^ static_cast<uint32_t>(part)) * 0x9E3779B1u;
         return h ^ h >> 16;
     }
 };
@@ -275,13 +278,13 @@ constexpr uint32_t slots_for(int32_t groups) {
     return slots;
 }
 
-// Groups of variants by key, so that a call does not look at the whole library. The table is sorted by name, hence a
-// group lies in one piece; if it does not, its pieces are separate groups of one key, and all of them are found.
+// Groups of variants by key, so that a call does not search the whole library. The table is sorted by name, hence a
+// group is contiguous; if it is not, its pieces are separate groups with the same key, and all of them are found.
 struct group_table {
     struct group {
         int32_t first = 0, count = 0;  // no variants: the slot is free
     };
-    static constexpr uint32_t SLOTS = slots_for(count_groups());  // at least as many free as not
+    static constexpr uint32_t SLOTS = slots_for(count_groups());  // at least half of them free
     group slots[SLOTS] = {};
 
     constexpr group_table() {
@@ -307,28 +310,32 @@ struct group_table {
 constexpr group_table GROUPS;
 
 bool has_dtype_and_features(const kgen_variant& v, const wanted& w) {
-    return v.kind == w.kind && v.dtype == w.dtype && v.score == w.score && ((v.features & KGEN_FEATURE_PACKGQA) != 0) == w.packed &&
-           serves_features(w.features, v.features);
+    return v.kind == w.kind && v.dtype == w.dtype && v.score == w.score &&
+           ((v.features & KGEN_FEATURE_PACKGQA) != 0) == w.packed && serves_features(w.features, v.features);
 }
 
-bool has_head_dims(const kgen_variant& v, const wanted& w) { return v.head_dim == w.head_dim && v.head_dim_v == w.head_dim_v; }
+bool has_head_dims(const kgen_variant& v, const wanted& w) {
+    return v.head_dim == w.head_dim && v.head_dim_v == w.head_dim_v;
+}
 
 const origin& origin_of(const kgen_variant& v) { return ORIGINS[&v - VARIANTS]; }
 
 bool runs_on(const kgen_variant& v, int capability) { return v.target <= capability && capability <= v.target_max; }
 
 bool has_fewer_features(const kgen_variant& a, const kgen_variant& b) {
-    const int count_a = __builtin_popcount(a.features & ~KGEN_FEATURE_CAUSAL), count_b = __builtin_popcount(b.features & ~KGEN_FEATURE_CAUSAL);
-    return count_a != count_b ? count_a < count_b : a.features > b.features;  // of as many, the causal one
+    const int count_a = __builtin_popcount(a.features & ~KGEN_FEATURE_CAUSAL),
+        count_b = __builtin_popcount(b.features & ~KGEN_FEATURE_CAUSAL);
+    return count_a != count_b ? count_a < count_b : a.features > b.features;  // among as many, the causal one
 }
 
-// Whether `a` suits a device better than `b`, where both run on it:
-//   1. machine code before PTX: it is what was tuned, and it loads at once;
+// True if `a` suits a device better than `b`, both of which must run on it:
+//   1. machine code before PTX: it is the code that was tuned, and it loads at once;
 //   2. machine code made for the newer GPU;
 //   3. PTX made for the newer generation (the major of its compute capability), which has the better instructions;
-//   4. of one generation, PTX whose plan was made for as much shared memory per block as the device has, or the most
-//      below that; if all were made for more, the least. So sm80's plans serve 9.x and 10.x, and sm89's 12.x;
-//   5. of one target, the kernel with the fewest features: the others are not asked for, and cost time.
+//   4. within one generation, PTX whose plan was made for as much shared memory per block as the device has, or the
+// most
+//      below that; if all were made for more, the least. Plans of sm80 thus serve 9.x and 10.x, and those of sm89 12.x;
+//   5. within one target, the kernel with the fewest features: further features are not requested and cost time.
 bool is_better(const kgen_variant& a, const kgen_variant& b, int capability, int32_t shared_bytes) {
     const bool native_a = capability <= origin_of(a).newest_for_machine_code;
     const bool native_b = capability <= origin_of(b).newest_for_machine_code;
@@ -341,7 +348,7 @@ bool is_better(const kgen_variant& a, const kgen_variant& b, int capability, int
     return shared_a <= shared_bytes ? shared_a > shared_b : shared_a < shared_b;
 }
 
-// Whether a kernel of the device has everything but a feature: reports which, and returns the code; 0 if none has.
+// If a kernel of the device fits except for a feature, reports the feature and returns the error code; otherwise 0.
 int lacks_feature(const char* caller, const wanted& w, int capability) {
     const kgen_variant* nearest = nullptr;
     for (const kgen_variant& v : VARIANTS) {
@@ -349,12 +356,16 @@ int lacks_feature(const char* caller, const wanted& w, int capability) {
         if (v.score != w.score) continue;
         if ((v.features & ~w.features & KGEN_FEATURE_CAUSAL) != 0) continue;  // it masks more
         const uint32_t lacking = lacking_features(w.features, v.features);
-        if ((lacking & ~KGEN_FEATURE_CAUSAL) != 0 && (nearest == nullptr || lacking < lacking_features(w.features, nearest->features))) nearest = &v;
+        if ((lacking & ~KGEN_FEATURE_CAUSAL) != 0 &&
+            (nearest == nullptr || lacking < lacking_features(w.features, nearest->features)))
+            nearest = &v;
     }
     if (nearest == nullptr) return KGEN_SUCCESS;
     const uint32_t lacking = lacking_features(w.features, nearest->features) & ~KGEN_FEATURE_CAUSAL;
-    return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant with the feature `%s` for compute capability %d.%d: %s lacks it; `kgen generate --features` makes one that has it",
-                caller, feature_name(lacking), capability / 10, capability % 10, nearest->name);
+    return fail(
+        KGEN_ERROR_NO_VARIANT,
+        "%s: no variant with the feature `%s` for compute capability %d.%d: %s lacks it; `kgen generate --features` makes one that has it",
+        caller, feature_name(lacking), capability / 10, capability % 10, nearest->name);
 }
 
 const char* dtype_name(int32_t dtype) {
@@ -367,17 +378,19 @@ const char* dtype_name(int32_t dtype) {
     }
 }
 
-// Whether no kernel of the device has the declared score that is asked for: reports that, and returns the code.
+// If no kernel of the device has the requested declared score, reports that and returns the error code; otherwise 0.
 int lacks_score(const char* caller, const wanted& w, int capability) {
     if (w.score == 0) return KGEN_SUCCESS;
     for (const kgen_variant& v : VARIANTS) {
         if (v.score == w.score && v.kind == w.kind && runs_on(v, capability)) return KGEN_SUCCESS;
     }
-    return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant with the declared score %016llx for compute capability %d.%d; kgen_variants() lists what is held", caller,
-                static_cast<unsigned long long>(w.score), capability / 10, capability % 10);
+    return fail(
+        KGEN_ERROR_NO_VARIANT,
+        "%s: no variant with the declared score %016llx for compute capability %d.%d; kgen_variants() lists what is held",
+        caller, static_cast<unsigned long long>(w.score), capability / 10, capability % 10);
 }
 
-// Reports what was asked for and the nearest match in the library.
+// Reports the request and the nearest match in the library.
 int no_variant(const char* caller, const wanted& p, int capability) {
     const char* dtype = dtype_name(p.dtype);
     const char* mask = (p.features & KGEN_FEATURE_CAUSAL) != 0 ? "causal" : "not causal";
@@ -391,7 +404,9 @@ int no_variant(const char* caller, const wanted& p, int capability) {
         } else if (!runs_on(v, capability)) {
             continue;
         } else if (p.head_dim != p.head_dim_v) {
-            const auto distance = [&](const kgen_variant& other) { return abs(other.head_dim - p.head_dim) + abs(other.head_dim_v - p.head_dim_v); };
+            const auto distance = [&](const kgen_variant& other) {
+                return abs(other.head_dim - p.head_dim) + abs(other.head_dim_v - p.head_dim_v);
+            };
             if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
         } else if (v.head_dim == v.head_dim_v) {
             if (v.head_dim < p.head_dim && v.head_dim > below) below = v.head_dim;
@@ -399,8 +414,9 @@ int no_variant(const char* caller, const wanted& p, int capability) {
         }
     }
     if (elsewhere != nullptr && elsewhere->target_max == EVERY_NEWER_GPU) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: %s needs compute capability %d.%d or newer; this device has %d.%d", caller, elsewhere->name,
-                    elsewhere->target / 10, elsewhere->target % 10, capability / 10, capability % 10);
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: %s needs compute capability %d.%d or newer; this device has %d.%d",
+                    caller, elsewhere->name, elsewhere->target / 10, elsewhere->target % 10, capability / 10,
+                    capability % 10);
     }
     if (elsewhere != nullptr) {
         return fail(KGEN_ERROR_NO_VARIANT, "%s: %s runs on compute capability %d.%d to %d.%d; this device has %d.%d",
@@ -410,36 +426,42 @@ int no_variant(const char* caller, const wanted& p, int capability) {
     if (const int code = lacks_score(caller, p, capability)) return code;
     if (const int code = lacks_feature(caller, p, capability)) return code;
     if (p.head_dim == LATENT_KEYS && p.head_dim_v == LATENT_VALUES) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d with head_dim_v %d, except where V lies inside K: v == k with equal strides, fp16 or bf16",
-                    caller, p.head_dim, p.head_dim_v);
+        return fail(
+            KGEN_ERROR_NO_VARIANT,
+            "%s: no variant for head_dim %d with head_dim_v %d, except where V lies inside K: v == k with equal strides, fp16 or bf16",
+            caller, p.head_dim, p.head_dim_v);
     }
     if (nearest != nullptr) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d with head_dim_v %d, %s, %s; the nearest held is %s", caller,
+        return fail(KGEN_ERROR_NO_VARIANT,
+                    "%s: no variant for head_dim %d with head_dim_v %d, %s, %s; the nearest held is %s", caller,
                     p.head_dim, p.head_dim_v, dtype, mask, nearest->name);
     }
     if (below != 0 && above != 0) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dims held are %d and %d",
-                    caller, p.head_dim, dtype, mask, below, above);
+        return fail(KGEN_ERROR_NO_VARIANT,
+                    "%s: no variant for head_dim %d, %s, %s; the nearest head dims held are %d and %d", caller,
+                    p.head_dim, dtype, mask, below, above);
     }
     if (below != 0 || above != 0) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dim held is %d", caller, p.head_dim,
-                    dtype, mask, below != 0 ? below : above);
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dim held is %d",
+                    caller, p.head_dim, dtype, mask, below != 0 ? below : above);
     }
     if (p.head_dim == 0) {
-        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant that is %s for compute capability %d.%d; kgen_variants() lists what is held", caller, dtype,
-                    capability / 10, capability % 10);
+        return fail(KGEN_ERROR_NO_VARIANT,
+                    "%s: no variant that is %s for compute capability %d.%d; kgen_variants() lists what is held",
+                    caller, dtype, capability / 10, capability % 10);
     }
-    return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant that is %s and %s for compute capability %d.%d; kgen_variants() lists what is held",
+    return fail(KGEN_ERROR_NO_VARIANT,
+                "%s: no variant that is %s and %s for compute capability %d.%d; kgen_variants() lists what is held",
                 caller, dtype, mask, capability / 10, capability % 10);
 }
 
 // The variants that serve a request on a device.
 struct answer {
-    const kgen_variant* best;       // the one that suits it best (`is_better`); NULL if none runs there
+    const kgen_variant* best;       // the one that suits the device best (`is_better`); NULL if none runs there
     const kgen_variant* too_large;  // one whose blocks need more shared memory than the device has
 };
 
-// `refused`: only variants that suit the device less well than this one, unless it is NULL.
+// `refused`: if not NULL, only variants that suit the device less well than this one are considered.
 answer find(const wanted& w, int capability, const kgen_variant* refused = nullptr) {
     const int32_t shared_bytes = device_shared_memory();
     answer found = {};
@@ -459,7 +481,7 @@ answer find(const wanted& w, int capability, const kgen_variant* refused = nullp
 const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
     const int capability = device_capability();
     if (capability == 0) {
-        code = KGEN_ERROR_LAUNCH;  // the reason is in last_error
+        code = KGEN_ERROR_LAUNCH;  // last_error holds the reason
         return nullptr;
     }
     const answer found = find(w, capability);
@@ -474,7 +496,7 @@ const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
     return found.best;
 }
 
-// The model's data for each GPU, by compute capability: clock, rated bandwidth of device memory where the driver does
+// The model's data for each GPU, by compute capability: clock, rated bandwidth of device memory in case the driver does
 // not report it, and bandwidth and size of L2.
 struct device_row {
     int32_t capability, clock_mhz, dram_gbs, l2_gbs, l2_mb;
@@ -492,7 +514,7 @@ constexpr device_row DEVICES[] = {
     {120, 2400, 1792, 24200, 128},
     {121, 2400, 273, 6100, 24},
 };
-constexpr double DRAM_PER_MILLE = 950;  // of the rated bandwidth that a kernel reaches
+constexpr double DRAM_PER_MILLE = 950;  // part of the rated bandwidth that a kernel reaches
 
 device_cost cost_of_device(int capability, int32_t multiprocessors) {
     const device_row* row = DEVICES;
@@ -500,8 +522,9 @@ device_cost cost_of_device(int capability, int32_t multiprocessors) {
         if (other.capability <= capability) row = &other;
     }
     const double rated = device_memory_gbs();
-    return {static_cast<double>(multiprocessors), row->clock_mhz / 1000.0, (rated > 0 ? rated : row->dram_gbs) * DRAM_PER_MILLE / 1000,
-            static_cast<double>(row->l2_gbs), row->l2_mb * 125000.0};
+    return {static_cast<double>(multiprocessors), row->clock_mhz / 1000.0,
+            (rated > 0 ? rated : row->dram_gbs) * DRAM_PER_MILLE / 1000, static_cast<double>(row->l2_gbs),
+            row->l2_mb * 125000.0};
 }
 
 kernel_cost cost_of(const kgen_variant& v, int32_t shared_bytes) {
@@ -516,7 +539,8 @@ kernel_cost cost_of(const kgen_variant& v, int32_t shared_bytes) {
 // Flags that choose a path.
 constexpr uint32_t SPLIT_PATHS = KGEN_FLAG_PATH_SPLIT | KGEN_FLAG_PATH_SCHEDULED;
 constexpr uint32_t MERGING = KGEN_FLAG_MERGE_BY_LAUNCH | KGEN_FLAG_MERGE_BY_LAST_BLOCK;
-constexpr uint32_t PATHS = KGEN_FLAG_PATH_DENSE | KGEN_FLAG_PATH_SHORT | SPLIT_PATHS | KGEN_FLAG_PATH_MIXED | KGEN_FLAG_PATH_PACKED;
+constexpr uint32_t PATHS = KGEN_FLAG_PATH_DENSE | KGEN_FLAG_PATH_SHORT | SPLIT_PATHS | KGEN_FLAG_PATH_MIXED |
+                           KGEN_FLAG_PATH_PACKED;
 
 // A request of kgen_fwd or its companions, read and validated.
 struct request {
@@ -530,13 +554,13 @@ struct request {
 struct candidate {
     kgen_candidate told;
     const kgen_variant* attention;  // NULL: the library holds none for this device
-    const kgen_variant* combine;  // NULL where nothing is split; launched unless told.by_last_block
+    const kgen_variant* combine;  // NULL if nothing is split; launched unless told.by_last_block
     const kgen_variant* prepare;
-    const kgen_variant* few;      // of a mixed path: the kernel for sequences of few queries
-    size_t counts_offset;       // of split_counts in the workspace, where `prepare` writes them
+    const kgen_variant* few;      // of a mixed path: the kernel for sequences with few queries
+    size_t counts_offset;       // of split_counts in the workspace, if `prepare` writes them
     int32_t concurrent_blocks;  // passed to `prepare`
     size_t arrivals_offset;     // of counters in the workspace, which `prepare` clears
-    int64_t own_arrivals;       // words of them; 0: merged by last blocks, the caller's are used
+    int64_t own_arrivals;       // words of these; 0: a merge by last blocks uses the caller's
 };
 
 constexpr int MOST_CANDIDATES = 7 + MOST_SPLIT_COUNTS;
@@ -564,32 +588,35 @@ struct candidates {
         return c;
     }
 
-    // The one predicted to be the fastest, the first of equals; NULL if no path can be taken.
+    // The candidate predicted to be the fastest, the first among equals; NULL if no path can be taken.
     candidate* fastest() {
         candidate* best = nullptr;
         for (int i = 0; i < count; ++i) {
-            if (list[i].told.excluded == nullptr && (best == nullptr || list[i].told.predicted_ns < best->told.predicted_ns)) best = &list[i];
+            if (list[i].told.excluded == nullptr &&
+                (best == nullptr || list[i].told.predicted_ns < best->told.predicted_ns))
+                best = &list[i];
         }
         return best;
     }
 };
 
-// Sequences with as many queries at most fill one row tile of the split-KV kernel: the heads that read a key head are
-// rows too.
+// The most queries with which a sequence fits one row tile of the split-KV kernel, whose rows are queries of all heads
+// that read a key head.
 int32_t few_queries(const kgen_fwd_params& p) {
     const int32_t group = p.num_heads / p.num_heads_k;
     return group < SPLIT_TILE_ROWS ? SPLIT_TILE_ROWS / group : 1;
 }
 
-// Whether a request may mix sequences of many queries with others of few, and kernels could divide them among
-// themselves.
+// True if a request may mix sequences with many queries and sequences with few, and two kernels could share them.
 bool may_mix(const kgen_fwd_params& p) {
-    return p.page_table != nullptr && p.cu_seqlens_q != nullptr && p.total_q > 0 && p.seqlen_q > few_queries(p) && p.seqlen_k > 0;
+    return p.page_table != nullptr && p.cu_seqlens_q != nullptr && p.total_q > 0 && p.seqlen_q > few_queries(p) &&
+           p.seqlen_k > 0;
 }
 
-// What the host knows of a request, whose sizes are valid.
+// The host's knowledge of a request, whose sizes must be valid.
 request_cost cost_of_request(const kgen_fwd_params& p) {
-    const bool unequal_q = p.cu_seqlens_q != nullptr || p.seqused_q != nullptr, unequal_k = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
+    const bool unequal_q = p.cu_seqlens_q != nullptr || p.seqused_q != nullptr,
+        unequal_k = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     request_cost r = {};
     r.batch = p.batch, r.heads = p.num_heads, r.heads_k = p.num_heads_k;
     r.queries = mean_length(p.seqlen_q, p.batch, p.cu_seqlens_q != nullptr ? p.total_q : 0, unequal_q);
@@ -607,10 +634,12 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
     r.keys_to_mean = keys_to_mean(r);
     r.spread = 1;
     if (may_mix(p)) {
-        // As many sequences as the queries leave room for, not whole ones. More than half of a batch are not few.
-        const double beyond_one = static_cast<double>(p.total_q) - p.batch, longest = p.seqlen_q - 1.0, longer = fmax(1, beyond_one / longest);
+        // As many long sequences, as a fraction, as the queries leave room for. More than half of a batch is not mixed.
+        const double beyond_one = static_cast<double>(p.total_q) - p.batch, longest = p.seqlen_q - 1.0,
+            longer = fmax(1, beyond_one / longest);
         r.longer = 2 * longer > p.batch ? 0 : longer;
-        // Where one sequence has them all nothing else can be meant; where half of them have, either may be.
+        // If one sequence has all further queries, no other reading is possible; if half of the sequences do, either
+        // is.
         r.spread = r.longer == 0 ? 1 : fmin(1, (longer - 1) / fmax(p.batch / 2.0 - 1, 1));
     }
     return r;
@@ -628,14 +657,14 @@ struct path_time {
     double total() const { return attention.total() + combine + scheduler; }
 };
 
-// Whether the caller has so many words of counters.
+// True if the caller provides at least `words` words of counters.
 bool has_arrivals(const kgen_fwd_params& p, uint64_t words) {
     return p.arrivals != nullptr && p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= words;
 }
 
-// Stores the time of a path: the mean of what it takes by each guess about lengths that are not known, with the parts
-// of the likelier one about queries. `spread(request)`: that queries are spread evenly; `parted(parts)`: that they are
-// those of a few long sequences, and one of each other.
+// Stores the time of a path: the mean of its times under each guess about unknown lengths, with the parts of the
+// likelier guess about queries. `spread(request)`: time if queries are spread evenly; `parted(parts)`: time if a few
+// sequences are long and each other one has one query.
 template <class Spread, class Parted>
 void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread, const Parted& parted) {
     const auto total = [&](const request_cost& guess) {
@@ -649,29 +678,35 @@ void tell_times(kgen_candidate& told, const request_cost& r, const Spread& sprea
     told.predicted_ns = r.keys_unknown ? (total(r) + total(with_one_long_sequence(r))) / 2 : total(r);
 }
 
-// The same of a path whose kernel computes both parts side by side.
+// The same for a path whose kernel computes both parts concurrently.
 template <class Spread>
 void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread) {
-    tell_times(told, r, spread, [&](const parted_request& parts) { return spread(parts.many).beside(spread(parts.few)); });
+    tell_times(told, r, spread,
+               [&](const parted_request& parts) { return spread(parts.many).beside(spread(parts.few)); });
 }
 
-// The same for a path whose partial results are merged, by the way that is faster among those that are allowed and that
-// the path has. `tell(candidate, by_last_block)` stores a way's time; `can_count`: the path's blocks can be counted.
+// The same for a path whose partial results are merged, by the fastest method that is allowed and that the path has.
+// `tell(candidate, by_last_block)` stores the time of a method; `can_count`: the path's blocks can be counted.
 template <class Tell>
 void tell_merged_times(kgen_candidate& told, uint32_t merging, bool can_count, const Tell& tell) {
-    const bool may_launch = merging != KGEN_FLAG_MERGE_BY_LAST_BLOCK, may_count = can_count && merging != KGEN_FLAG_MERGE_BY_LAUNCH;
+    const bool may_launch = merging != KGEN_FLAG_MERGE_BY_LAST_BLOCK,
+        may_count = can_count && merging != KGEN_FLAG_MERGE_BY_LAUNCH;
     tell(told, false);
     kgen_candidate counted = told;
     counted.by_last_block = 1;
     tell(counted, true);
     if (may_count && (!may_launch || counted.predicted_ns < told.predicted_ns)) told = counted;
-    else if (!may_launch) told.excluded = "nothing counts the blocks of its row tiles: arrivals_count is too small, or there are too many splits";
+    else if (!may_launch)
+        told.excluded =
+            "nothing counts the blocks of its row tiles: arrivals_count is too small, or there are too many splits";
 }
 
-// Whether a path divides the keys, or may: what num_splits asks for.
-bool splits_keys(int32_t path) { return path == KGEN_PATH_SPLIT || path == KGEN_PATH_SCHEDULED || path == KGEN_PATH_MIXED; }
+// True if a path divides the keys, or may do so, as num_splits requests.
+bool splits_keys(int32_t path) {
+    return path == KGEN_PATH_SPLIT || path == KGEN_PATH_SCHEDULED || path == KGEN_PATH_MIXED;
+}
 
-// The kernel of a path that does not split, as `find` takes it.
+// The request to `find` for the kernel of a path that does not split.
 wanted wanted_whole(const kgen_fwd_params& p, int32_t path) {
     const int32_t kind = path == KGEN_PATH_SHORT ? KGEN_KIND_FWD_SHORT : KGEN_KIND_FWD;
     return {kind, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id, path == KGEN_PATH_PACKED};
@@ -685,37 +720,44 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
     if (variant == nullptr || all.multiprocessors == 0) return;
     const kernel_cost kernel = cost_of(*variant, device_shared_memory());
     const device_cost device = cost_of_device(all.capability, all.multiprocessors);
-    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{time_of(r, kernel, device, {c.told.path == KGEN_PATH_PACKED, 1, false, 1}), 0, 0}; });
+    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{
+        time_of(r, kernel, device, {c.told.path == KGEN_PATH_PACKED, 1, false, 1}), 0, 0}; });
 }
 
-// Considers the kernel whose tiles hold the queries of all heads that read one key head, where there are several.
+// Considers the kernel whose tiles hold the queries of all heads that read one key head, if there are several such
+// heads.
 void weigh_packed(const kgen_fwd_params& p, candidates& all) {
     const kgen_variant* held = find(wanted_whole(p, KGEN_PATH_PACKED), all.capability).best;
     if (held != nullptr) enter_whole(all, p, all.add(KGEN_PATH_PACKED, 1, nullptr), held);
 }
 
-// Whether split-KV kernels alone compute a request: queries of two parts have no others, nor have new rows.
+// True if only split-KV kernels compute a request: there are no others for queries in two parts or for new rows.
 bool only_split_kernels_serve(const kgen_fwd_params& p) { return p.qv != nullptr || p.k_new != nullptr; }
 
-// Considers the split-KV kernel with one split, whose O needs no other kernel and no workspace.
+// Considers the split-KV kernel with one split, which needs no other kernel and no workspace.
 void weigh_unsplit(const kgen_fwd_params& p, const kgen_variant& split, candidates& all) {
     candidate& c = all.add(KGEN_PATH_SPLIT, 1, nullptr);
     c.attention = &split;
     c.told.variant = split.name;
     const kernel_cost cost = cost_of(split, device_shared_memory());
     const device_cost device = cost_of_device(all.capability, all.multiprocessors);
-    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{time_of(r, cost, device, {true, 1, false, 1}), UNSPLIT_NS, 0}; });
+    tell_times(c.told, cost_of_request(p), [&](
+        const request_cost& r) { return path_time{time_of(r, cost, device, {true, 1, false, 1}), UNSPLIT_NS, 0}; });
 }
 
-// Whether the sizes are possible, and there is something to compute.
+// True if the sizes are possible and there is something to compute.
 bool has_work(const kgen_fwd_params& p) {
-    return p.batch > 0 && p.seqlen_q > 0 && p.seqlen_k >= 0 && p.num_heads_k > 0 && p.num_heads > 0 && p.num_heads % p.num_heads_k == 0;
+    return p.batch > 0 && p.seqlen_q > 0 && p.seqlen_k >= 0 && p.num_heads_k > 0 && p.num_heads > 0 &&
+           p.num_heads % p.num_heads_k == 0;
 }
 
-// Blocks of a split-KV kernel that run at once, as prepare_scheduler is told.
-int32_t split_blocks(int32_t multiprocessors, const kgen_variant& split) { return multiprocessors * origin_of(split).split_tiles_per_sm; }
+// Concurrent blocks of a split-KV kernel, as passed to prepare_scheduler.
+int32_t split_blocks(int32_t multiprocessors, const kgen_variant& split) {
+    return multiprocessors * origin_of(split).split_tiles_per_sm;
+}
 
-// The most splits of a sequence whose queries fill one row tile, or all `seqlen_q` of them where those are fewer.
+// The most splits of a sequence whose queries fill one row tile, or which has all `seqlen_q` queries if those are
+// fewer.
 int32_t split_limit(const kgen_fwd_params& p, int32_t blocks) {
     if (p.num_splits > 0) return p.num_splits;
     kgen_fwd_params one_tile = p;
@@ -724,22 +766,25 @@ int32_t split_limit(const kgen_fwd_params& p, int32_t blocks) {
     return most > 1 ? most : 1;
 }
 
-// What the split-KV kernel of a mixed path is told.
+// The parameters of the split-KV kernel of a mixed path.
 kgen_fwd_params told_to_few(kgen_fwd_params p) {
     p.most_queries = p.seqlen_q = few_queries(p);
     return p;
 }
 
 // Words of counters for the blocks of a split-KV kernel's row tiles.
-uint64_t counters_of(const kgen_fwd_params& p, const kgen_variant& split) { return split_counters(p, static_cast<uint64_t>(origin_of(split).cost.rows)); }
-
-// Whether a path may count its blocks, which takes `words` words of counters.
-bool can_count(const kgen_fwd_params& p, const candidate& c, uint64_t words) {
-    return c.told.num_splits <= MOST_COUNTED && (has_arrivals(p, words) || (c.prepare != nullptr && words <= MOST_BLOCKS));
+uint64_t counters_of(const kgen_fwd_params& p, const kgen_variant& split) {
+    return split_counters(p, static_cast<uint64_t>(origin_of(split).cost.rows));
 }
 
-// Enters the workspace of a path that splits: partial results, where the path writes them the counts, and where its
-// last blocks merge and the caller has no counters those. `p`: what the split-KV kernel is told.
+// True if a path may count its blocks, which takes `words` words of counters.
+bool can_count(const kgen_fwd_params& p, const candidate& c, uint64_t words) {
+    return c.told.num_splits <= MOST_COUNTED &&
+           (has_arrivals(p, words) || (c.prepare != nullptr && words <= MOST_BLOCKS));
+}
+
+// Sets the workspace of a path that splits: partial results, the counts if the path writes them, and the counters if
+// its last blocks merge and the caller provides none. `p`: the parameters of the split-KV kernel.
 void need_workspace(const request& asked, const kgen_fwd_params& p, const kgen_variant& split, candidate& c) {
     kgen_fwd_params with = p;
     with.num_splits = c.told.num_splits;
@@ -757,15 +802,16 @@ void need_workspace(const request& asked, const kgen_fwd_params& p, const kgen_v
     if (c.told.workspace_bytes > asked.room) c.told.excluded = "the workspace has too few bytes";
 }
 
-// Considers splits: the same number for each sequence, and, where lengths differ, those chosen by prepare_scheduler.
+// Considers splits: the same number for each sequence and, if lengths differ, those chosen by prepare_scheduler.
 void weigh_splits(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
-    const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best;
+    const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p),
+                                      p.score.id}, all.capability).best;
     const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     const char* excluded = nullptr;
-    // Where splits are asked for too, but by no path's flag: a path that splits may turn out unable to read the
+    // Also if splits are requested, but not by a path's flag: a path that splits may turn out to be unable to read the
     // tensors, and the others to have too little workspace.
     const bool worth_one = (p.seqlen_k > 0 && (p.num_splits <= 1 || asked.paths == 0)) || only_split_kernels_serve(p);
     if (split != nullptr && worth_one) weigh_unsplit(p, *split, all);
@@ -792,13 +838,16 @@ void weigh_splits(const request& asked, candidates& all) {
         c.prepare = path == KGEN_PATH_SCHEDULED ? prepare : nullptr;
         c.concurrent_blocks = blocks;
         c.told.variant = split->name;
-        tell_merged_times(c.told, asked.merging, can_count(p, c, counters_of(p, *split)), [&](kgen_candidate& told, bool by_last_block) {
+        tell_merged_times(c.told, asked.merging, can_count(p, c, counters_of(p, *split)),
+                          [&](kgen_candidate& told, bool by_last_block) {
             tell_times(told, r, [&](const request_cost& guess) {
                 const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
-                return path_time{time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}),
-                                 (is_balanced ? COUNTED_NS : 0) + (by_last_block ? last_block_ns(guess, split_cost, device, average, is_balanced)
-                                                                                 : combine_ns(guess, combine_cost, device, average)),
-                                 c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
+                return path_time{
+                    time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}),
+                    (is_balanced ? COUNTED_NS : 0) +
+                    (by_last_block ? last_block_ns(guess, split_cost, device, average, is_balanced)
+                                   : combine_ns(guess, combine_cost, device, average)),
+                    c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
             });
         });
         need_workspace(asked, p, *split, c);
@@ -822,8 +871,8 @@ void weigh_splits(const request& asked, candidates& all) {
     else if (most == 1) scheduled = NOT_WORTH_SPLITTING;
 }
 
-// Considers two kernels for a batch in which some sequences have many queries and most have few, as engines mix prefill
-// and decoding; the keys of those with few may be split.
+// Considers two kernels for a batch in which some sequences have many queries and most have few, as when engines mix
+// prefill and decoding; the keys of sequences with few queries may be split.
 void weigh_mixed(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
     const request_cost r = cost_of_request(p);
@@ -835,7 +884,8 @@ void weigh_mixed(const request& asked, candidates& all) {
     const kgen_variant* of_few = find(split, all.capability).best;
     const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
-    const bool held = of_many != nullptr && of_few != nullptr, splits = held && combine != nullptr && (prepare != nullptr || p.split_counts != nullptr);
+    const bool held = of_many != nullptr && of_few != nullptr,
+        splits = held && combine != nullptr && (prepare != nullptr || p.split_counts != nullptr);
     const auto add = [&](int32_t num_splits, bool is_split) {
         candidate& c = all.add(KGEN_PATH_MIXED, num_splits, held ? nullptr : NOT_HELD);
         c.attention = of_many, c.few = of_few;
@@ -848,21 +898,29 @@ void weigh_mixed(const request& asked, candidates& all) {
             c.prepare = p.split_counts == nullptr ? prepare : nullptr;
         }
         const kernel_cost cost_of_many = cost_of(*of_many, shared_bytes), cost_of_few = cost_of(*of_few, shared_bytes);
-        const auto of_prompts = [&](const request_cost& many) { return time_of(many, cost_of_many, device, {false, 1, false, 1}); };
-        const auto of_scheduler = [&](const request_cost& few) { return c.prepare != nullptr ? scheduler_ns(few, cost_of(*prepare, shared_bytes), device) : 0; };
+        const auto of_prompts = [&](const request_cost& many) {
+            return time_of(many, cost_of_many, device, {false, 1, false, 1});
+        };
+        const auto of_scheduler = [&](const request_cost& few) {
+            return c.prepare != nullptr ? scheduler_ns(few, cost_of(*prepare, shared_bytes), device) : 0;
+        };
         const auto tell = [&](kgen_candidate& told, bool by_last_block) {
-            // Where queries are spread, nearly all sequences are prompts, and the other kernel finds nothing to do.
+            // If queries are spread evenly, nearly all sequences are prompts, and the other kernel has nothing to do.
             const auto spread = [&](const request_cost& guess) {
                 const double merging = is_split && !by_last_block ? cost_of(*combine, shared_bytes).launch_ns : 0;
-                return path_time{of_prompts(guess), cost_of_few.launch_ns + (is_split ? COUNTED_NS : 0) + merging, of_scheduler(guess)};
+                return path_time{of_prompts(guess), cost_of_few.launch_ns + (is_split ? COUNTED_NS : 0) + merging,
+                                 of_scheduler(guess)};
             };
             const auto parted = [&](const parted_request& parts) {
                 const request_cost& few = parts.few;
                 const double average = is_split ? balanced_splits(few, blocks, num_splits) : 1;
-                const double of_splits = time_of(few, cost_of_few, device, {true, average, is_split, static_cast<double>(num_splits)}).total();
-                const double merging = !is_split ? 0 : by_last_block ? last_block_ns(few, cost_of_few, device, average, is_split)
-                                                                      : combine_ns(few, cost_of(*combine, shared_bytes), device, average);
-                return path_time{of_prompts(parts.many), of_splits + merging + (is_split ? COUNTED_NS : 0), of_scheduler(few)};
+                const double of_splits = time_of(few, cost_of_few, device,
+                                                 {true, average, is_split, static_cast<double>(num_splits)}).total();
+                const double merging = !is_split ? 0 : by_last_block
+                                                           ? last_block_ns(few, cost_of_few, device, average, is_split)
+                                                 : combine_ns(few, cost_of(*combine, shared_bytes), device, average);
+                return path_time{of_prompts(parts.many), of_splits + merging + (is_split ? COUNTED_NS : 0),
+                                 of_scheduler(few)};
             };
             tell_times(told, r, spread, parted);
         };
@@ -880,15 +938,17 @@ void weigh_mixed(const request& asked, candidates& all) {
     if (most > 1) add(most, true);
 }
 
-// Where sequences that may have many queries share few (`total_q`), nearly all blocks of a grid of row tiles for each
-// of them would find none. A path that sorts the sequences needs no such grid.
+// If every sequence may have many queries but the total (`total_q`) is small, a grid with row tiles for the longest
+// possible sequences would consist of nearly only empty blocks. A path that sorts the sequences needs no such grid.
 void leave_out_empty_grids(const kgen_fwd_params& p, candidates& all) {
-    constexpr double EMPTY = 4;  // blocks, for each that may have rows
+    constexpr double EMPTY = 4;  // blocks per block that may have rows
     if (!may_mix(p)) return;
     bool sorted = false;
-    for (int i = 0; i < all.count; ++i) sorted = sorted || (all.list[i].told.path == KGEN_PATH_MIXED && all.list[i].told.excluded == nullptr);
+    for (int i = 0; i < all.count; ++i)
+        sorted = sorted || (all.list[i].told.path == KGEN_PATH_MIXED && all.list[i].told.excluded == nullptr);
     const double group = static_cast<double>(p.num_heads) / p.num_heads_k;
-    const double launched = p.batch * ceil(p.seqlen_q * group / SPLIT_TILE_ROWS), with_rows = p.total_q * group / SPLIT_TILE_ROWS + p.batch;
+    const double launched = p.batch * ceil(p.seqlen_q * group / SPLIT_TILE_ROWS),
+        with_rows = p.total_q * group / SPLIT_TILE_ROWS + p.batch;
     if (!sorted || launched <= EMPTY * with_rows) return;
     for (int i = 0; i < all.count; ++i) {
         kgen_candidate& told = all.list[i].told;
@@ -904,14 +964,19 @@ void weigh(const request& asked, candidates& all) {
     all.capability = device_capability();
     all.multiprocessors = has_work(p) && all.capability != 0 ? multiprocessor_count() : 0;
     if (all.capability == 0) return;
-    enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr), find(wanted_whole(p, KGEN_PATH_DENSE), all.capability).best);
+    enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr),
+                find(wanted_whole(p, KGEN_PATH_DENSE), all.capability).best);
     if (all.multiprocessors == 0) {
-        for (const int32_t path : {KGEN_PATH_SHORT, KGEN_PATH_SPLIT, KGEN_PATH_SCHEDULED}) all.add(path, 1, "there is no work to compare paths by");
+        for (const int32_t path : {KGEN_PATH_SHORT, KGEN_PATH_SPLIT, KGEN_PATH_SCHEDULED})
+            all.add(path, 1, "there is no work to compare paths by");
         if (only_split_kernels_serve(p)) {
-            enter_whole(all, p, all.add(KGEN_PATH_SPLIT, 1, nullptr), find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best);
+            enter_whole(all, p, all.add(KGEN_PATH_SPLIT, 1, nullptr),
+                        find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id},
+                             all.capability).best);
         }
     } else {
-        enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr), find(wanted_whole(p, KGEN_PATH_SHORT), all.capability).best);
+        enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr),
+                    find(wanted_whole(p, KGEN_PATH_SHORT), all.capability).best);
         weigh_splits(asked, all);
         weigh_mixed(asked, all);
     }
@@ -919,41 +984,46 @@ void weigh(const request& asked, candidates& all) {
     bool splits = false;
     for (int i = 0; i < all.count; ++i) {
         kgen_candidate& told = all.list[i].told;
-        if (asked.paths != 0 && (asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0) told.excluded = "the flags name other paths";
+        if (asked.paths != 0 && (asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0)
+            told.excluded = "the flags name other paths";
         splits = splits || (splits_keys(told.path) && all.list[i].combine != nullptr && told.excluded == nullptr);
     }
     if (all.multiprocessors != 0) leave_out_empty_grids(p, all);
-    const bool in_one_tile = static_cast<int64_t>(p.seqlen_q) * (p.num_heads_k > 0 ? p.num_heads / p.num_heads_k : 0) <= SPLIT_TILE_ROWS;
+    const bool in_one_tile = static_cast<int64_t>(p.seqlen_q) * (p.num_heads_k > 0 ? p.num_heads / p.num_heads_k : 0) <=
+                             SPLIT_TILE_ROWS;
     for (int i = 0; i < all.count && p.k_new != nullptr && !in_one_tile; ++i) {
-        if (all.list[i].told.excluded == nullptr) all.list[i].told.excluded = "queries of several row tiles would write new rows several times";
+        if (all.list[i].told.excluded == nullptr)
+            all.list[i].told.excluded = "queries of several row tiles would write new rows several times";
     }
-    // A caller that asks for splits and provides the workspace gets them.
+    // A caller that requests splits and provides the workspace gets them.
     for (int i = 0; i < all.count && p.num_splits > 1 && splits; ++i) {
         kgen_candidate& told = all.list[i].told;
         if (all.list[i].combine == nullptr && told.excluded == nullptr) told.excluded = SPLITS_WANTED;
     }
 }
 
-// Reports why no path can be taken.
+// Reports the reason why no path can be taken.
 int no_path(const char* caller, const request& asked, const candidates& all) {
-    if (all.capability == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
+    if (all.capability == 0) return KGEN_ERROR_LAUNCH;  // last_error holds the reason
     if (asked.paths == 0) {
         int code = KGEN_SUCCESS;
         const int32_t kind = only_split_kernels_serve(asked.params) ? KGEN_KIND_FWD_SPLIT : KGEN_KIND_FWD;
-        choose(caller, {kind, asked.params.head_dim, asked.params.head_dim_v, asked.params.dtype, asked_features(asked.params), asked.params.score.id}, code);
+        choose(caller, {kind, asked.params.head_dim, asked.params.head_dim_v, asked.params.dtype,
+                        asked_features(asked.params), asked.params.score.id}, code);
         return code;
     }
     for (int i = 0; i < all.count; ++i) {
         const kgen_candidate& told = all.list[i].told;
         if ((asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0) continue;
         const bool room = told.workspace_bytes <= asked.room;
-        return fail(room ? KGEN_ERROR_NO_VARIANT : KGEN_ERROR_INVALID_VALUE, "%s: no path that flags 0x%x name can be taken; path %d: %s", caller,
-                    asked.paths, told.path, told.excluded);
+        return fail(room ? KGEN_ERROR_NO_VARIANT : KGEN_ERROR_INVALID_VALUE,
+                    "%s: no path that flags 0x%x name can be taken; path %d: %s", caller, asked.paths, told.path,
+                    told.excluded);
     }
     return fail(KGEN_ERROR_NO_VARIANT, "%s: no path that flags 0x%x name can be taken", caller, asked.paths);
 }
 
-// The launches of a mixed path. `few`: what the kernel for sequences of few queries is told, its counts included.
+// The launches of a mixed path. `few`: parameters of the kernel for sequences with few queries, including its counts.
 int launch_mixed(const candidate& c, kgen_fwd_params few, cudaStream_t stream) {
     kgen_fwd_params many = few;
     many.num_splits = 1, many.workspace = nullptr, many.workspace_bytes = 0;
@@ -969,8 +1039,8 @@ int launch_mixed(const candidate& c, kgen_fwd_params few, cudaStream_t stream) {
     if (!c.told.by_last_block) {
         if (const int code = c.combine->launch(&few, stream)) return code;
     }
-    // Last: fwd_combine has merged parts that nobody wrote into the first rows of longer sequences. This writes all
-    // their rows.
+    // Last, because fwd_combine has merged unwritten partial results into the first rows of longer sequences. This
+    // launch writes all rows of those.
     return c.attention->launch(&many, stream);
 }
 
@@ -989,7 +1059,7 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
         p.split_counts = reinterpret_cast<int32_t*>(static_cast<char*>(p.workspace) + c.counts_offset);
         if (const int code = c.prepare->launch(&p, stream)) return code;
     }
-    if (c.told.by_last_block && c.own_arrivals == 0) p.arrivals = arrivals;  // which `prepare` need not clear
+    if (c.told.by_last_block && c.own_arrivals == 0) p.arrivals = arrivals;  // `prepare` need not clear these
     if (c.told.path == KGEN_PATH_MIXED) return launch_mixed(c, p, stream);
     if (c.combine == nullptr) {
         p.workspace = nullptr, p.workspace_bytes = 0;
@@ -999,12 +1069,14 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
     return c.told.by_last_block ? KGEN_SUCCESS : c.combine->launch(&p, stream);
 }
 
-// After a kernel could not read the tensors: another of the same path, if the library holds one that reads them
-// otherwise, or none. Where that was the last path, others are taken although splits were asked for, as a mixed path
-// may have asked for less workspace than the others need, and although most of their blocks will be empty.
+// Called after a kernel could not read the tensors: replaces it by another kernel of the same path, if the library
+// holds one that reads them differently, or excludes the path. If that was the last path, others are admitted even
+// though splits were requested (a mixed path may have requested less workspace than the others need), and even though
+// most of their blocks will be empty.
 void refuse(const request& asked, candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
-    const bool mixed = c.told.path == KGEN_PATH_MIXED, whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;
+    const bool mixed = c.told.path == KGEN_PATH_MIXED,
+        whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;
     const wanted same = wanted_whole(p, mixed ? KGEN_PATH_DENSE : c.told.path);
     const kgen_variant* next = mixed || whole ? find(same, all.capability, c.attention).best : nullptr;
     if (next == nullptr) c.told.excluded = UNREADABLE;
@@ -1017,18 +1089,21 @@ void refuse(const request& asked, candidates& all, candidate& c) {
     }
 }
 
-constexpr char QUERIES_TO_COME = 0;  // its address stands for queries that the caller has not named yet
+constexpr char QUERIES_TO_COME = 0;  // its address stands for queries that the caller has not passed yet
 
-// DeepSeek's absorbed attention as engines call it: K is a cache of 576 columns, the first 512 of which are V as well.
-// That is a request with queries of two parts: the columns that are V are multiplied with V, the others with the rest
-// of K.
+// DeepSeek MLA decoding as engines call it: K is a cache of 576 columns, the first 512 of which are also V. This is a
+// request with queries in two parts: the columns over V are multiplied with V, the others with the rest of K.
 void read_values_inside_keys(kgen_fwd_params& p) {
     const bool inside = p.v == p.k && p.v_row_stride == p.k_row_stride && p.v_head_stride == p.k_head_stride &&
                         (p.cu_seqlens_k != nullptr || p.v_batch_stride == p.k_batch_stride);
     const bool of_16_bits = p.dtype == KGEN_DTYPE_FP16 || p.dtype == KGEN_DTYPE_BF16;
-    if (p.head_dim != LATENT_KEYS || p.head_dim_v != LATENT_VALUES || p.qv != nullptr || !inside || !of_16_bits || p.kv_dtype != 0) return;
-    const auto behind_values = [](const void* base) { return base == nullptr ? nullptr : static_cast<const uint16_t*>(base) + LATENT_VALUES; };
-    // Without queries, as where only the workspace is asked for, any address says that they have two parts.
+    if (p.head_dim != LATENT_KEYS || p.head_dim_v != LATENT_VALUES || p.qv != nullptr || !inside || !of_16_bits ||
+        p.kv_dtype != 0)
+        return;
+    const auto behind_values = [](const void* base) {
+        return base == nullptr ? nullptr : static_cast<const uint16_t*>(base) + LATENT_VALUES;
+    };
+    // Without queries, as when only the workspace size is requested, any address indicates that they have two parts.
     p.qv = p.q != nullptr ? p.q : static_cast<const void*>(&QUERIES_TO_COME);
     p.qv_batch_stride = p.q_batch_stride, p.qv_row_stride = p.q_row_stride, p.qv_head_stride = p.q_head_stride;
     p.q = behind_values(p.q);
@@ -1048,13 +1123,16 @@ int read_fwd(const char* caller, const kgen_fwd_params* given, request& asked) {
     if (const int code = refuse_stray_page_descales(p, caller)) return code;
     if (const int code = check_new_rows(p, caller)) return code;
     if (p.least_queries != 0 || p.most_queries != 0) {
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d are for launchers and must be 0", caller, p.least_queries, p.most_queries);
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d are for launchers and must be 0",
+                    caller, p.least_queries, p.most_queries);
     }
     if (p.num_splits < 0 || p.num_splits > MOST_SPLITS) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 0 .. %d", caller, p.num_splits, MOST_SPLITS);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 0 .. %d", caller, p.num_splits,
+                    MOST_SPLITS);
     }
     if (p.arrivals_count < 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count %lld must not be negative", caller, static_cast<long long>(p.arrivals_count));
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count %lld must not be negative", caller,
+                    static_cast<long long>(p.arrivals_count));
     }
     read_values_inside_keys(p);
     asked.paths = p.flags & PATHS;
@@ -1070,7 +1148,8 @@ const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given,
     if (code == KGEN_SUCCESS) code = check_head_dims(params, caller);
     if (code == KGEN_SUCCESS) code = read_features(params, caller);
     if (code != KGEN_SUCCESS) return nullptr;
-    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.head_dim_v, params.dtype, asked_features(params), params.score.id}, code);
+    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.head_dim_v, params.dtype, asked_features(params),
+                           params.score.id}, code);
 }
 
 template <class T>
@@ -1078,27 +1157,30 @@ void keep_presence(T*& pointer) {
     pointer = reinterpret_cast<T*>(static_cast<uintptr_t>(pointer != nullptr));
 }
 
-// A request as far as its choice depends on it: of pointers, whether they are there. A pointer that is not named here
-// is compared by its value, which only makes more requests differ.
+// The parts of a request on which its choice depends: of pointers, only that they are NULL or not. A pointer that is
+// not listed here is compared by value, which only makes more requests differ.
 request without_addresses(const request& asked) {
     request key;
     memcpy(static_cast<void*>(&key), &asked, sizeof key);  // with its padding, which read_fwd() has cleared
     kgen_fwd_params& p = key.params;
     keep_presence(p.q), keep_presence(p.k), keep_presence(p.v), keep_presence(p.o), keep_presence(p.lse);
-    keep_presence(p.cu_seqlens_q), keep_presence(p.cu_seqlens_k), keep_presence(p.seqused_q), keep_presence(p.seqused_k);
+    keep_presence(p.cu_seqlens_q), keep_presence(p.cu_seqlens_k), keep_presence(p.seqused_q),
+        keep_presence(p.seqused_k);
     keep_presence(p.q_descale), keep_presence(p.k_descale), keep_presence(p.v_descale), keep_presence(p.split_counts);
     keep_presence(p.workspace), keep_presence(p.features.alibi_slopes), keep_presence(p.features.sinks);
     keep_presence(p.page_table), keep_presence(p.cache_batch_idx), keep_presence(p.leftpad_k), keep_presence(p.qv);
-    keep_presence(p.work_counter), keep_presence(p.arrivals), keep_presence(p.k_page_descale), keep_presence(p.v_page_descale);
-    keep_presence(p.k_new), keep_presence(p.v_new), keep_presence(p.rotary_cos), keep_presence(p.rotary_sin), keep_presence(p.seqlens_rotary);
+    keep_presence(p.work_counter), keep_presence(p.arrivals), keep_presence(p.k_page_descale),
+        keep_presence(p.v_page_descale);
+    keep_presence(p.k_new), keep_presence(p.v_new), keep_presence(p.rotary_cos), keep_presence(p.rotary_sin),
+        keep_presence(p.seqlens_rotary);
     for (auto& table : p.score.tables) keep_presence(table);
     return key;
 }
 
-// A thread's last choices, the oldest of which is replaced.
+// A thread's last choices; the oldest is replaced.
 class choices {
 public:
-    // What was chosen for such a request on this device; NULL if it is not remembered.
+    // The choice for such a request on this device; NULL if it is not cached.
     const candidate* find(const request& key, int64_t device) const {
         for (const entry& e : entries) {
             if (e.used && e.device == device && memcmp(&e.key, &key, sizeof key) == 0) return &e.chosen;
@@ -1124,7 +1206,7 @@ private:
     entry entries[COUNT];
     int next;
 };
-thread_local choices remembered;  // zeros: nothing is remembered
+thread_local choices remembered;  // zeros: empty
 
 }  // namespace
 
@@ -1177,12 +1259,13 @@ extern "C" int kgen_fwd_metadata(const kgen_fwd_params* given, cudaStream_t stre
     if (p.batch == 0) return KGEN_SUCCESS;
     if (p.split_counts == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: split_counts must not be NULL", self);
     int code;
-    const kgen_variant* split = choose(self, {KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, code);
+    const kgen_variant* split =
+        choose(self, {KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, code);
     if (split == nullptr) return code;
     const kgen_variant* prepare = choose(self, {KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, code);
     if (prepare == nullptr) return code;
     const int32_t multiprocessors = multiprocessor_count();
-    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
+    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;  // last_error holds the reason
     p.concurrent_blocks = split_blocks(multiprocessors, *split);
     p.num_splits = has_work(p) ? split_limit(p, p.concurrent_blocks) : 1;
     p.arrivals = nullptr;  // the caller's are zero
@@ -1193,13 +1276,18 @@ extern "C" int kgen_explain_choice(const kgen_fwd_params* given, kgen_choice* ch
     constexpr const char* self = "kgen_explain_choice";
     kgen_choice own;
     if (choice == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice is NULL", self);
-    if (const int code = copy_structure(choice, sizeof(kgen_choice), KGEN_ABI_VERSION, "kgen_choice", self, own)) return code;
-    if (own.candidate_size < sizeof(kgen_candidate) || own.candidate_size > LARGEST_PARAMS || own.candidate_size % alignof(kgen_candidate) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.candidate_size is %u; version %d of kgen_candidate has %zu bytes", self, own.candidate_size,
-                    KGEN_ABI_VERSION, sizeof(kgen_candidate));
+    if (const int code = copy_structure(choice, sizeof(kgen_choice), KGEN_ABI_VERSION, "kgen_choice", self, own))
+        return code;
+    if (own.candidate_size < sizeof(kgen_candidate) || own.candidate_size > LARGEST_PARAMS ||
+        own.candidate_size % alignof(kgen_candidate) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: choice.candidate_size is %u; version %d of kgen_candidate has %zu bytes", self,
+                    own.candidate_size, KGEN_ABI_VERSION, sizeof(kgen_candidate));
     }
-    if (own.capacity < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.capacity %d must not be negative", self, own.capacity);
-    if (own.capacity > 0 && own.candidates == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.candidates must not be NULL", self);
+    if (own.capacity < 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.capacity %d must not be negative", self, own.capacity);
+    if (own.capacity > 0 && own.candidates == nullptr)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.candidates must not be NULL", self);
     choice->count = 0, choice->chosen = -1, choice->multiprocessors = 0;
     request asked;
     if (const int code = read_fwd(self, given, asked)) return code;
@@ -1275,13 +1363,15 @@ constexpr kgen_transpose_launcher TRANSPOSE[] = {KGEN_KERNELS(KGEN_TRANSPOSE)};
 extern "C" int kgen_transpose(const kgen_transpose_params* given, cudaStream_t stream) {
     kgen_transpose_params params;
     if (const int code = copy_params(given, "kgen_transpose", "kgen_transpose_params", params)) return code;
-    // Which type the elements have makes no difference; variants are listed by one of each size.
+    // The type of the elements does not matter; variants are listed under one type of each size.
     int32_t dtype;
     switch (params.element_bytes) {
         case 1: dtype = KGEN_DTYPE_FP8_E4M3; break;
         case 2: dtype = KGEN_DTYPE_FP16; break;
         case 4: dtype = KGEN_DTYPE_FP32; break;
-        default: return fail(KGEN_ERROR_NO_VARIANT, "kgen_transpose: params.element_bytes is %d; elements have 1, 2 or 4 bytes", params.element_bytes);
+        default: return fail(KGEN_ERROR_NO_VARIANT,
+                             "kgen_transpose: params.element_bytes is %d; elements have 1, 2 or 4 bytes",
+                             params.element_bytes);
     }
     int code;
     const kgen_variant* variant = choose("kgen_transpose", {KGEN_KIND_TRANSPOSE, 0, 0, dtype}, code);
@@ -1303,7 +1393,8 @@ constexpr kgen_reduce_launcher REDUCE[] = {KGEN_KERNELS(KGEN_REDUCE)};
 #define KGEN_REDUCE_WORKSPACE(name, params, workspace, ...) only_as<size_t (*)(const kgen_reduce_params*)>(KGEN_WORKSPACE_OF_##workspace(name)),
 constexpr size_t (*REDUCE_WORKSPACES[])(const kgen_reduce_params*) = {KGEN_KERNELS(KGEN_REDUCE_WORKSPACE)};
 
-const kgen_variant* choose_reduce(const char* caller, const kgen_reduce_params* given, kgen_reduce_params& params, int& code) {
+const kgen_variant* choose_reduce(const char* caller, const kgen_reduce_params* given, kgen_reduce_params& params,
+                                  int& code) {
     code = copy_params(given, caller, "kgen_reduce_params", params);
     if (code != KGEN_SUCCESS) return nullptr;
     int32_t kind;
@@ -1312,7 +1403,8 @@ const kgen_variant* choose_reduce(const char* caller, const kgen_reduce_params* 
         case KGEN_REDUCE_MAX: kind = KGEN_KIND_REDUCE_MAX; break;
         case KGEN_REDUCE_LOGSUMEXP: kind = KGEN_KIND_REDUCE_LOGSUMEXP; break;
         default:
-            code = fail(KGEN_ERROR_INVALID_VALUE, "%s: params.operation is %d, none of KGEN_REDUCE_*", caller, params.operation);
+            code = fail(KGEN_ERROR_INVALID_VALUE, "%s: params.operation is %d, none of KGEN_REDUCE_*", caller,
+                        params.operation);
             return nullptr;
     }
     return choose(caller, {kind, 0, 0, params.dtype}, code);
@@ -1346,59 +1438,75 @@ namespace {
 #define KGEN_APPEND_KV(name, ...) only_as<kgen_append_kv_launcher>(name),
 constexpr kgen_append_kv_launcher APPEND_KV[] = {KGEN_KERNELS(KGEN_APPEND_KV)};
 
-// Whether K's or V's cache is the tensor that attention reads.
+// True if the cache of K or V is the tensor that attention reads.
 bool is_one_tensor(const void* cache, const int64_t (&strides)[3], const void* read, const int64_t (&read_strides)[3]) {
     return cache == read && memcmp(strides, read_strides, sizeof strides) == 0;
 }
 
-// Whether two factors are one, where a cache has them.
-bool are_one_factor(const float* one, int64_t one_batch, int64_t one_head, const float* other, int64_t other_batch, int64_t other_head) {
+// True if two descale factors are the same tensor.
+bool are_one_factor(const float* one, int64_t one_batch, int64_t one_head, const float* other, int64_t other_batch,
+                    int64_t other_head) {
     return one == other && (one == nullptr || (one_batch == other_batch && one_head == other_head));
 }
 
-// Whether both calls say the same of the cache and its rows.
+// True if both calls describe the same cache and rows.
 bool have_one_cache(const kgen_append_kv_params& a, const kgen_fwd_params& p) {
-    const bool tensors = is_one_tensor(a.k_cache, {a.k_cache_page_stride, a.k_cache_row_stride, a.k_cache_head_stride}, p.k, {p.k_batch_stride, p.k_row_stride, p.k_head_stride}) &&
-                         is_one_tensor(a.v_cache, {a.v_cache_page_stride, a.v_cache_row_stride, a.v_cache_head_stride}, p.v, {p.v_batch_stride, p.v_row_stride, p.v_head_stride});
-    const bool shapes = a.batch == p.batch && a.num_heads_k == p.num_heads_k && a.head_dim == p.head_dim && a.head_dim_v == p.head_dim_v &&
-                        a.dtype == p.dtype && a.cache_dtype == (p.kv_dtype != 0 ? p.kv_dtype : p.dtype);
-    const bool places = a.page_table == p.page_table && a.cache_batch_idx == p.cache_batch_idx && p.seqlen_k <= append_capacity(a) &&
-                        (p.page_table == nullptr || (a.page_table_stride == p.page_table_stride && a.page_size == p.page_size && a.num_pages == p.num_pages));
-    const bool factors = p.kv_dtype == 0 || ((a.flags & KGEN_FLAG_DESCALE_BY_PAGE) == 0 && p.k_page_descale == nullptr && p.v_page_descale == nullptr &&
-                                             are_one_factor(a.k_descale, a.k_descale_batch_stride, a.k_descale_head_stride, p.k_descale, p.k_descale_batch_stride, p.k_descale_head_stride) &&
-                                             are_one_factor(a.v_descale, a.v_descale_batch_stride, a.v_descale_head_stride, p.v_descale, p.v_descale_batch_stride, p.v_descale_head_stride));
+    const bool tensors = is_one_tensor(a.k_cache, {a.k_cache_page_stride, a.k_cache_row_stride, a.k_cache_head_stride},
+                                       p.k, {p.k_batch_stride, p.k_row_stride, p.k_head_stride}) &&
+                         is_one_tensor(a.v_cache, {a.v_cache_page_stride, a.v_cache_row_stride, a.v_cache_head_stride},
+                                       p.v, {p.v_batch_stride, p.v_row_stride, p.v_head_stride});
+    const bool shapes = a.batch == p.batch && a.num_heads_k == p.num_heads_k && a.head_dim == p.head_dim &&
+                        a.head_dim_v == p.head_dim_v && a.dtype == p.dtype &&
+                        a.cache_dtype == (p.kv_dtype != 0 ? p.kv_dtype : p.dtype);
+    const bool places = a.page_table == p.page_table && a.cache_batch_idx == p.cache_batch_idx &&
+                        p.seqlen_k <= append_capacity(a) &&
+                        (p.page_table == nullptr || (a.page_table_stride == p.page_table_stride &&
+                                                     a.page_size == p.page_size && a.num_pages == p.num_pages));
+    const bool factors = p.kv_dtype == 0 ||
+                         ((a.flags & KGEN_FLAG_DESCALE_BY_PAGE) == 0 && p.k_page_descale == nullptr &&
+                          p.v_page_descale == nullptr &&
+                          are_one_factor(a.k_descale, a.k_descale_batch_stride, a.k_descale_head_stride, p.k_descale,
+                                         p.k_descale_batch_stride, p.k_descale_head_stride) &&
+                          are_one_factor(a.v_descale, a.v_descale_batch_stride, a.v_descale_head_stride, p.v_descale,
+                                         p.v_descale_batch_stride, p.v_descale_head_stride));
     return tensors && shapes && places && factors;
 }
 
-// Whether the queries that attention reads are those that the append rotates, at the same positions, or none rotates.
+// True if attention reads the queries that the append rotates, at the same positions, or if there is no rotation.
 bool have_one_query(const kgen_append_kv_params& a, const kgen_fwd_params& p) {
     if (a.rotary_cos == nullptr) return a.q == nullptr;
     constexpr uint32_t masks = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
-    const bool strides = (p.cu_seqlens_q != nullptr || a.q_out_batch_stride == p.q_batch_stride) && a.q_out_row_stride == p.q_row_stride && a.q_out_head_stride == p.q_head_stride;
+    const bool strides = (p.cu_seqlens_q != nullptr || a.q_out_batch_stride == p.q_batch_stride) &&
+                         a.q_out_row_stride == p.q_row_stride && a.q_out_head_stride == p.q_head_stride;
     const bool rows = a.cu_seqlens_q == p.cu_seqlens_q && (p.cu_seqlens_q != nullptr || a.seqlen_q == p.seqlen_q);
-    return a.q != nullptr && a.q_out == p.q && strides && rows && a.num_heads == p.num_heads && ((a.flags & masks) != 0) == ((p.flags & masks) != 0);
+    return a.q != nullptr && a.q_out == p.q && strides && rows && a.num_heads == p.num_heads &&
+           ((a.flags & masks) != 0) == ((p.flags & masks) != 0);
 }
 
-// Whether one kernel could do what both calls ask for, whose parameters are valid; what it is then told.
+// True if one kernel could serve both calls, whose parameters must be valid; `p` then receives that kernel's
+// parameters.
 bool as_one_call(const kgen_append_kv_params& a, kgen_fwd_params& p) {
-    const bool rows = a.k != nullptr && a.slot_mapping == nullptr && a.positions == nullptr && a.cu_seqlens_new == nullptr && p.qv == nullptr;
+    const bool rows = a.k != nullptr && a.slot_mapping == nullptr && a.positions == nullptr &&
+                      a.cu_seqlens_new == nullptr && p.qv == nullptr;
     const bool lengths = a.seqlens_after != nullptr && p.seqused_k == a.seqlens_after;
     if (!rows || !lengths || !have_one_cache(a, p) || !have_one_query(a, p)) return false;
     p.k_new = a.k, p.v_new = a.v, p.seqlen_new = a.seqlen_new, p.seqused_k = a.cache_seqlens;
     p.k_new_batch_stride = a.k_batch_stride, p.k_new_row_stride = a.k_row_stride, p.k_new_head_stride = a.k_head_stride;
     p.v_new_batch_stride = a.v_batch_stride, p.v_new_row_stride = a.v_row_stride, p.v_new_head_stride = a.v_head_stride;
     if (a.rotary_cos == nullptr) return true;
-    p.rotary_cos = a.rotary_cos, p.rotary_sin = a.rotary_sin, p.rotary_row_stride = a.rotary_row_stride, p.seqlens_rotary = a.seqlens_rotary;
-    p.rotary_dim = a.rotary_dim, p.rotary_rows = a.rotary_rows, p.rotary_interleaved = (a.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0;
+    p.rotary_cos = a.rotary_cos, p.rotary_sin = a.rotary_sin, p.rotary_row_stride = a.rotary_row_stride,
+        p.seqlens_rotary = a.seqlens_rotary;
+    p.rotary_dim = a.rotary_dim, p.rotary_rows = a.rotary_rows,
+        p.rotary_interleaved = (a.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0;
     p.q = a.q, p.q_batch_stride = a.q_batch_stride, p.q_row_stride = a.q_row_stride, p.q_head_stride = a.q_head_stride;
     return true;
 }
 
-// What one launch costs beyond attention's, and what a launch of append_kv costs before it: about the medians of ten
+// Cost of the single launch in addition to attention, and of a launch of append_kv before it: about the medians of ten
 // shapes, on an H100 and on an H200 (docs/results/2026-11-25-h200.md).
 constexpr double WRITING_NS = 1100, APPEND_NS = 3300;
 
-// How to do what both calls ask for: the kernel that does it in one launch, or none.
+// The kernel that serves both calls in one launch, or none.
 candidate in_one_launch(const request& one, const request& two) {
     candidates with_rows, without;
     weigh(one, with_rows);
@@ -1406,7 +1514,8 @@ candidate in_one_launch(const request& one, const request& two) {
     if (fused == nullptr) return {};
     weigh(two, without);
     const candidate* plain = without.fastest();
-    return plain == nullptr || fused->told.predicted_ns + WRITING_NS < plain->told.predicted_ns + APPEND_NS ? *fused : candidate{};
+    return plain == nullptr || fused->told.predicted_ns + WRITING_NS < plain->told.predicted_ns + APPEND_NS
+               ? *fused : candidate{};
 }
 
 thread_local choices remembered_for_kvcache;
@@ -1421,13 +1530,15 @@ extern "C" int kgen_append_kv(const kgen_append_kv_params* given, cudaStream_t s
     return variant != nullptr ? APPEND_KV[variant - VARIANTS](&params, stream) : code;
 }
 
-extern "C" int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention, cudaStream_t stream) {
+extern "C" int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention,
+                                cudaStream_t stream) {
     constexpr const char* self = "kgen_fwd_kvcache";
     kgen_append_kv_params rows;
     if (const int code = copy_append_kv_params(append, self, rows)) return code;
     request two;
     if (const int code = read_fwd(self, attention, two)) return code;
-    if (two.params.k_new != nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_new must be NULL: new rows are those of `append`", self);
+    if (two.params.k_new != nullptr)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_new must be NULL: new rows are those of `append`", self);
     request one = two;
     if (as_one_call(rows, one.params)) {
         const request key = without_addresses(one);

@@ -1,4 +1,4 @@
-/* Declares the launcher of every kernel of this folder, for programs that compile some of them into themselves.
+/* Declares the launcher of every kernel in this folder, for programs that compile some of them directly.
  * Made by kgen 0.1.0 from templates/bindings/kgen_launchers.h.tera; edit that, not this. */
 #ifndef KGEN_LAUNCHERS_H
 #define KGEN_LAUNCHERS_H
@@ -156,7 +156,8 @@ int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_append_sm80(const kgen_fwd
 size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_append_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_append_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_append_sm90_workspace(const kgen_fwd_params* params);
-int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params,
+                                                                        cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm80_workspace(const kgen_fwd_params* params);
@@ -172,7 +173,8 @@ int flash_fwd_split_hdim128_bf16_causal_sm80(const kgen_fwd_params* params, cuda
 size_t flash_fwd_split_hdim128_bf16_causal_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_sm90_workspace(const kgen_fwd_params* params);
-int flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params,
+                                                                       cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_sm80_workspace(const kgen_fwd_params* params);

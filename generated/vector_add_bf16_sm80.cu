@@ -5,7 +5,7 @@
 // A block of 256 threads adds 2 pieces of 16 bytes per thread, side by side across the block. Each thread starts
 // all of its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide
 // the latency of memory.
-// What lies before the first 16-byte boundary of `out` and after the last one is added one by one, by the first block.
+// Elements before the first 16-byte boundary of `out` and after the last one are added one by one, by the first block.
 //
 // Made by kgen 0.1.0 from templates/vector_add/vector_add.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c vector_add_bf16_sm80.cu
@@ -28,7 +28,7 @@ constexpr int PIECES = 2;  // of 16 bytes, per thread
 using element = uint16_t;  // the bits of bf16
 using piece = words4;
 
-// Of a pair of elements: in fp32, rounded once.
+// The sums of a pair of elements: in fp32, rounded once.
 KGEN_DEVICE uint32_t sum_pair(uint32_t a, uint32_t b) {
     float a_low, a_high, b_low, b_high;
     unpack<bf16>(a, a_low, a_high);
@@ -38,7 +38,9 @@ KGEN_DEVICE uint32_t sum_pair(uint32_t a, uint32_t b) {
 
 KGEN_DEVICE element sum(element a, element b) { return static_cast<element>(sum_pair(a, b)); }
 
-KGEN_DEVICE piece sum(piece a, piece b) { return {sum_pair(a.x, b.x), sum_pair(a.y, b.y), sum_pair(a.z, b.z), sum_pair(a.w, b.w)}; }
+KGEN_DEVICE piece sum(piece a, piece b) {
+    return {sum_pair(a.x, b.x), sum_pair(a.y, b.y), sum_pair(a.z, b.z), sum_pair(a.w, b.w)};
+}
 
 constexpr int PIECE_ELEMENTS = sizeof(piece) / sizeof(element);
 
@@ -78,7 +80,7 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) add_pieces(KGEN_PARAMETER work w) {
     store_global(w.out + at, sum(load_global(w.a + at), load_global(w.b + at)));
 }
 
-// For vectors that lie differently relative to multiples of 16 bytes.
+// For vectors that start at different offsets from a multiple of 16 bytes.
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) add_elements(KGEN_PARAMETER work w) {
     constexpr int EACH = PIECES * PIECE_ELEMENTS;
     const uint64_t first = static_cast<uint64_t>(block_index()) * (THREADS * EACH) + thread_index();
@@ -109,8 +111,10 @@ extern "C" int vector_add_bf16_sm80(const kgen_vector_add_params* given, cudaStr
         if (const int code = check_span(input, sizeof(element), self)) return code;
         if (const int code = check_apart(input, out, self)) return code;
     }
-    work w = {static_cast<const element*>(params.a), static_cast<const element*>(params.b), static_cast<element*>(params.out), params.count, 0, 0};
-    const bool alike = offset_in_piece(params.a) == offset_in_piece(params.out) && offset_in_piece(params.b) == offset_in_piece(params.out);
+    work w = {static_cast<const element*>(params.a), static_cast<const element*>(params.b),
+              static_cast<element*>(params.out), params.count, 0, 0};
+    const bool alike = offset_in_piece(params.a) == offset_in_piece(params.out) &&
+                       offset_in_piece(params.b) == offset_in_piece(params.out);
     constexpr uint64_t EACH = THREADS * PIECES * PIECE_ELEMENTS;
     const uint64_t blocks = (params.count + EACH - 1) / EACH;
     if (const int code = check_grid(blocks, self)) return code;

@@ -97,7 +97,8 @@ int main(int argc, char** argv) {
     float* lse;
     require(cudaMalloc((void**)&lse, (size_t)HEADS * SEQLEN_Q * sizeof(float)), "cudaMalloc");
 
-    /* Shapes (batch, seqlen, heads, head_dim), of V and O with head_dim_v, contiguous. What is not named is zero: no
+    /* Shapes (batch, seqlen, heads, head_dim), for V and O with head_dim_v, contiguous. Fields not set here are zero:
+     * no
        flags, no cu_seqlens. */
     const int64_t q_row = HEADS * d, k_row = HEADS_K * d, v_row = HEADS_K * d_v, o_row = HEADS * d_v;
     kgen_fwd_params p = {0};

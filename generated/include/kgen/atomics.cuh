@@ -3,8 +3,8 @@
 //
 // One thread publishes what it and others have written: all of them write, a barrier follows, then one store_release(),
 // or an atomic with order release. A thread that reads that value by load_acquire(), or by an atomic with order
-// acquire, and threads after a barrier with it, see what was written before. They must read it by load_written() or
-// cp.async: load_global() may return stale data from L1.
+// acquire, and all threads after a barrier with that thread, see the earlier writes. They must read the data by
+// load_written() or cp.async: load_global() may return stale data from L1.
 #pragma once
 
 #include "kgen/floats.cuh"
@@ -28,7 +28,7 @@ enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release }
         MAKE("acq_rel", __VA_ARGS__);                        \
     }
 
-// Each returns the old value. `letter` is the type as asm knows it.
+// Each returns the old value. `letter` is the type's asm constraint.
 #define KGEN_ATOM(order, instruction, letter) \
     asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_ATOMIC(name, type, letter, instruction)     \
@@ -69,7 +69,7 @@ KGEN_DEFINE_CAS(uint64_t, "l", "cas.b64")
 #undef KGEN_CAS
 #undef KGEN_BY_ORDER
 
-// The same without a result: nothing waits for it. (PTX ISA, "red"; for floats see add_global().)
+// The same without a result, so that no thread waits for it. (PTX ISA, "red"; for floats see add_global().)
 #define KGEN_RED(order, instruction, letter) \
     asm volatile("red." order ".gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
@@ -91,7 +91,7 @@ KGEN_DEFINE_REDUCTION(reduce_or, uint64_t, "l", "or.b64")
 #undef KGEN_DEFINE_REDUCTION
 #undef KGEN_RED
 
-// A flag. An acquire load that reads the value also makes visible what preceded its release store.
+// A flag. An acquire load that reads the value also makes visible all writes that precede its release store.
 KGEN_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
@@ -112,7 +112,7 @@ KGEN_DEVICE void store_release(uint64_t* pointer, uint64_t value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
 }
 
-// The same without ordering other accesses: merely atomic.
+// The same without ordering other accesses: only atomic.
 KGEN_DEVICE uint32_t load_relaxed(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
@@ -149,13 +149,15 @@ KGEN_DEVICE float load_written(const float* pointer) {
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE floats4 load_written(const floats4* pointer) {
     floats4 value;
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(pointer) : "memory");
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(pointer) : "memory");
     return value;
 }
 
 KGEN_DEVICE words4 load_written(const words4* pointer) {
     words4 value;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer) : "memory");
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(pointer) : "memory");
     return value;
 }
 

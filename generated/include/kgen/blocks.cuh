@@ -30,7 +30,8 @@ template <class Params>
 int check_blocks(const char* name, uint64_t blocks, const Params& p) {
     if (blocks <= MOST_BLOCKS) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_INVALID_VALUE,
-                "%s: batch %d, seqlen_q %d, seqlen_k %d, %d heads and %d key heads take more blocks than a grid has, 2^31 - 1", name, p.batch,
+                "%s: batch %d, seqlen_q %d, seqlen_k %d, %d heads and %d key heads take more blocks than a grid has, 2^31 - 1",
+                name, p.batch,
                 p.seqlen_q, p.seqlen_k, p.num_heads, p.num_heads_k);
 }
 

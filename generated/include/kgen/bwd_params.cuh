@@ -7,21 +7,24 @@
 
 namespace kgen {
 
-// What the kernels of one backward pass are given. Query rows are cut into tiles; every tile of every head has its
-// place in the workspace, those of one head consecutively.
+// The parameters of the kernels of one backward pass. Query rows are cut into tiles; every tile of every head has a
+// place in the workspace, and those of one head are consecutive.
 struct bwd_arguments : kgen_bwd_params {
     float* dq_sums;       // dQ / scale in fp32, tile after tile; NULL: a deterministic pass, which sums in registers
     float* row_shifts;    // two floats for each row of a tile: first all shifts, then all deltas of the tile
     int32_t query_tiles;  // of one head, over all sequences
-    float log2_scale;     // of the scores, in powers of two; stored here, so that kernels read it from constant memory each time
-    float to_cap;         // from products to the cap's units, in which scores are then left; below 0: no cap, scores are left as they are
+    // of the scores, in powers of two; stored here, so that kernels read it from constant memory each time
+    float log2_scale;
+    // from products to the cap's units, in which scores are then left; below 0: no cap, scores are left as they are
+    float to_cap;
 };
 
-// The first tile of a sequence and head. Tiles of packed sequences start where the sequence would if every earlier one
-// had one whole tile more.
+// The first tile of a sequence and head. Tiles of a packed sequence start as if every earlier sequence had one more
+// whole tile.
 template <int BLOCK_M>
 KGEN_DEVICE int first_tile_of(const bwd_arguments& p, sequence queries, int batch, int head) {
-    return head * p.query_tiles + (queries.packed ? queries.first_row / BLOCK_M + batch : batch * ((p.seqlen_q + BLOCK_M - 1) / BLOCK_M));
+    return head * p.query_tiles +
+           (queries.packed ? queries.first_row / BLOCK_M + batch : batch * ((p.seqlen_q + BLOCK_M - 1) / BLOCK_M));
 }
 
 // The layout of a variant's tiles.
@@ -34,7 +37,8 @@ struct bwd_tiling {
 inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     const int64_t packed_rows = p.total_q > 0 ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
     const int64_t tiles = p.cu_seqlens_q != nullptr ? packed_rows / tiling.block_m + p.batch
-                                                    : static_cast<int64_t>(p.batch) * ((p.seqlen_q + tiling.block_m - 1) / tiling.block_m);
+                                                    : static_cast<int64_t>(p.batch) *
+                                                      ((p.seqlen_q + tiling.block_m - 1) / tiling.block_m);
     if (tiles > INT32_MAX || tiles * p.num_heads > INT32_MAX) return 0;
     const size_t all = static_cast<size_t>(tiles) * p.num_heads;
     p.query_tiles = static_cast<int32_t>(tiles);
@@ -47,28 +51,33 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     return bytes > 0 ? bytes : 16;
 }
 
-// Everything but the pointers to tensors; `bytes` receives the size of the workspace.
-inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
+// Checks everything except the pointers to tensors; `bytes` receives the size of the workspace.
+inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling,
+                             bwd_arguments& p, size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
     if (const int code = check_numbers(p, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, self)) return code;
     if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0",
+                    self.name, p.total_q);
     }
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
     if (p.dsinks != nullptr && p.features.sinks == nullptr) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks", self.name);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks",
+                    self.name);
     }
-    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const bool has_cap = p.features.softcap > 0.0f;
     p.to_cap = has_cap ? p.softmax_scale / p.features.softcap : -1.0f;
     const float log2_scale = (has_cap ? p.features.softcap : p.softmax_scale) * 1.44269504088896341f;
     p.log2_scale = log2_scale > 1e-30f ? log2_scale : 1e-30f;
     bytes = place_workspace(p, tiling);
-    if (bytes == 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: %d sequences of up to %d queries are too many", self.name, p.batch, p.seqlen_q);
+    if (bytes == 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %d sequences of up to %d queries are too many", self.name, p.batch,
+                    p.seqlen_q);
     return KGEN_SUCCESS;
 }
 
-// What <name>_workspace() returns.
+// The result of <name>_workspace().
 inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling) {
     bwd_arguments p = {};
     size_t bytes = 0;
@@ -76,7 +85,8 @@ inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& se
 }
 
 // Copies the caller's structure, of any version, into `p`, checks every documented range, and lays out the workspace.
-inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p) {
+inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling,
+                            bwd_arguments& p) {
     size_t bytes = 0;
     if (const int code = check_bwd_numbers(given, self, tiling, p, bytes)) return code;
     const bool has_queries = p.batch > 0 && p.seqlen_q > 0;
@@ -88,8 +98,10 @@ inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& se
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: k, v, dk and dv must not be NULL", self.name);
     }
     if (const int code = p.batch > 0 ? check_bwd_strides(p, self.name) : KGEN_SUCCESS) return code;
-    if (has_queries && (p.workspace == nullptr || p.workspace_bytes < bytes || reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: workspace must be 16-byte aligned and have %zu bytes; given %zu at %p", self.name, bytes,
+    if (has_queries &&
+        (p.workspace == nullptr || p.workspace_bytes < bytes || reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0)) {
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: workspace must be 16-byte aligned and have %zu bytes; given %zu at %p", self.name, bytes,
                     p.workspace_bytes, p.workspace);
     }
     return KGEN_SUCCESS;

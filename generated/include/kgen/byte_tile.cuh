@@ -1,7 +1,7 @@
 // A tile of 1-byte elements in shared memory: the location of each element, and how a tile is loaded.
 //
-// Its layout is that of the tile of 16-bit elements half as wide (tile.cuh): panels of 128, 64 or 32 bytes per row with
-// the same swizzles. So fragment_address() works for it too, a step being 32 columns.
+// Its layout is that of a tile of 16-bit elements half as wide (tile.cuh): panels of 128, 64 or 32 bytes per row with
+// the same swizzles. fragment_address() therefore works for it too, with steps of 32 columns.
 #pragma once
 
 #include "kgen/cp_async.cuh"
@@ -32,7 +32,7 @@ KGEN_DEVICE uint32_t chunk_address(uint32_t tile, lane_offsets lanes, int row, i
     return tile + (lane ^ flip) + (Tile::panel_offset(start) + row * width * 2);
 }
 
-// How many of the 16 columns from `column` on a row of HEAD_DIM has.
+// Number of columns that a row of HEAD_DIM has among the 16 from `column` on.
 template <int HEAD_DIM>
 KGEN_DEVICE int columns_of_piece(int column) {
     if constexpr (HEAD_DIM % 16 == 0) return column < HEAD_DIM ? 16 : 0;
@@ -49,7 +49,7 @@ KGEN_DEVICE words4 load_elements(const uint8_t* from, int columns) {
     return {words[0], words[1], words[2], words[3]};
 }
 
-// The same where ALIGNED pieces, which begin at multiples of 16 bytes, are loaded as a whole.
+// The same, but ALIGNED pieces, which begin at multiples of 16 bytes, are loaded whole.
 template <bool ALIGNED>
 KGEN_DEVICE words4 load_piece(const uint8_t* from, int columns) {
     if (ALIGNED && columns == 16) return load_global(reinterpret_cast<const words4*>(from));
@@ -64,11 +64,11 @@ KGEN_DEVICE void copy_piece(uint32_t destination, const uint8_t* from, int colum
     else store_shared(destination, load_elements(from, columns));
 }
 
-// The order in which rows are stored. Of each 16 rows, P's layout needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 adjacent
-// (see the kernel), and a transposing load of bytes gives a lane four adjacent rows.
+// The order in which rows are stored. The layout of P needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16 adjacent (see
+// the kernel), and a transposing load of bytes gives a lane four adjacent rows.
 enum class row_order { natural, as_p };
 
-// Where row `row` of the tensor's tile is stored: bit 3 moves below bits 2 and 1.
+// The stored position of row `row` of the tensor's tile: bit 3 moves below bits 2 and 1.
 template <row_order ORDER>
 KGEN_DEVICE int stored_row(int row) {
     if constexpr (ORDER == row_order::natural) return row;
@@ -86,13 +86,15 @@ KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_st
         constexpr int chunks = width / 8;
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
-        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0,
+                      "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int valid_rows = rows - first_row;
         const int column = START * 2 + thread_index() % chunks * 16;
         const int valid_columns = START * 2 + width * 2 <= HEAD_DIM ? 16 : max(0, min(16, HEAD_DIM - column));
-        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
+        const uint32_t destination = tile + Tile::panel_offset(START) +
+                                     swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
         const uint8_t* from = source + (first_row + row) * row_stride + column;
 
         if constexpr (VECTOR) {
@@ -100,7 +102,8 @@ KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_st
             for (int pass = 0; pass < passes; ++pass) {
                 const int pass_row = pass * pass_rows;
                 if (Tile::rows % pass_rows == 0 || row + pass_row < Tile::rows) {
-                    cp_async_partial(destination + pass_row * width * 2, from, row + pass_row < valid_rows ? valid_columns : 0);
+                    cp_async_partial(destination + pass_row * width * 2, from,
+                                     row + pass_row < valid_rows ? valid_columns : 0);
                 }
                 from = opaque(from + pass_rows * row_stride);
             }

@@ -8,18 +8,18 @@ namespace kgen {
 // Four fp32 values rounded to E4M3, to nearest even; the first in the lowest byte. Saturates at 448.
 KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
     uint32_t packed;
-    asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high};}"
-        : "=r"(packed)
-        : "f"(first), "f"(second), "f"(third), "f"(fourth));
+    asm(
+        "{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high};}"
+        : "=r"(packed) : "f"(first), "f"(second), "f"(third), "f"(fourth));
     return packed;
 }
 
 // The same rounded to E5M2. Saturates at 57344.
 KGEN_DEVICE uint32_t pack_e5m2(float first, float second, float third, float fourth) {
     uint32_t packed;
-    asm("{.reg .b16 low, high; cvt.rn.satfinite.e5m2x2.f32 low, %2, %1; cvt.rn.satfinite.e5m2x2.f32 high, %4, %3; mov.b32 %0, {low, high};}"
-        : "=r"(packed)
-        : "f"(first), "f"(second), "f"(third), "f"(fourth));
+    asm(
+        "{.reg .b16 low, high; cvt.rn.satfinite.e5m2x2.f32 low, %2, %1; cvt.rn.satfinite.e5m2x2.f32 high, %4, %3; mov.b32 %0, {low, high};}"
+        : "=r"(packed) : "f"(first), "f"(second), "f"(third), "f"(fourth));
     return packed;
 }
 

@@ -1,6 +1,6 @@
 // A cache of K and V with more entries than the batch, or with rows before a sequence's first key
-// (kgen_fwd_params.cache_batch_idx and leftpad_k). Without either the functions say what those of kgen/fwd_params.cuh
-// do.
+// (kgen_fwd_params.cache_batch_idx and leftpad_k). Without either, the functions return the same as those of
+// kgen/fwd_params.cuh.
 #pragma once
 
 #include "kgen.h"
@@ -10,19 +10,20 @@
 
 namespace kgen {
 
-// The entry of K and V that holds a sequence, where they are not packed.
+// The entry of K and V that holds a sequence; K and V must not be packed.
 KGEN_DEVICE int cache_entry(const kgen_fwd_params& p, int batch) {
     return p.cache_batch_idx == nullptr ? batch : load_global(p.cache_batch_idx + batch);
 }
 
-// Whether the sequence's entry is one of those that K and V have, as far as the caller has said how many they are.
+// True if the sequence's entry exists in K and V, as far as the caller has given their number of entries.
 KGEN_DEVICE bool entry_is_there(const kgen_fwd_params& p, int batch) {
     const int32_t entries = p.cache_entries > 0 ? p.cache_entries : INT32_MAX;
-    return p.cache_batch_idx == nullptr || static_cast<uint32_t>(load_global(p.cache_batch_idx + batch)) < static_cast<uint32_t>(entries);
+    return p.cache_batch_idx == nullptr ||
+           static_cast<uint32_t>(load_global(p.cache_batch_idx + batch)) < static_cast<uint32_t>(entries);
 }
 
-// The keys of a sequence: none where its entry is not there. The lengths that the caller gives count the rows before
-// its first key.
+// The keys of a sequence: none if its entry does not exist. Lengths given by the caller include the rows before its
+// first key.
 KGEN_DEVICE sequence cached_keys(const kgen_fwd_params& p, int batch) {
     sequence s = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     if (p.leftpad_k != nullptr) {
@@ -34,11 +35,14 @@ KGEN_DEVICE sequence cached_keys(const kgen_fwd_params& p, int batch) {
 }
 
 // Element offset of the first key of a sequence and head.
-KGEN_DEVICE int64_t cached_offset(const kgen_fwd_params& p, sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+KGEN_DEVICE int64_t cached_offset(const kgen_fwd_params& p, sequence s, int batch, int head, int64_t batch_stride,
+                                  int64_t row_stride, int64_t head_stride) {
     return (s.packed ? 0 : cache_entry(p, batch) * batch_stride) + s.first_row * row_stride + head * head_stride;
 }
 
-// Whether rows of the tensors that are not the sequence's may precede its first key.
-KGEN_DEVICE bool has_foreign_rows(const kgen_fwd_params& p) { return p.cu_seqlens_k != nullptr || p.leftpad_k != nullptr; }
+// True if rows of the tensors that do not belong to the sequence may precede its first key.
+KGEN_DEVICE bool has_foreign_rows(const kgen_fwd_params& p) {
+    return p.cu_seqlens_k != nullptr || p.leftpad_k != nullptr;
+}
 
 }  // namespace kgen

@@ -1,16 +1,16 @@
-// Clusters: the few blocks that run at the same time, on neighbouring multiprocessors, and can access each other's
-// shared memory (PTX ISA, "Cluster of cooperative thread arrays"; sm_90 and newer; launch() sets their size). Blocks
-// number
+// Clusters: small groups of blocks that run at the same time on neighbouring multiprocessors and can access each
+// other's shared memory (PTX ISA, "Cluster of cooperative thread arrays"; sm_90 and newer; launch() sets their size). A
+// cluster consists of the blocks with the numbers
 //   rank + size * cluster
-// make up a cluster, rank from 0 to size - 1.
+// with rank from 0 to size - 1.
 //
 // The same variable has the same offset in the shared memory of each block. A block's own addresses refer to its own
-// memory; shared_of() gives another block's, for mbarrier_arrive_at() and for nothing else. (tma_load_multicast() takes
-// this block's.)
+// memory; shared_of() gives another block's, which only mbarrier_arrive_at() accepts. (tma_load_multicast() takes this
+// block's.)
 //
 // A block may be accessed once all have reached a cluster_sync that follows its mbarrier_init and fence_mbarrier_init,
-// and until it exits: a kernel whose blocks access each other ends with one more cluster_sync, after everything that
-// arrives from other blocks.
+// and until it exits: a kernel whose blocks access each other ends with one more cluster_sync, after all arrivals from
+// other blocks.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -40,14 +40,14 @@ KGEN_DEVICE uint32_t shared_of(uint32_t address, uint32_t rank) {
 
 // One arrival at a barrier whose address comes from shared_of(), which may be this block's. It signals that this
 // thread's reads are complete, and publishes nothing it has written (relaxed): a release at cluster scope is a
-// MEMBAR.GPU, which costs a warp hundreds of clocks. What the thread itself has written there may also be overwritten
-// by a copy, if products have read it since (after fence_proxy_async).
+// MEMBAR.GPU, which costs a warp hundreds of clocks. Data that the thread itself wrote there may also be overwritten by
+// a copy, if products have read it since (after fence_proxy_async).
 KGEN_DEVICE void mbarrier_arrive_at(uint32_t barrier_of_cluster) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_of_cluster) : "memory");
 }
 
-// mbarrier_wait for a barrier of this block at which threads of other blocks arrive by mbarrier_arrive_at(). What they
-// have read before may be overwritten by a copy; nothing becomes visible (relaxed).
+// mbarrier_wait for a barrier of this block at which threads of other blocks arrive by mbarrier_arrive_at(). Data that
+// they read before may then be overwritten by a copy; none of their writes becomes visible (relaxed).
 KGEN_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
     uint32_t ended = 0;
     while (ended == 0) {

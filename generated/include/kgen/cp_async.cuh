@@ -7,16 +7,18 @@
 
 namespace kgen {
 
-// Copies 16 bytes, or writes 16 zero bytes without touching `source` when `valid` is false. Both 16-byte aligned.
+// Copies 16 bytes, or writes 16 zero bytes without reading `source` if `valid` is false. Both are 16-byte aligned.
 // `.cg` keeps the line out of L1: every tile is read once by a block.
 KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid) {
     const uint32_t bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+                 : "memory");
 }
 
 // Copies the first `bytes` bytes (0 to 16) and zero-fills the rest of the 16, which are not read. Both 16-byte aligned.
 KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+                 : "memory");
 }
 
 // Closes the group of the copies issued since the last commit.

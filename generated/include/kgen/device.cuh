@@ -10,15 +10,15 @@
 
 namespace kgen {
 
-// Devices whose numbers are remembered; later ones are asked each time.
+// Number of devices whose properties are cached; later ones are queried each time.
 constexpr int REMEMBERED_DEVICES = 64;
 
-// Numbers of devices that do not change, each plus 1; 0: not asked yet.
+// A constant property of each device, plus 1; 0: not queried yet.
 struct device_numbers {
     std::atomic<int> of[REMEMBERED_DEVICES];
 };
 
-// A number of the calling thread's current device, which `ask(value, device)` fetches from CUDA once.
+// A property of the calling thread's current device, which `ask(value, device)` queries from CUDA once.
 template <class Ask>
 cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     int device = 0;
@@ -33,11 +33,12 @@ cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     }
     if (error == cudaSuccess) error = ask(value, device);
     if (error == cudaSuccess && remembered) known.of[device].store(value + 1, std::memory_order_relaxed);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller reports it; it must not surface in an unrelated later call
+    // the caller reports it; it must not surface in an unrelated later call
+    if (error != cudaSuccess) cudaGetLastError();
     return error;
 }
 
-// Stands for the calling thread's current device where choices are remembered: another for each; -1 if CUDA has none.
+// Identifies the calling thread's current device in caches of choices: unique per device; -1 if CUDA has none.
 inline int64_t device_identity() {
     int device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
@@ -58,7 +59,8 @@ inline int device_capability() {
         return asked;
     });
     if (error == cudaSuccess) return capability;
-    fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error),
+         cudaGetErrorName(error));
     return 0;
 }
 
@@ -67,7 +69,9 @@ inline int device_capability() {
 inline int device_shared_memory() {
     static device_numbers known;
     int bytes = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    };
     return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 
@@ -76,10 +80,13 @@ inline int device_shared_memory() {
 inline int multiprocessor_count() {
     static device_numbers known;
     int count = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device);
+    };
     const cudaError_t error = of_device(known, count, ask);
     if (error == cudaSuccess) return count;
-    fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error),
+         cudaGetErrorName(error));
     return 0;
 }
 
@@ -87,7 +94,9 @@ inline int multiprocessor_count() {
 inline int l2_cache_bytes() {
     static device_numbers known;
     int bytes = 0;
-    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, device); };
+    const auto ask = [](int& value, int device) {
+        return cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, device);
+    };
     return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 
@@ -107,7 +116,7 @@ inline double device_memory_gbs() {
     }
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller has another number
+    if (error != cudaSuccess) cudaGetLastError();  // the caller has a fallback
     const double gbs = error == cudaSuccess ? static_cast<double>(kilohertz) * bits / 4e6 : 0;
     if (remembered) known[device].store(gbs > 0 ? gbs : NOT_SAID, std::memory_order_relaxed);
     return gbs;

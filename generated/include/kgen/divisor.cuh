@@ -1,4 +1,4 @@
-// Division by a number that is known when a kernel is launched, without the division: a multiplication and a shift
+// Division by a number that is known when a kernel is launched, computed by a multiplication and a shift
 // (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994, figure 4.1).
 #pragma once
 
@@ -16,7 +16,8 @@ inline divisor make_divisor(int32_t number) {
     const uint64_t d = static_cast<uint64_t>(number);
     uint32_t shift = 0;
     while ((uint64_t{1} << shift) < d) ++shift;
-    return {static_cast<uint32_t>(d), static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1), shift};
+    return {static_cast<uint32_t>(d),
+            static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1), shift};
 }
 
 // n / d, rounded down, for n in 0 .. 2^31 - 1: the sum below stays under 2^32.

@@ -1,4 +1,4 @@
-// Features that a call asks for: reading them, checking them, and which kernels serve them. For the host compiler as
+// Features that a call requests: reading them, checking them, and matching them with kernels. For the host compiler as
 // well as nvcc.
 #pragma once
 
@@ -12,83 +12,99 @@ namespace kgen {
 // Flags that concern features.
 constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
 
-// A side of a window without limit: as many keys as a sequence may have where kernels know positions. Larger numbers
-// would overflow in `position - window_left`, which nvcc computes even where the comparison before it says not to.
+// A window side without limit: as many keys as a sequence may have in kernels that know positions. Larger numbers would
+// overflow in `position - window_left`, which nvcc computes even if the preceding comparison rules it out.
 constexpr int32_t NO_LIMIT = (1 << 30) - 1;
 
-// Checks the documented ranges, and gives masks one form: KGEN_FLAG_CAUSAL where the right side ends at the position, a
-// side of the window without limit as NO_LIMIT, and no KGEN_FLAG_WINDOW where the other features say as much.
+// Checks the documented ranges and brings masks into a canonical form: KGEN_FLAG_CAUSAL if the right side ends at the
+// position, NO_LIMIT for a window side without limit, and no KGEN_FLAG_WINDOW if the other fields already express it.
 template <class Params>
 int read_features(Params& p, const char* name) {
     kgen_attention_features& f = p.features;
     const bool windowed = (p.flags & KGEN_FLAG_WINDOW) != 0;
     if (windowed && (f.window_left < -1 || f.window_right < -1)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: window_left %d and window_right %d must be -1, for no limit, or more", name, f.window_left, f.window_right);
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: window_left %d and window_right %d must be -1, for no limit, or more", name, f.window_left,
+                    f.window_right);
     }
-    if (f.attention_chunk < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: attention_chunk %d must not be negative", name, f.attention_chunk);
+    if (f.attention_chunk < 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: attention_chunk %d must not be negative", name, f.attention_chunk);
     if (!(f.softcap >= 0.0f && f.softcap <= 3.402823466e38f)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softcap %g must be finite and >= 0", name, static_cast<double>(f.softcap));
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softcap %g must be finite and >= 0", name,
+                    static_cast<double>(f.softcap));
     }
     if (f.sinks != nullptr && f.sinks_dtype != KGEN_DTYPE_FP32 && f.sinks_dtype != KGEN_DTYPE_BF16) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: sinks_dtype %d must be KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16", name, f.sinks_dtype);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: sinks_dtype %d must be KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16", name,
+                    f.sinks_dtype);
     }
-    if (f.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
+    if (f.reserved != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
     if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
     const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
-    f.window_right = causal ? 0 : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
+    f.window_right = causal ? 0
+                            : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
     p.flags &= ~KGEN_FLAG_WINDOW;
     if (f.window_left != NO_LIMIT || (!causal && f.window_right != NO_LIMIT)) p.flags |= KGEN_FLAG_WINDOW;
     return KGEN_SUCCESS;
 }
 
-// What parameters ask for besides masks and scores.
+// Requested features other than masks and scores.
 inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
-    return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) | (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
+    return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) |
+           (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
            (p.kv_dtype == KGEN_DTYPE_FP8_E5M2 ? KGEN_FEATURE_KV_E5M2 : 0) |
-           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
+           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) |
+           (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
            (p.k_page_descale != nullptr || p.v_page_descale != nullptr ? KGEN_FEATURE_PAGE_DESCALE : 0) |
            (p.k_new != nullptr ? KGEN_FEATURE_APPEND : 0);
 }
 inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
 
-// Refuses what says of a cache where else K and V are.
+// Refuses cache fields together with another layout of K and V (cu_seqlens_k or a page table).
 inline int refuse_two_places(const kgen_fwd_params& p, const char* name) {
-    if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) || (p.cu_seqlens_k == nullptr && p.page_table == nullptr)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
+    if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) ||
+        (p.cu_seqlens_k == nullptr && p.page_table == nullptr))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE,
+                "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
 }
 
-// Refuses factors by page of what is not FP8 in pages.
+// Refuses per-page factors unless K and V are FP8 in pages.
 inline int refuse_stray_page_descales(const kgen_fwd_params& p, const char* name) {
-    if ((p.k_page_descale == nullptr && p.v_page_descale == nullptr) || (p.page_table != nullptr && p.kv_dtype != 0)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_page_descale and v_page_descale need a page_table and a kv_dtype", name);
+    if ((p.k_page_descale == nullptr && p.v_page_descale == nullptr) || (p.page_table != nullptr && p.kv_dtype != 0))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_page_descale and v_page_descale need a page_table and a kv_dtype",
+                name);
 }
 
-// The features that parameters ask for (KGEN_FEATURE_*), after read_features().
+// The features that parameters request (KGEN_FEATURE_*), after read_features().
 template <class Params>
 uint32_t asked_features(const Params& p) {
     const kgen_attention_features& f = p.features;
-    return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) | ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
+    return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) |
+           ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
-           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) | asked_of_keys(p);
+           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) |
+           asked_of_keys(p);
 }
 
-// Those of `asked` that a kernel with the features `held` lacks. A window holds what a causal mask does.
+// The features of `asked` that a kernel with the features `held` lacks. A window includes a causal mask.
 inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
     return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
 }
 
-// Features that a kernel does not leave aside: it serves no request without them.
-constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV |
-                                    KGEN_FEATURE_APPEND;
+// Features that a kernel cannot ignore: it serves only requests that use them.
+constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 |
+                                    KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV | KGEN_FEATURE_APPEND;
 
-// Whether a kernel with the features `held` computes what is asked: it lacks none, masks no more, and reads K and V
-// from pages if they are there.
+// True if a kernel with the features `held` computes the request: it lacks no feature, masks no more, and reads K and V
+// from pages if and only if they are paged.
 inline bool serves_features(uint32_t asked, uint32_t held) {
     return lacking_features(asked, held) == 0 && (held & ~asked & NOT_LEFT_ASIDE) == 0;
 }
 
-// What a call lacks that a kernel with the features `unasked` computes nothing without.
+// The missing parameter of a call, given the features `unasked` that a kernel requires and the call does not use.
 inline const char* not_left_aside(uint32_t unasked) {
     if ((unasked & KGEN_FEATURE_CAUSAL) != 0) return "KGEN_FLAG_CAUSAL";
     if ((unasked & KGEN_FEATURE_PAGED) != 0) return "a page_table";
@@ -100,7 +116,7 @@ inline const char* not_left_aside(uint32_t unasked) {
 // Features whose kernels know the positions of rows and keys.
 constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI;
 
-// The keys that one query sees at most, by windows and chunks, after read_features(); INT32_MAX: no limit.
+// Most keys that one query sees, as limited by windows and chunks, after read_features(); INT32_MAX: no limit.
 inline int32_t most_keys_seen(const kgen_attention_features& f) {
     const bool windowed = f.window_left != NO_LIMIT && f.window_right != NO_LIMIT;
     const int64_t in_window = windowed ? static_cast<int64_t>(f.window_left) + f.window_right + 1 : INT32_MAX;
@@ -109,9 +125,10 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
     return most < INT32_MAX ? static_cast<int32_t>(most) : INT32_MAX;
 }
 
-// The word for the first of a set of features.
+// The name of the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3",
+                                     "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
     for (int bit = 0; bit < 14; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }

@@ -21,7 +21,8 @@ KGEN_DEVICE void store_shared(uint32_t address, float first, float second) {
 
 // 16 bytes; `address` must be a multiple of 16.
 KGEN_DEVICE void store_shared(uint32_t address, floats4 value) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(address), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
 
 KGEN_DEVICE float load_shared_float(uint32_t address) {
@@ -33,20 +34,23 @@ KGEN_DEVICE float load_shared_float(uint32_t address) {
 // 16 bytes; `address` must be a multiple of 16.
 KGEN_DEVICE floats4 load_shared_floats(uint32_t address) {
     floats4 value;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "r"(address) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "r"(address) : "memory");
     return value;
 }
 
 // 16 bytes; `pointer` must be 16-byte aligned. Not for data that the same launch writes.
 KGEN_DEVICE floats4 load_global(const floats4* pointer) {
     floats4 value;
-    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(pointer));
+    asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+        : "l"(pointer));
     return value;
 }
 
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(floats4* pointer, floats4 value) {
-    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(pointer), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
 
 }  // namespace kgen

@@ -1,4 +1,4 @@
-// Parameter handling common to all forward kernels: the launcher's checks, and where a sequence is stored.
+// Parameter handling common to all forward kernels: the launchers' checks, and the location of a sequence.
 #pragma once
 
 #include "kgen.h"
@@ -25,13 +25,14 @@ KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int
         s.first_row = load_global(cu_seqlens + batch);
         s.rows = load_global(cu_seqlens + batch + 1) - s.first_row;
     }
-    // No more than there is memory for: the host has not seen the number.
+    // Limited to the rows that exist in memory: the host has not checked the number.
     if (seqused != nullptr) s.rows = min(load_global(seqused + batch), s.rows);
     return s;
 }
 
 // Element offset of row 0 of a sequence and head.
-KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride,
+                                    int64_t head_stride) {
     return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
 }
 
@@ -40,7 +41,7 @@ KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_
     return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
 }
 
-// What a variant was built for, which its launcher compares with a request.
+// The properties that a variant was built for; its launcher compares them with a request.
 struct fwd_identity {
     const char* name;
     int32_t head_dim;
@@ -57,9 +58,10 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     if (const int code = check_flags(params.flags, known_flags, name)) return code;
     if (const int code = read_features(params, name)) return code;
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
-    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name, params.batch,
-                    params.seqlen_q, params.seqlen_k, longest);
+    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest ||
+        params.seqlen_k > longest) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name,
+                    params.batch, params.seqlen_q, params.seqlen_k, longest);
     }
     if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", name,
@@ -72,15 +74,17 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// The same, and that they match what a variant was built for.
+// The same, and checks that they match what a variant was built for.
 template <class Params>
 int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
     const int32_t head_dim_v = self.head_dim_v == 0 ? self.head_dim : self.head_dim_v;
     if (params.head_dim != self.head_dim) {
-        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim,
+                    params.head_dim);
     }
     if (params.head_dim_v != head_dim_v) {
-        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim_v %d, called with %d", self.name, head_dim_v, params.head_dim_v);
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim_v %d, called with %d", self.name, head_dim_v,
+                    params.head_dim_v);
     }
     if (params.dtype != self.dtype) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for dtype %d, called with %d", self.name, self.dtype, params.dtype);
@@ -88,50 +92,67 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     if (const int code = check_shapes(params, known_flags, self.name)) return code;
     const uint32_t asked = asked_features(params);
     if (const uint32_t missing = lacking_features(asked, self.features)) {
-        return fail(KGEN_ERROR_MISMATCH, "%s: built without the feature `%s`, which the call asks for", self.name, feature_name(missing));
+        return fail(KGEN_ERROR_MISMATCH, "%s: built without the feature `%s`, which the call asks for", self.name,
+                    feature_name(missing));
     }
-    if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 && (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
+    if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 &&
+        (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
                     params.seqlen_q, params.seqlen_k);
     }
     if (const int code = check_declared_score(params.score, self.score, self.name)) return code;
-    if (self.score.id != 0 && params.batch > 0 && (params.seqlen_q > LONGEST_WITH_SCORE || params.seqlen_k > LONGEST_WITH_SCORE)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed %d with a declared score", self.name, params.seqlen_q,
-                    params.seqlen_k, LONGEST_WITH_SCORE);
+    if (self.score.id != 0 && params.batch > 0 &&
+        (params.seqlen_q > LONGEST_WITH_SCORE || params.seqlen_k > LONGEST_WITH_SCORE)) {
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: seqlen_q %d and seqlen_k %d must not exceed %d with a declared score", self.name,
+                    params.seqlen_q, params.seqlen_k, LONGEST_WITH_SCORE);
     }
-    if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without %s", self.name, not_left_aside(self.features & ~asked));
+    if (!serves_features(asked, self.features))
+        return fail(KGEN_ERROR_MISMATCH, "%s: called without %s", self.name, not_left_aside(self.features & ~asked));
     return KGEN_SUCCESS;
 }
 
-// Refuses limits on the queries of a sequence, which only kernels that read pages know.
+// Refuses limits on the queries of a sequence, which only kernels that read pages implement.
 inline int refuse_query_limits(const kgen_fwd_params& params, const char* name) {
     if (params.least_queries == 0 && params.most_queries == 0) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d must be 0", name, params.least_queries, params.most_queries);
+    return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d must be 0", name,
+                params.least_queries, params.most_queries);
 }
 
-// Checks what is said of a KV cache: its dtype, its entries, its pages. Without a page table nothing of pages is read.
+// Checks the fields of a KV cache: its dtype, entries and pages. Without a page table no field about pages is read.
 inline int check_cache(const kgen_fwd_params& params, const char* name) {
     const bool bytes = params.kv_dtype == KGEN_DTYPE_FP8_E4M3 || params.kv_dtype == KGEN_DTYPE_FP8_E5M2;
     if (params.kv_dtype != 0 && !bytes) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d must be KGEN_DTYPE_FP8_E4M3, KGEN_DTYPE_FP8_E5M2 or 0, for that of q", name, params.kv_dtype);
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: kv_dtype %d must be KGEN_DTYPE_FP8_E4M3, KGEN_DTYPE_FP8_E5M2 or 0, for that of q", name,
+                    params.kv_dtype);
     }
     if (bytes && params.dtype != KGEN_DTYPE_FP16 && params.dtype != KGEN_DTYPE_BF16) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d needs queries in fp16 or bf16; dtype is %d", name, params.kv_dtype, params.dtype);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d needs queries in fp16 or bf16; dtype is %d", name,
+                    params.kv_dtype, params.dtype);
     }
     if (const int code = refuse_two_places(params, name)) return code;
     if (params.cache_entries < 0 || (params.cache_entries > 0 && params.cache_batch_idx == nullptr)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_entries %d must be the entries that cache_batch_idx may name, or 0; 0 without it", name, params.cache_entries);
+        return fail(KGEN_ERROR_INVALID_VALUE,
+                    "%s: cache_entries %d must be the entries that cache_batch_idx may name, or 0; 0 without it", name,
+                    params.cache_entries);
     }
-    if (params.reserved_3 != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_3 is %d and must be 0", name, params.reserved_3);
+    if (params.reserved_3 != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_3 is %d and must be 0", name, params.reserved_3);
     if (params.page_table == nullptr) return refuse_query_limits(params, name);
     if (params.least_queries < 0 || params.most_queries < 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: least_queries %d and most_queries %d must not be negative", name, params.least_queries, params.most_queries);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: least_queries %d and most_queries %d must not be negative", name,
+                    params.least_queries, params.most_queries);
     }
-    if (params.cu_seqlens_k != nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: cu_seqlens_k must be NULL with a page_table; give seqused_k", name);
-    if (params.page_size < 1) return fail(KGEN_ERROR_INVALID_VALUE, "%s: page_size %d must be at least 1", name, params.page_size);
+    if (params.cu_seqlens_k != nullptr)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: cu_seqlens_k must be NULL with a page_table; give seqused_k", name);
+    if (params.page_size < 1)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: page_size %d must be at least 1", name, params.page_size);
     const bool has_keys = params.batch > 0 && params.seqlen_k > 0;
     if (params.num_pages < 0 || (has_keys && params.num_pages == 0)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_pages %d must be at least 1 where there are keys", name, params.num_pages);
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_pages %d must be at least 1 where there are keys", name,
+                    params.num_pages);
     }
     return KGEN_SUCCESS;
 }
@@ -148,17 +169,21 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (has_queries && params.seqlen_k > 0 && (params.k == nullptr || params.v == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: k and v must not be NULL", self.name);
     }
-    if (params.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", self.name, params.total_q);
-    if (params.total_k < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_k %d must not be negative", self.name, params.total_k);
+    if (params.total_q < 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", self.name, params.total_q);
+    if (params.total_k < 0)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_k %d must not be negative", self.name, params.total_k);
     return has_queries ? check_fwd_strides(params, self.name) : KGEN_SUCCESS;
 }
 
-// Whether pointer and strides (elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
-inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
-    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(batch_stride | row_stride | head_stride) * bytes) & 15) == 0;
+// True if pointer and strides (in elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
+inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride,
+                             int bytes = 2) {
+    return ((reinterpret_cast<uintptr_t>(pointer) |
+             static_cast<uint64_t>(batch_stride | row_stride | head_stride) * bytes) & 15) == 0;
 }
 
-// `bytes`: of an element of Q, `kv_bytes`: of K and V; O's have 2.
+// True if Q, K, V and O do. `bytes`: size of an element of Q, `kv_bytes`: of K and V; elements of O have 2 bytes.
 inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes, int kv_bytes) {
     return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride, bytes) &&
            rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, kv_bytes) &&

@@ -19,7 +19,8 @@ KGEN_DEVICE uint16_t load_global(const uint16_t* pointer) { return __ldg(pointer
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE words4 load_global(const words4* pointer) {
     words4 value;
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer));
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+        : "l"(pointer));
     return value;
 }
 
@@ -27,7 +28,7 @@ KGEN_DEVICE float load_global(const float* pointer) { return __ldg(pointer); }
 
 KGEN_DEVICE uint8_t load_global(const uint8_t* pointer) { return __ldg(pointer); }
 
-// *pointer += value atomically, in no particular order with respect to other threads. Nothing waits for it.
+// *pointer += value atomically, in no particular order with respect to other threads. The thread does not wait for it.
 KGEN_DEVICE void add_global(float* pointer, float value) {
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(pointer), "f"(value) : "memory");
 }
@@ -45,8 +46,8 @@ KGEN_DEVICE void store_global(void* pointer, words2 value) {
 
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(void* pointer, words4 value) {
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
-                 : "memory");
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(pointer), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
 }
 
 }  // namespace kgen

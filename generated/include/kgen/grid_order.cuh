@@ -10,9 +10,9 @@ namespace kgen {
 // memory that they read or write.
 KGEN_DEVICE void await_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// From here on, once all blocks have come here, blocks of the next kernel may start where there is room; that kernel
-// waits by itself. May precede await_earlier_kernels() if every thread calls that before it exits: the next kernel
-// waits for this one, and so for its predecessors.
+// Once all blocks have called this, blocks of the next kernel may start on free resources; that kernel itself waits
+// before it accesses data. May precede await_earlier_kernels() if every thread calls that before it exits: the next
+// kernel waits for this one, and so for its predecessors.
 KGEN_DEVICE void let_later_kernels_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 }  // namespace kgen

@@ -9,7 +9,7 @@
 
 namespace kgen {
 
-// What kgen_last_error() returns; one per thread, shared by every launcher of a program.
+// The message that kgen_last_error() returns; one per thread, shared by all launchers of a program.
 inline thread_local char last_error[256] = "";
 
 // Records a formatted message and returns `code`.
@@ -29,10 +29,11 @@ struct launch_options {
 
 // Common code of launch() and launch_early().
 template <class Params>
-int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-                const Params& params, cudaStream_t stream) {
+int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads,
+                uint32_t shared_bytes, const Params& params, cudaStream_t stream) {
     if (blocks == 0) return KGEN_SUCCESS;
-    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));
     if (error == cudaSuccess) {
         void* arguments[] = {const_cast<Params*>(&params)};
@@ -60,19 +61,19 @@ int launch_with(launch_options options, void (*kernel)(Params), const char* name
     return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks, of which `blocks` is
-// a multiple. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and must be
-// done once per device: doing it at every launch avoids remembering on which it was done.
+// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks; `blocks` must be a
+// multiple of `cluster`. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and
+// must be done once per device: doing it at every launch avoids tracking the devices where it was done.
 template <class Params>
-int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
-           cudaStream_t stream, uint32_t cluster = 1) {
+int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+           const Params& params, cudaStream_t stream, uint32_t cluster = 1) {
     return launch_with({false, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 
 // The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
 template <class Params>
-int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
-                 cudaStream_t stream, uint32_t cluster = 1) {
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                 const Params& params, cudaStream_t stream, uint32_t cluster = 1) {
     return launch_with({true, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 

@@ -43,7 +43,7 @@ KGEN_DEVICE float tanh_fast(float x) {
     return y;
 }
 
-// The lowest bit that is set, of at least one.
+// Index of the lowest set bit; at least one bit must be set.
 KGEN_DEVICE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
 
 KGEN_DEVICE float absolute(float x) { return fabsf(x); }
@@ -54,7 +54,7 @@ KGEN_DEVICE float with_sign_of(float x, float sign) { return copysignf(x, sign);
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
-// a * b, rounded also where a sum follows: the compiler may not fuse the two (CUDA's `__fmul_rn`).
+// a * b, rounded even if a sum follows: the compiler may not fuse the two (CUDA's `__fmul_rn`).
 KGEN_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
 // The greater and the lesser of two values; of a NaN and a number, the number.
@@ -76,7 +76,8 @@ template <>
 KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
     uint32_t packed;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800  // Turing converts one value per instruction
-    asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }" : "=r"(packed) : "f"(low), "f"(high));
+    asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }" : "=r"(packed)
+        : "f"(low), "f"(high));
 #else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
 #endif
@@ -95,7 +96,8 @@ KGEN_DEVICE void unpack<bf16>(uint32_t packed, float& low, float& high) {
 
 template <>
 KGEN_DEVICE void unpack<fp16>(uint32_t packed, float& low, float& high) {
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high) : "r"(packed));
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high)
+        : "r"(packed));
 }
 
 }  // namespace kgen

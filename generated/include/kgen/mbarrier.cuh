@@ -3,9 +3,9 @@
 //
 // An mbarrier is 8 bytes, aligned to 8. It goes through phases 0, 1, 2, ...; the parity of a phase is its number modulo
 // 2. A phase completes when the number of arrivals given to mbarrier_init() has been reached and every expected byte
-// has been copied; the next one then begins automatically, with the same count. Arriving publishes what the thread has
-// done before (release); a wait that finds the phase complete makes it visible (acquire), along with the copies whose
-// bytes the phase counted.
+// has been copied; the next one then begins automatically, with the same count. An arrival publishes the thread's
+// earlier writes (release); a wait that finds the phase complete makes them visible (acquire), along with the copies
+// whose bytes the phase counted.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -31,9 +31,8 @@ KGEN_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Whether the phase of this parity has completed, where that phase is the current one or the previous one: for a new
-// barrier, parity 0 has not completed and parity 1 has. Gives up after a time limit chosen by the hardware
-// (`try_wait`).
+// True if the phase of this parity, which is the current one or the previous one, has completed: for a new barrier,
+// parity 0 has not completed and parity 1 has. Gives up after a time limit chosen by the hardware (`try_wait`).
 KGEN_DEVICE bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
     uint32_t ended;
     asm volatile(

@@ -13,9 +13,10 @@ namespace kgen {
 
 // D in fp32.
 KGEN_DEVICE void mma_m16n8k32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // D in fp16, twice as fast on GeForce: d[0] holds row g, d[1] row g + 8, two columns each. Sums saturate at 65504.
@@ -29,16 +30,17 @@ KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uin
 constexpr uint32_t UNIT_SCALE = 127;
 
 // D in fp32 += (A * a power of two per row) * (B * a power of two per column), the microscaling form (sm_120 family
-// only). Byte BYTE_A of `scale_a` is used, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first gives the scale
-// of row g, the second that of row g + 8. Byte BYTE_B of `scale_b` is used, in lane LANE_B of each four, which gives
-// that of column g.
+// only). Byte BYTE_A of `scale_a` is used, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first holds the scale
+// of row g, the second that of row g + 8. Byte BYTE_B of `scale_b` is used, in lane LANE_B of each four, which holds
+// the scale of column g.
 template <int BYTE_A = 0, int PAIR_A = 0, int BYTE_B = 0, int LANE_B = 0>
-KGEN_DEVICE void mma_m16n8k32_block_scaled(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint32_t scale_a,
-                                           uint32_t scale_b) {
+KGEN_DEVICE void mma_m16n8k32_block_scaled(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                           uint32_t scale_a, uint32_t scale_b) {
     asm volatile("mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3.f32.ue8m0 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%12, %13}, {%11}, {%14, %15};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(scale_a), "r"(scale_b), "n"(BYTE_A), "n"(PAIR_A),
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(scale_a), "r"(scale_b),
+                   "n"(BYTE_A), "n"(PAIR_A),
                    "n"(BYTE_B), "n"(LANE_B));
 }
 

@@ -5,7 +5,7 @@
 //   A: a0 = (g, 2t..), a1 = (g + 8, 2t..), two elements each
 //   B: b0 = (2t.., g)
 //   D: d[0], d[1] = (g, 2t), (g, 2t + 1); d[2], d[3] = (g + 8, 2t), (g + 8, 2t + 1)
-// So the fragments of m16n8k16 are those of two m16n8k8: a[0], a[1], b0 and a[2], a[3], b1.
+// The fragments of m16n8k16 are thus those of two m16n8k8: a[0], a[1], b0 and a[2], a[3], b1.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -1,6 +1,6 @@
-// Factors of K and V that differ from page to page (kgen_fwd_params.k_page_descale): where they are, and their way
-// through shared memory to the columns of S and P. S is multiplied by K's after the product, P by V's before it is
-// rounded: K and V themselves would be rounded once more.
+// Per-page factors of K and V (kgen_fwd_params.k_page_descale): their addresses, and their path through shared memory
+// to the columns of S and P. S is multiplied by K's factors after the product, P by V's before it is rounded:
+// multiplying K and V themselves would round them once more.
 #pragma once
 
 #include "kgen.h"
@@ -17,15 +17,18 @@ struct page_descales {
     const float* base;  // NULL: all are 1
     int64_t page_stride;
 
-    KGEN_DEVICE float of_page(int page) const { return base == nullptr ? 1.0f : load_global(base + page * page_stride); }
+    KGEN_DEVICE float of_page(int page) const {
+        return base == nullptr ? 1.0f : load_global(base + page * page_stride);
+    }
 };
 
-KGEN_DEVICE page_descales page_descales_of(const float* descales, int64_t page_stride, int64_t head_stride, int head_k) {
+KGEN_DEVICE page_descales page_descales_of(const float* descales, int64_t page_stride, int64_t head_stride,
+                                           int head_k) {
     return {descales == nullptr ? nullptr : descales + head_k * head_stride, page_stride};
 }
 
-// The factors of K and V of some rows of a tile, in registers: thread t of THREADS has those of rows t, t + THREADS and
-// so on.
+// Factors of K and V for some rows of a tile, in registers: thread t of THREADS has those of rows t, t + THREADS and so
+// on.
 template <int ROWS, int THREADS>
 struct staged_descales {
     static constexpr int count = (ROWS + THREADS - 1) / THREADS;
@@ -33,13 +36,15 @@ struct staged_descales {
     float k[count], v[count];
 };
 
-// Starts loading the factors of rows `first_row` .. `first_row + ROWS` of a sequence; those of rows from `rows` on are
-// 1, and nothing is read for them.
+// Starts loading the factors of rows `first_row` .. `first_row + ROWS` of a sequence; for rows from `rows` on they are
+// 1, without any read.
 template <int ROWS, int THREADS>
-KGEN_DEVICE void stage_descales(staged_descales<ROWS, THREADS>& staged, const kgen_fwd_params& p, int head_k, const sequence_pages& pages, int thread,
-                                int first_row, int rows) {
-    const page_descales k = page_descales_of(p.k_page_descale, p.k_page_descale_page_stride, p.k_page_descale_head_stride, head_k);
-    const page_descales v = page_descales_of(p.v_page_descale, p.v_page_descale_page_stride, p.v_page_descale_head_stride, head_k);
+KGEN_DEVICE void stage_descales(staged_descales<ROWS, THREADS>& staged, const kgen_fwd_params& p, int head_k,
+                                const sequence_pages& pages, int thread, int first_row, int rows) {
+    const page_descales k = page_descales_of(p.k_page_descale, p.k_page_descale_page_stride,
+                                             p.k_page_descale_head_stride, head_k);
+    const page_descales v = page_descales_of(p.v_page_descale, p.v_page_descale_page_stride,
+                                             p.v_page_descale_head_stride, head_k);
     KGEN_UNROLL
     for (int i = 0; i < staged.count; ++i) {
         const int row = thread + i * THREADS;

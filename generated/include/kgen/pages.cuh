@@ -1,4 +1,4 @@
-// Paged K and V: where the rows of a sequence are (kgen_fwd_params.page_table), and loads of tiles of them.
+// Paged K and V: the locations of a sequence's rows (kgen_fwd_params.page_table), and loads of tiles.
 #pragma once
 
 #include "kgen.h"
@@ -32,13 +32,15 @@ struct rows_in_pages {
     const Element* base;
     int64_t page_stride, row_stride;
 
-    KGEN_DEVICE const Element* row(int page, int row_in_page) const { return base + page * page_stride + row_in_page * row_stride; }
+    KGEN_DEVICE const Element* row(int page, int row_in_page) const {
+        return base + page * page_stride + row_in_page * row_stride;
+    }
 };
 
 using paged_rows = rows_in_pages<uint16_t>;
 using paged_bytes = rows_in_pages<uint8_t>;
 
-// One 16-byte piece of a row, from its first column on; zeros, with nothing read, where it is not `valid`.
+// One 16-byte piece of a row, from its first column on; zeros, without any read, if it is not `valid`.
 // VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <bool VECTOR>
 KGEN_DEVICE void copy_piece(uint32_t destination, const uint16_t* from, bool valid) {
@@ -54,8 +56,8 @@ KGEN_DEVICE void copy_piece(uint32_t destination, const uint16_t* from, bool val
     }
 }
 
-// What a row of HEAD_DIM elements has of the 16-byte piece from `column` on, which is in a tile's panel at START: of
-// 16-bit elements all or nothing, of bytes so many.
+// The part of a row of HEAD_DIM elements in the 16-byte piece from `column` on, which is in a tile's panel at START:
+// all or nothing for 16-bit elements, a number of bytes for 1-byte ones.
 template <class Tile, int HEAD_DIM, int START>
 KGEN_DEVICE auto part_of_piece(int column) {
     if constexpr (Tile::element_bytes == 1) return columns_of_piece<HEAD_DIM>(column);
@@ -64,21 +66,25 @@ KGEN_DEVICE auto part_of_piece(int column) {
 
 // copy_tile() of kgen/tile.cuh, or copy_bytes() of kgen/byte_tile.cuh, for a sequence in pages: rows `first_row` ..
 // `first_row + Tile::rows` of it, by all threads. The pages of several rows are looked up at once, so that their
-// latencies overlap. ORDER: in which order rows are stored.
-template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0, class Element>
-KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
+// latencies overlap. ORDER: the order in which rows are stored.
+template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0,
+          class Element>
+KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages,
+                                 int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
         constexpr int at_once = passes < 2 ? passes : 2;
-        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0,
+                      "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int column = (START + thread_index() % chunks * 8) * (2 / Tile::element_bytes);
         const auto part = part_of_piece<Tile, HEAD_DIM, START>(column);
-        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
+        const uint32_t destination = tile + Tile::panel_offset(START) +
+                                     swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
         KGEN_ROLLED
         for (int begin = 0; begin < passes; begin += at_once) {
             int page[at_once];
@@ -92,17 +98,19 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
                 const int tile_row = row + (begin + i) * pass_rows;
                 if (begin + i >= passes || (Tile::rows % pass_rows != 0 && tile_row >= Tile::rows)) continue;
                 const Element* from = source.row(page[i], pages.row_in_page(first_row + tile_row)) + column;
-                copy_piece<VECTOR>(destination + (begin + i) * pass_rows * width * 2, from, first_row + tile_row < rows ? part : 0);
+                copy_piece<VECTOR>(destination + (begin + i) * pass_rows * width * 2, from,
+                                   first_row + tile_row < rows ? part : 0);
             }
         }
         copy_paged_tile<Tile, HEAD_DIM, THREADS, VECTOR, ORDER, START + width>(tile, source, pages, first_row, rows);
     }
 }
 
-// copy_warp_tile() of kgen/warp_tile.cuh, or copy_warp_bytes() of kgen/warp_bytes.cuh, for a sequence in pages, where a
-// tile may lie in several.
+// copy_warp_tile() of kgen/warp_tile.cuh, or copy_warp_bytes() of kgen/warp_bytes.cuh, for a sequence in pages; a tile
+// may span several.
 template <class Tile, int HEAD_DIM, bool VECTOR, int START = 0, class Element>
-KGEN_DEVICE void copy_paged_warp_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
+KGEN_DEVICE void copy_paged_warp_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages,
+                                      int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;

@@ -1,8 +1,8 @@
-// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also
-// has the numbers' sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
+// Predicted time of a path of kgen_fwd(), from the numbers of the plans: the arithmetic of src/family/attention/cost,
+// which also has the sources of the numbers. docs/dispatch.md explains it. For the host compiler as well as nvcc.
 //
-// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds,
-// bandwidths bytes per nanosecond.
+// No kernel or device is known here by name: their differences are passed in as numbers. Times are in nanoseconds,
+// bandwidths in bytes per nanosecond.
 #pragma once
 
 #include <math.h>
@@ -13,49 +13,50 @@
 
 namespace kgen {
 
-// A kernel, as its plan has it.
+// A kernel, as described by its plan.
 struct kernel_cost {
     double rows;          // of a block's query tile
-    double group_rows;    // of those multiplied together: where a tile has no such rows, no warp multiplies
-    double keys;          // a block takes at a step
+    double group_rows;    // rows per MMA group; a group without valid rows skips its products
+    double keys;          // keys of a block per step
     double resident;      // blocks that a multiprocessor holds at once
-    double launch_ns;     // from the launch to the first product, and from the last store to the end
-    double crowded_ns;    // what that takes besides where the blocks fill more than half of the places
+    double launch_ns;     // from the launch to the first product, plus from the last store to the end
+    double crowded_ns;    // extra launch time if the blocks fill more than half of the slots
     double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
-    double step_cycles;   // a step where as many blocks share a multiprocessor as it takes to keep its units busy; fwd_combine: to start a block
-    bool longest_first;   // the tiles with the most keys are dealt out first
+    // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
+    double step_cycles;
+    bool longest_first;   // the tiles with the most keys are dealt first
 };
 
 struct device_cost {
     double multiprocessors;
     double cycles_per_ns;
     double dram_bytes_per_ns, l2_bytes_per_ns;
-    double kept_bytes;  // of a request that L2 may still hold from the kernel that wrote them
+    double kept_bytes;  // bytes of a request that L2 may still hold from the kernel that wrote them
 };
 
-// What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
+// The host's knowledge of a request. For unequal lengths this is the longest, and the mean if the caller gives totals.
 struct request_cost {
     double batch, heads, heads_k;
     double queries, keys;  // per sequence, on average
     double longest_queries, longest_keys;  // of the longest sequence
     double head_dim, head_dim_v, element_bytes, kv_element_bytes;  // the latter of K and V
-    double most_seen;     // keys that one query sees at most, by windows and chunks; HUGE_VAL: no limit
+    double most_seen;     // most keys that one query sees, as limited by windows and chunks; HUGE_VAL: no limit
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
-    bool unequal_queries, unequal_keys;  // of more than one sequence
-    bool keys_unknown;  // lengths of K differ, and their sum is not known
-    double longer;      // sequences that may have as many queries as the longest, the others one each; 0: not weighed
-    double spread;      // the weight of the guess that queries are spread evenly, beside that one: 0 to 1
+    bool unequal_queries, unequal_keys;  // with more than one sequence
+    bool keys_unknown;  // lengths of K differ, and their sum is unknown
+    double longer;      // guess: this many sequences have the most queries, the others one each; 0: no guess
+    double spread;      // weight of the alternative guess that queries are spread evenly: 0 to 1
 };
 
-// A batch in which some sequences have as many queries as the longest and the others one each, as engines mix prompts
-// and decoding.
+// A batch in which some sequences have as many queries as the longest and the others one each: serving engines mix
+// prompts and decoding this way.
 struct parted_request {
     request_cost many, few;
 };
 
-// The parts of a batch, `r.longer` of whose sequences are long. A prompt has no fewer keys than queries.
+// The two parts of a batch in which `r.longer` sequences are long. A prompt has at least as many keys as queries.
 inline parted_request parted(const request_cost& r) {
     parted_request parts = {r, r};
     parts.many.batch = r.longer, parts.many.queries = r.longest_queries;
@@ -65,17 +66,18 @@ inline parted_request parted(const request_cost& r) {
     return parts;
 }
 
-// The mean length of `batch` sequences, one of which is the longest. Where the number of rows is not known, the others
-// have about half as many.
+// Mean length of `batch` sequences. One has the maximum length; if the total is unknown, the others are assumed to have
+// about half of it on average.
 inline double mean_length(double longest, double batch, double total, bool unequal) {
     if (!unequal || batch <= 1) return longest;
     if (total <= 0) return (longest + (batch - 1) * ((longest + 1) / 2)) / batch;
     return fmin(longest, fmax(1, total / batch));
 }
 
-// How many more keys a query has than a sequence, on the average. Where sequences attend to themselves, the long ones
-// have more of both: taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
-// given mean. Where both sides differ in length by themselves, that one sequence is the longest in both.
+// Mean number of keys over queries, relative to the mean over sequences. In self-attention, long sequences have more of
+// both: lengths are modelled as the longest times a power of a uniform variable in 0 to 1, with the power that gives
+// the known mean. If queries and keys differ in length independently, one sequence is assumed to be the longest in
+// both.
 inline double keys_to_mean(const request_cost& r) {
     if (!r.unequal_queries || !r.unequal_keys) return 1;
     if (r.longest_queries == r.longest_keys && r.queries == r.keys) {
@@ -86,18 +88,18 @@ inline double keys_to_mean(const request_cost& r) {
     return (r.longest_queries * r.longest_keys + others) / queries / r.keys;
 }
 
-// The other guess where the number of keys is unknown: one long sequence among short ones.
+// The alternative guess if the number of keys is unknown: one long sequence among short ones.
 inline request_cost with_one_long_sequence(request_cost r) {
     r.keys = (r.longest_keys + (r.batch - 1) * fmax(1, floor(r.longest_keys / 16))) / r.batch;
     r.keys_to_mean = keys_to_mean(r);
     return r;
 }
 
-// How the keys of a sequence are divided among blocks.
+// The division of a sequence's keys among blocks.
 struct sharing {
     bool packed;         // a tile's rows are those of all heads that read one key head
     double splits;       // of each sequence, on average
-    bool balanced;       // longer sequences have more of them
+    bool balanced;       // longer sequences have more splits
     double most_splits;  // of the longest sequence
 };
 
@@ -105,12 +107,13 @@ struct sharing {
 struct kernel_time {
     double launch, tile, chain, step, memory;
 
-    // Of two parts of a batch in one launch: what they keep busy adds up.
+    // The time of two parts of a batch in one launch: the times for which they keep units busy add up.
     kernel_time beside(const kernel_time& other) const {
-        return {fmax(launch, other.launch), fmax(tile, other.tile), chain + other.chain, step + other.step, memory + other.memory};
+        return {fmax(launch, other.launch), fmax(tile, other.tile), chain + other.chain, step + other.step,
+                memory + other.memory};
     }
 
-    // About a fifth of what should run beside the longest part does not.
+    // About a fifth of the work that should overlap with the longest part does not.
     double total() const {
         const double longest = fmax(fmax(chain, step), memory);
         return launch + tile + longest + 0.2 * (chain + step + memory - longest);
@@ -123,62 +126,70 @@ inline double tile_count(const request_cost& r, double rows, double tile_rows) {
     return r.unequal_queries ? fmax(tiles + 0.5, 1) : ceil(tiles);
 }
 
-// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
-// a block of fwd_combine for a row that a shorter sequence does not have.
+// A tile whose rows see no key takes this fraction of another tile's time without its steps, since it waits for
+// nothing. So does a block of fwd_combine for a row that a shorter sequence does not have.
 constexpr double WITHOUT_KEYS = 0.3;
 
-// Where places do not end together, the part of an average tile that the last ones take longer.
+// If slots do not end together, the last ones take longer by this fraction of an average tile.
 constexpr double DRAIN = 0.375;
 
-// L2 holds lines of so many bytes. Where a row of K or V does not fill its last line, a part of the rest is fetched
-// besides: the block of the next head, which wants it, often comes too late. Not where each block has a multiprocessor
-// to itself: then they keep step.
+// Bytes of an L2 line, and the fraction of the unused rest of a line that is fetched in addition if a row of K or V
+// does not fill its last line: the block of the next head, which needs the rest, often comes too late. If each block
+// has a multiprocessor to itself, nothing is fetched in addition: the blocks then run in step.
 constexpr double LINE_BYTES = 128, OF_LINE = 0.3;
 
-// Parts of the bytes that L2 may still hold. K and V of the first one at most are there as a whole, those of the second
-// one or more not at all: what was written last has driven out what is read first.
+// Fractions of the bytes that L2 may still hold. K and V of at most KEYS_KEPT are entirely in L2, those of KEYS_GONE or
+// more not at all: the last writes have evicted the data that is read first.
 constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 
 // Rows of a sequence before its first key.
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
 
-// The keys that `queries` neighbouring queries of a sequence see at most.
-inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
+// Most keys that `queries` neighbouring queries of a sequence see together.
+inline double most_seen_by(const request_cost& r, double queries) {
+    return r.most_seen + fmax(0, fmin(queries, r.queries) - 1);
+}
 
-// Bytes that are fetched for a row: the line that it ends in comes as a whole, more or less.
-inline double fetched_of_row(double bytes, double of_line) { return bytes + of_line * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes); }
+// Bytes fetched for a row: a fraction of the rest of its last line comes with it.
+inline double fetched_of_row(double bytes, double of_line) {
+    return bytes + of_line * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes);
+}
 
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
     const double tiles_of_sequence = tile_count(r, r.queries * group, k.rows);
     const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * tiles_of_sequence * s.splits;
-    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on
-    // the average.
+    // Under a causal mask each tile of a sequence sees more keys than the previous one: on average fewer by half of the
+    // difference.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
-    // With a window or chunks no tile sees more than this.
+    // With a window or chunks, no tile sees more keys than this.
     const double limit = most_seen_by(r, k.rows / group), longest_keys = fmin(r.longest_keys, limit);
-    const double keys = fmin(longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
+    const double keys = fmin(longest_keys,
+                             (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
     const double most = ceil((s.balanced ? fmin(r.keys, limit) : longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
 
-    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
+    // Blocks of the longest sequence start at arbitrary times; half of their extra steps run after all others have
     // ended.
     const double tail = r.unequal ? (longest - average) / 2 : 0;
 
-    // Rows before the first key: their tiles are written and no more.
+    // Rows before the first key: their tiles are only written.
     const double without_keys = rows_without_keys(r);
     const double with_keys = without_keys > 0 ? fmin(1, ceil(seen * group / k.rows) / tiles_of_sequence) : 1;
     const double full_tiles = with_keys + WITHOUT_KEYS * (1 - with_keys);
 
     const double slots = d.multiprocessors * k.resident;
     const double blocks_with_keys = blocks * with_keys;
-    // What must have more than one turn for a block to end later than others.
+    // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
-    double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
+    // in sequence: tiles and steps of a slot, steps of a multiprocessor
+    double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
-        const auto turns = [&](double places) { return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0)); };
+        const auto turns = [&](double places) {
+            return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0));
+        };
         tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * DRAIN : 0));
         in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     } else {
@@ -186,32 +197,38 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
         tiles = fmax(1, ceil(blocks / slots) * full_tiles);
         in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     }
-    // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
+    // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile lacks the fewest.
     const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
-    const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
+    const double fullest = fmin(1, rows_of_groups / k.rows),
+        average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
-    // Of a row of Q and one of O, and of a row of K and one of V.
+    // Bytes of a row of Q plus one of O, and of a row of K plus one of V.
     const double of_line = blocks > d.multiprocessors ? OF_LINE : 0;
-    const auto fetched = [&](double bytes) { return fetched_of_row(r.head_dim * bytes, of_line) + fetched_of_row(r.head_dim_v * bytes, of_line); };
+    const auto fetched = [&](double bytes) {
+        return fetched_of_row(r.head_dim * bytes, of_line) + fetched_of_row(r.head_dim_v * bytes, of_line);
+    };
     const double row_bytes = fetched(r.element_bytes), key_bytes = fetched(r.kv_element_bytes);
     const double rows_bytes = row_bytes * r.batch * (r.queries - without_keys / 2) * r.heads;
     const double keys_bytes = key_bytes * r.batch * fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k;
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double from_dram = fmax(0, rows_bytes - d.kept_bytes) + keys_bytes * fmin(1, fmax(0, keys_gone));
-    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
+    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4
+                                    : 0;
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
-    // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
+    // A slot's first tile is not hidden at all; further tiles start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
     const double launch = k.launch_ns + (blocks > slots / 2 ? k.crowded_ns : 0);
     return {launch, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
             (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
-            fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
+            fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) +
+            tail * k.chain_cycles / d.cycles_per_ns};
 }
 
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
 // columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
-    const double rows = r.batch * r.queries * r.heads, rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
+    const double rows = r.batch * r.queries * r.heads,
+        rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
     double pieces = 1;  // threads per row of a split
     while (pieces * 8 < r.head_dim_v) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
@@ -219,33 +236,35 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     const double launched = r.batch * r.longest_queries * r.heads;
     const double empty = (launched - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
     const double merged = ceil(rows_with_keys / slots) * rounds * k.chain_cycles;
-    const double started = fmin(launched, slots) / d.multiprocessors * k.step_cycles;  // the others hide it
+    const double started = fmin(launched, slots) / d.multiprocessors * k.step_cycles;  // hidden for further blocks
     const double busy = (ceil(rows / slots) * k.tile_cycles + merged + empty + started) / d.cycles_per_ns;
     const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
-// What a split-KV kernel takes besides where it writes O itself (ns): it closes rows, and stores O as the caller wants
-// it. Fitted to three calls of 5 to 8 us on an H100.
+// Extra ns of a split-KV kernel that writes O itself: it finishes rows and stores O to the caller's tensor. Fitted to
+// three calls of 5 to 8 us on an H100.
 constexpr double UNSPLIT_NS = 700;
 
-// What it takes besides where counts of splits are given (ns): it counts work items and looks them up. On an H200 1.3
-// to 2.6 us in six shapes of decoding in which no sequence is split.
+// Extra ns if split counts are given: the kernel scans them to enumerate work items. On an H200, 1.3 to 2.6 us in six
+// decoding shapes in which no sequence is split.
 constexpr double COUNTED_NS = 1500;
 
-// What a merge by last blocks takes, in cycles: a block counting itself, behind a fence and between two barriers, in
-// the last turn and in earlier ones, where others compute; the log-sum-exps of a row; a round of loads of partial O for
-// each lane. Fitted to nine shapes of decoding in 2 to 32 splits on an H200.
+// Cycles of a merge by last blocks: the arrival of a block, behind a fence and between two barriers, in the last turn
+// and in earlier turns, in which other blocks compute; the log-sum-exps of a row; a round of loads of partial O by each
+// lane. Fitted to nine decoding shapes with 2 to 32 splits on an H200.
 constexpr double COUNTING = 1750, COUNTING_BESIDE = 500, LOG_SUM_EXPS = 1500, ROUND_OF_PARTS = 1500;
 
-// The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile, and a
-// warp reads 32 pieces of 4 columns 8 times before it adds them. `balanced`: sequences of one split are written whole.
-inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits, bool balanced) {
-    const double merged = balanced ? fmin(splits - 1, 1) : 1;  // of all sequences
+// The merge of partial results by the last block of each row tile to finish. The rows of a tile are divided among
+// warps, and a warp reads 32 pieces of 4 columns 8 times before it adds them. `balanced`: sequences with one split need
+// no merge.
+inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits,
+                            bool balanced) {
+    const double merged = balanced ? fmin(splits - 1, 1) : 1;  // fraction of all sequences
     const double group = r.heads / r.heads_k, warps = k.rows > 32 ? 8 : 4;
     const double tiles = r.batch * r.heads_k * tile_count(r, r.queries * group, k.rows);
     const double rows = ceil(fmin(k.rows, r.queries * group) / warps);
-    double lanes = 4;  // that share a split's row
+    double lanes = 4;  // lanes that share a split's row
     while (lanes < 32 && lanes * 4 < r.head_dim_v) lanes *= 2;
     const double rounds = ceil(splits * lanes / (32 * 8)) * ceil(r.head_dim_v / 128);
     const double turns = ceil(tiles * splits / (d.multiprocessors * k.resident));
@@ -260,8 +279,8 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
 }
 
-// Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once, or in two
-// turns, where sequences are not left whole.
+// Mean number of splits that prepare_scheduler gives a sequence, with `blocks` concurrent blocks: all blocks run at
+// once, or in two turns if sequences are not left whole.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
     const double keys = fmin(r.keys, r.most_seen);
@@ -270,11 +289,12 @@ inline double balanced_splits(const request_cost& r, double blocks, double most)
     return fmax(1, fmin(splits, most));
 }
 
-// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none
-// whose splits are shorter than what pays.
+// Most split counts to evaluate. They are in rising order: round numbers, and the counts that fill the device once and
+// twice; none whose splits are too short to pay off.
 constexpr int MOST_SPLIT_COUNTS = 18;
 
-inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
+inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d,
+                                 int32_t counts[MOST_SPLIT_COUNTS]) {
     constexpr int32_t ROUND[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
     const double filling = floor(d.multiprocessors * k.resident / tiles);

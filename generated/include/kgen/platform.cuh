@@ -1,6 +1,5 @@
-// What a kernel needs to know about its platform: function qualifiers and thread indices. The emulator has its own file
-// of this name; all differences between a GPU and the emulator at the level of the language itself are in these two
-// files.
+// The platform of a kernel: function qualifiers and thread indices. The emulator has its own file of this name; all
+// differences between a GPU and the emulator at the level of the language itself are in these two files.
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +14,7 @@
 namespace kgen {
 
 KGEN_DEVICE uint32_t thread_index() { return threadIdx.x; }
-// Read again at each call (`volatile`): what a kernel needs once more at its end is then recomputed, not kept in
+// Read again at each call (`volatile`): values that a kernel needs again at its end are then recomputed, not kept in
 // registers.
 KGEN_DEVICE uint32_t block_index() {
     uint32_t index;
@@ -23,7 +22,7 @@ KGEN_DEVICE uint32_t block_index() {
     return index;
 }
 KGEN_DEVICE uint32_t lane_index() { return threadIdx.x % 32; }
-// Uniform over a warp; the shuffle tells the compiler so, which then keeps what depends on it in uniform registers.
+// Uniform over a warp; the shuffle shows this to the compiler, which then keeps dependent values in uniform registers.
 KGEN_DEVICE uint32_t warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 
 // Hides from the compiler how `value` was computed. Without it every multiple of a stride in an unrolled loop is

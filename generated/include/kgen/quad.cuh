@@ -1,5 +1,5 @@
-// Rows of accumulators to device memory. The four lanes of a quad hold a row of 16-bit pairs: of every eight columns,
-// lane q has columns 2q and 2q + 1.
+// Stores of accumulator rows to device memory. The four lanes of a quad hold a row of 16-bit pairs: lane q has columns
+// 2q and 2q + 1 of every eight.
 #pragma once
 
 #include "kgen/floats.cuh"
@@ -23,9 +23,9 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         }
         return;
     }
-    // Of two neighbouring lanes the even one gets both 32-bit words of the first eight columns and the odd one those of
-    // the next eight: each then has 8 contiguous bytes, and a quad a sector of 32. (Getting 16 bytes takes twice the
-    // exchanges, and is slower.)
+    // Of two neighbouring lanes, the even one gets both 32-bit words of the first eight columns and the odd one those
+    // of the next eight: each then has 8 contiguous bytes, and a quad has a sector of 32. (16 bytes per lane would take
+    // twice the exchanges and is slower.)
     const bool odd = lane % 2 != 0;
     KGEN_UNROLL
     for (int j = 0; j + 2 <= CHUNKS; j += 2) {
@@ -33,12 +33,14 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         const words2 pair = odd ? words2{received, words[j + 1]} : words2{words[j], received};
         if (valid) store_global(static_cast<void*>(row + (j + lane % 2) * 8 + lane / 2 * 4), pair);
     }
-    if (CHUNKS % 2 != 0 && valid) store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2), static_cast<int32_t>(words[CHUNKS - 1]));
+    if (CHUNKS % 2 != 0 && valid)
+        store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2),
+                     static_cast<int32_t>(words[CHUNKS - 1]));
 }
 
-// Writes 16 columns of a row of fp32, of which a lane holds (a, b) of the first eight and (c, d) of the second: each
-// then has 16 contiguous bytes. All lanes of the warp must call it; rows for which `valid` is false are not written.
-// `row` must be 16-byte aligned.
+// Writes 16 columns of a row of fp32; a lane holds (a, b) of the first eight and (c, d) of the second eight. After an
+// exchange each lane has 16 contiguous bytes. All lanes of the warp must call it; rows for which `valid` is false are
+// not written. `row` must be 16-byte aligned.
 KGEN_DEVICE void store_quad_floats(float* row, float a, float b, float c, float d, bool valid) {
     const uint32_t lane = lane_index() % 4;
     const bool odd = lane % 2 != 0;

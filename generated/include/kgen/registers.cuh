@@ -1,8 +1,8 @@
 // Register reallocation between warpgroups (PTX ISA, "setmaxnreg"; sm_90a and newer).
 //
 // A kernel starts with the same number of registers in every thread, determined by its launch bounds. A warpgroup that
-// needs few releases the rest, another waits until enough are free. COUNT is a multiple of 8 from 24 to 256. All four
-// warps of the warpgroup must call it together.
+// needs few releases the rest; another one waits until enough are free. COUNT is a multiple of 8 from 24 to 256. All
+// four warps of the warpgroup must call it together.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -8,13 +8,14 @@
 namespace kgen {
 
 // `x` rounded to nearest even, to a number with EXPONENT_BITS of exponent and MANTISSA_BITS of mantissa whose largest
-// has the bits LARGEST; what is larger becomes that, NaN 0x7f.
+// has the bits LARGEST. Larger values saturate to it; NaN becomes 0x7f.
 template <int EXPONENT_BITS, int MANTISSA_BITS, uint32_t LARGEST>
 KGEN_DEVICE uint32_t round_to_byte(float x) {
     constexpr int dropped = 23 - MANTISSA_BITS;
     constexpr int bias = (1 << (EXPONENT_BITS - 1)) - 1;
     constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - bias) << 23;
-    // The fp32 whose last bit is the last place of subnormal results: adding it lets the addition round.
+    // The fp32 number whose last bit has the weight of the last bit of subnormal results: adding it performs the
+    // rounding.
     constexpr uint32_t rounder = static_cast<uint32_t>(128 - bias + dropped) << 23;
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -29,7 +30,8 @@ KGEN_DEVICE uint32_t round_to_byte(float x) {
         memcpy(&rounded, &value, sizeof rounded);
         rounded -= rounder;
     } else {
-        rounded = (magnitude - (smallest_normal - (1u << 23)) + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1)) >> dropped;
+        rounded = (magnitude - (smallest_normal - (1u << 23)) + ((1u << (dropped - 1)) - 1) +
+                   (magnitude >> dropped & 1)) >> dropped;
     }
     return sign | (rounded < LARGEST ? rounded : LARGEST);
 }

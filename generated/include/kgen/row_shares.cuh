@@ -1,7 +1,7 @@
-// Rows of K, V and Q in shares of two pieces, and the rotary embedding of a share: what append_kv and kernels that
-// append rows themselves have in common. A row is cut into pieces of 8 elements, and a thread has two of them, which
-// the rotation pairs: pieces j and j + rotary_dim / 16, with one piece each of cosines and sines, whether pairs of
-// columns are interleaved or not.
+// Rows of K, V and Q in shares of two pieces, and the rotary embedding of a share: the code that append_kv shares with
+// attention kernels that append rows themselves. A row is cut into pieces of 8 elements, and a thread has two of them,
+// which the rotation pairs: pieces j and j + rotary_dim / 16, with one piece each of cosines and sines, whether pairs
+// of columns are interleaved or not.
 #pragma once
 
 #include "kgen.h"
@@ -20,8 +20,8 @@ struct share {
     bool rotates;
 };
 
-// The pieces that `turned` shares rotate come first; what is left of `pieces` is copied, in two halves too, so that
-// threads side by side always have pieces side by side.
+// The pieces that `turned` shares rotate come first; the rest of `pieces` is copied, also in two halves, so that
+// adjacent threads always have adjacent pieces.
 KGEN_DEVICE share share_of(int index, int turned, int pieces) {
     if (index < turned) return {index, index + turned, true};
     const int half = (pieces - 2 * turned + 1) / 2, first = index + turned;
@@ -34,7 +34,7 @@ struct held {
     words4 first, second;
 };
 
-// 8 elements. PIECES: tensors are aligned to 16 bytes. WRITTEN: this launch writes there too, as Q is in place.
+// Loads 8 elements. PIECES: tensors are aligned to 16 bytes. WRITTEN: this launch also writes there (Q in place).
 template <bool PIECES, bool WRITTEN = false>
 KGEN_DEVICE words4 load_piece(const uint16_t* from) {
     if constexpr (PIECES) {
@@ -43,7 +43,9 @@ KGEN_DEVICE words4 load_piece(const uint16_t* from) {
     } else {
         uint32_t words[4] = {0, 0, 0, 0};
         KGEN_UNROLL
-        for (int i = 0; i < 8; ++i) words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) << (i % 2 * 16);
+        for (int i = 0; i < 8; ++i)
+            words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) <<
+                            (i % 2 * 16);
         return {words[0], words[1], words[2], words[3]};
     }
 }
@@ -77,11 +79,11 @@ KGEN_DEVICE void widen(const words4& piece, float (&values)[8]) {
 
 template <class Element>
 KGEN_DEVICE words4 narrow(const float (&values)[8]) {
-    return {pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3]), pack<Element>(values[4], values[5]),
-            pack<Element>(values[6], values[7])};
+    return {pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3]),
+            pack<Element>(values[4], values[5]), pack<Element>(values[6], values[7])};
 }
 
-// 8 values times `scale` as FP8. `narrow_to_bytes(a, b, c, d)`: four of them, the first in the lowest byte.
+// Stores 8 values times `scale` as FP8. `narrow_to_bytes(a, b, c, d)` converts four, the first in the lowest byte.
 template <bool PIECES, class Narrow>
 KGEN_DEVICE void store_bytes(uint8_t* to, const float (&values)[8], float scale, const Narrow& narrow_to_bytes) {
     words2 bytes;
@@ -109,7 +111,7 @@ struct angles {
     words4 cos, sin;
 };
 
-// Of 4 pairs from column `4 * quarter` on.
+// Loads the values of 4 pairs, from column `4 * quarter` on.
 template <bool PIECES>
 KGEN_DEVICE words2 load_quarter(const uint16_t* row, int quarter) {
     const words4 piece = load_piece<PIECES>(row + quarter / 2 * 8);
@@ -123,11 +125,12 @@ KGEN_DEVICE words4 load_pairs(const uint16_t* row, const share& s, bool interlea
     return {low.x, low.y, high.x, high.y};
 }
 
-// `s` rotates.
+// Requires that `s` rotates.
 template <bool PIECES>
 KGEN_DEVICE angles load_angles(const rotary_tables& tables, int position, const share& s) {
     const int64_t row = position * tables.row_stride;
-    return {load_pairs<PIECES>(tables.cos + row, s, tables.interleaved), load_pairs<PIECES>(tables.sin + row, s, tables.interleaved)};
+    return {load_pairs<PIECES>(tables.cos + row, s, tables.interleaved),
+            load_pairs<PIECES>(tables.sin + row, s, tables.interleaved)};
 }
 
 // The products are exact, as factors have at most 11 bits: each result is rounded once.
@@ -154,7 +157,7 @@ KGEN_DEVICE void rotate(float (&first)[8], float (&second)[8], const angles& by,
     }
 }
 
-// A share of a row as it is stored, in 16 bits: rotated, where it rotates.
+// A share of a row as it is stored, in 16 bits: rotated if `s` rotates.
 template <class Element>
 KGEN_DEVICE held rotated(const held& h, const share& s, const angles& by, bool interleaved) {
     if (!s.rotates) return h;
@@ -165,16 +168,17 @@ KGEN_DEVICE held rotated(const held& h, const share& s, const angles& by, bool i
     return {narrow<Element>(first), narrow<Element>(second)};
 }
 
-// The same in a cache of 16 bits.
+// Stores a share to a row of 16-bit elements.
 template <bool PIECES>
 KGEN_DEVICE void store_share(uint16_t* row, const share& s, const held& h) {
     if (s.first >= 0) store_piece<PIECES>(row + s.first * 8, h.first);
     if (s.second >= 0) store_piece<PIECES>(row + s.second * 8, h.second);
 }
 
-// The same in a cache of FP8, rounded once after the rotation, times `scale`.
+// Stores a share, rotated if `s` rotates, to a row of FP8: multiplied by `scale` after the rotation and rounded once.
 template <class Element, bool PIECES, class Narrow>
-KGEN_DEVICE void store_share_as_bytes(uint8_t* row, const share& s, const held& h, const angles& by, bool interleaved, float scale, const Narrow& narrow_to_bytes) {
+KGEN_DEVICE void store_share_as_bytes(uint8_t* row, const share& s, const held& h, const angles& by, bool interleaved,
+                                      float scale, const Narrow& narrow_to_bytes) {
     float first[8], second[8];
     widen<Element>(h.first, first);
     widen<Element>(h.second, second);

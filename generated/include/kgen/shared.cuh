@@ -1,4 +1,4 @@
-// Shared memory as 32-bit addresses, the form ldmatrix and cp.async take.
+// Shared memory as 32-bit addresses, the form that ldmatrix and cp.async take.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -21,8 +21,8 @@ KGEN_DEVICE void store_shared(uint32_t address, uint32_t value) {
 }
 
 KGEN_DEVICE void store_shared(uint32_t address, words4 value) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
-                 : "memory");
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w) : "memory");
 }
 
 // Two floats; `address` must be a multiple of 8.

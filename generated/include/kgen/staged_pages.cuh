@@ -7,9 +7,10 @@
 namespace kgen {
 
 // stage_tile() of kgen/staged_tile.cuh for a sequence in pages: starts loading rows `first_row` ..
-// `first_row + Tile::rows` of it. Rows from `rows` on become zeros, and neither they nor their pages are read.
+// `first_row + Tile::rows` of it. Rows from `rows` on become zeros; neither they nor their pages are read.
 template <class Tile, int HEAD_DIM, int START = 0, int PIECE = 0, int THREADS>
-KGEN_DEVICE void stage_paged_tile(staged_tile<Tile, THREADS>& staged, const paged_rows& source, const sequence_pages& pages, int first_row, int rows) {
+KGEN_DEVICE void stage_paged_tile(staged_tile<Tile, THREADS>& staged, const paged_rows& source,
+                                  const sequence_pages& pages, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         using passes = panel_passes<Tile, THREADS, START>;
         const int row = thread_index() / passes::chunks;
@@ -26,7 +27,8 @@ KGEN_DEVICE void stage_paged_tile(staged_tile<Tile, THREADS>& staged, const page
             }
             staged.pieces[PIECE + pass] = piece;
         }
-        stage_paged_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, pages, first_row, rows);
+        stage_paged_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, pages, first_row,
+                                                                                       rows);
     }
 }
 

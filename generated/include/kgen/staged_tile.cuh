@@ -1,6 +1,6 @@
 // Tiles staged through registers on their way to shared memory, for GPUs without cp.async: a thread fetches its 16-byte
-// pieces of the next tile while the block works on this one, and stores them once a barrier shows that the buffer is
-// free.
+// pieces of the next tile while the block works on the current one, and stores them after a barrier has shown that the
+// buffer is free.
 #pragma once
 
 #include "kgen/global.cuh"
@@ -10,8 +10,8 @@
 
 namespace kgen {
 
-// How THREADS threads divide the panel of `Tile` that starts at column START: in passes over its rows, one 16-byte
-// piece per thread and pass.
+// The division of the panel of `Tile` at column START among THREADS threads: in passes over its rows, one 16-byte piece
+// per thread and pass.
 template <class Tile, int THREADS, int START>
 struct panel_passes {
     static constexpr int width = Tile::panel_columns(START);
@@ -42,7 +42,8 @@ struct staged_tile {
 // stride in elements, rows aligned to 16 bytes). Rows from `rows` on, and columns from HEAD_DIM on, become zeros and
 // are not read.
 template <class Tile, int HEAD_DIM, int START = 0, int PIECE = 0, int THREADS>
-KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
+KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* source, int64_t row_stride,
+                            int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         using passes = panel_passes<Tile, THREADS, START>;
         const int row = thread_index() / passes::chunks;
@@ -55,11 +56,13 @@ KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* 
             words4 piece = {0, 0, 0, 0};
             const int pass_row = pass * passes::rows;
             const bool in_tile = Tile::rows % passes::rows == 0 || row + pass_row < Tile::rows;
-            if (in_tile && row + pass_row < valid_rows && valid_column) piece = load_global(reinterpret_cast<const words4*>(from));
+            if (in_tile && row + pass_row < valid_rows && valid_column)
+                piece = load_global(reinterpret_cast<const words4*>(from));
             staged.pieces[PIECE + pass] = piece;
             from = opaque(from + passes::rows * row_stride);
         }
-        stage_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, row_stride, first_row, rows);
+        stage_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, row_stride, first_row,
+                                                                                 rows);
     }
 }
 
@@ -69,7 +72,8 @@ KGEN_DEVICE void put_tile(uint32_t tile, const staged_tile<Tile, THREADS>& stage
     if constexpr (START < Tile::columns) {
         using passes = panel_passes<Tile, THREADS, START>;
         const int row = thread_index() / passes::chunks;
-        const uint32_t place = tile + Tile::panel_offset(START) + swizzled<passes::width>(row, thread_index() % passes::chunks);
+        const uint32_t place = tile + Tile::panel_offset(START) +
+                               swizzled<passes::width>(row, thread_index() % passes::chunks);
         KGEN_UNROLL
         for (int pass = 0; pass < passes::count; ++pass) {
             const int pass_row = pass * passes::rows;

@@ -14,7 +14,9 @@ enum class tma_swizzle : int { none = 0, span_32 = 1, span_64 = 2, span_128 = 3 
 constexpr uint32_t TMA_MAX_RANK = 5;
 
 // Bytes of a swizzle's span; 0 without one.
-constexpr uint32_t span_of(tma_swizzle swizzle) { return swizzle == tma_swizzle::none ? 0 : 16u << static_cast<int>(swizzle); }
+constexpr uint32_t span_of(tma_swizzle swizzle) {
+    return swizzle == tma_swizzle::none ? 0 : 16u << static_cast<int>(swizzle);
+}
 
 // Dimensions are ordered from the innermost, whose elements are contiguous, outwards.
 struct tensor_view {
@@ -54,7 +56,9 @@ inline bool tma_takes(const tensor_view& view, char* why, size_t why_bytes) {
     const uint32_t row_bytes = view.box[0] * view.element_bytes;
     const uint32_t span = span_of(view.swizzle);
     if (row_bytes % 16 != 0 || (span != 0 && row_bytes != span)) {
-        snprintf(why, why_bytes, "a row of the box has %u bytes; kgen takes multiples of 16, and with a swizzle its span, here %u", row_bytes, span);
+        snprintf(why, why_bytes,
+                 "a row of the box has %u bytes; kgen takes multiples of 16, and with a swizzle its span, here %u",
+                 row_bytes, span);
         return false;
     }
     for (uint32_t i = 0; i < view.rank; ++i) {
@@ -63,14 +67,16 @@ inline bool tma_takes(const tensor_view& view, char* why, size_t why_bytes) {
         if (view.box[i] < 1 || view.box[i] > 256) return refuse("box", i, view.box[i], "1 to 256 elements");
         if (i == 0 || extent == 1) continue;
         const auto stride = static_cast<long long>(view.strides[i]);
-        if (stride <= 0 || stride % 16 != 0 || stride >= 1ll << 40) return refuse("stride", i, stride, "multiples of 16 bytes above 0 and below 2^40");
+        if (stride <= 0 || stride % 16 != 0 || stride >= 1ll << 40)
+            return refuse("stride", i, stride, "multiples of 16 bytes above 0 and below 2^40");
     }
     return true;
 }
 
 // The strides to encode: unused ones are replaced by values that every rule allows.
 inline void tma_strides(const tensor_view& view, uint64_t (&strides)[TMA_MAX_RANK]) {
-    for (uint32_t i = 1; i < view.rank; ++i) strides[i] = view.extents[i] == 1 ? 16 : static_cast<uint64_t>(view.strides[i]);
+    for (uint32_t i = 1; i < view.rank; ++i)
+        strides[i] = view.extents[i] == 1 ? 16 : static_cast<uint64_t>(view.strides[i]);
 }
 
 }  // namespace kgen

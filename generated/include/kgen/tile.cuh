@@ -55,12 +55,13 @@ KGEN_DEVICE uint32_t chunk_offset(uint32_t row, int column) {
     const int start = Tile::panel_start(column);
     const int width = Tile::panel_columns(start);
     const uint32_t chunk = (column - start) / 8;
-    const uint32_t in_panel = width == 64 ? swizzled<64>(row, chunk) : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
+    const uint32_t in_panel = width == 64 ? swizzled<64>(row, chunk)
+                                          : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
     return Tile::panel_offset(start) + in_panel;
 }
 
 // The lane's part of every ldmatrix address into tiles that start at multiples of 128 bytes: its row and its chunk (0
-// or 1) inside a 16-column step, for each panel width. What the compiler finds unused costs nothing.
+// or 1) inside a 16-column step, for each panel width. The compiler removes unused ones.
 struct lane_offsets {
     uint32_t in_64, in_32, in_16;
 };
@@ -80,13 +81,17 @@ KGEN_DEVICE lane_offsets lanes_at_step(lane_offsets lanes, uint32_t step) {
 
 // Lanes of the A operand and of a transposed B operand: 16 rows from `first_row` (a multiple of 8) on, then the same
 // rows for the second chunk.
-KGEN_DEVICE lane_offsets lanes_by_row(int first_row, uint32_t lane) { return make_lane_offsets(first_row + lane % 16, lane / 16); }
+KGEN_DEVICE lane_offsets lanes_by_row(int first_row, uint32_t lane) {
+    return make_lane_offsets(first_row + lane % 16, lane / 16);
+}
 KGEN_DEVICE lane_offsets lanes_by_row(int first_row) {
     return make_lane_offsets(first_row + lane_index() % 16, lane_index() / 16);
 }
 
 // Lanes of a B operand stored as rows of its columns: 8 rows, both chunks, then the next 8 rows.
-KGEN_DEVICE lane_offsets lanes_by_chunk(uint32_t lane) { return make_lane_offsets(lane % 8 + lane / 16 * 8, lane / 8 % 2); }
+KGEN_DEVICE lane_offsets lanes_by_chunk(uint32_t lane) {
+    return make_lane_offsets(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
 KGEN_DEVICE lane_offsets lanes_by_chunk() {
     return make_lane_offsets(lane_index() % 8 + lane_index() / 16 * 8, lane_index() / 8 % 2);
 }
@@ -153,7 +158,8 @@ KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_st
 // Writes rows `first_row` .. `first_row + ROWS` of a tile, filled by one warp, to `destination` (the tensor's row of
 // the tile's row 0). Rows from `valid_rows` on and columns from HEAD_DIM on are not written.
 template <class Tile, int HEAD_DIM, int ROWS, bool VECTOR, int START = 0>
-KGEN_DEVICE void store_warp_rows(uint16_t* destination, int64_t row_stride, uint32_t tile, int first_row, int valid_rows) {
+KGEN_DEVICE void store_warp_rows(uint16_t* destination, int64_t row_stride, uint32_t tile, int first_row,
+                                 int valid_rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;
@@ -172,11 +178,13 @@ KGEN_DEVICE void store_warp_rows(uint16_t* destination, int64_t row_stride, uint
                 } else {
                     const uint32_t words[4] = {value.x, value.y, value.z, value.w};
                     KGEN_UNROLL
-                    for (int i = 0; i < 8; ++i) store_global(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
+                    for (int i = 0; i < 8; ++i)
+                        store_global(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
                 }
             }
         }
-        store_warp_rows<Tile, HEAD_DIM, ROWS, VECTOR, START + width>(destination, row_stride, tile, first_row, valid_rows);
+        store_warp_rows<Tile, HEAD_DIM, ROWS, VECTOR, START + width>(destination, row_stride, tile, first_row,
+                                                                     valid_rows);
     }
 }
 

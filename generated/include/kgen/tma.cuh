@@ -12,12 +12,12 @@
 // kgen/tile.cuh's panels starts at a multiple of 1024, 512 or 256 bytes. Any box starts at a multiple of 128.
 //
 // Copies run in the asynchronous proxy. A copy is complete for a thread that has waited for the phase of the mbarrier
-// that counted its bytes. What other instructions have read may be overwritten by a copy once the reads are ordered
-// before it (by a barrier); what other instructions have *written* needs fence_proxy_async() by the writers too, before
+// that counted its bytes. A copy may overwrite data that other instructions have read once the reads are ordered before
+// it (by a barrier); data that other instructions have *written* also needs fence_proxy_async() by the writers, before
 // that barrier.
 //
 // Stores go the other way, box by box, in groups of the issuing thread. Committed stores complete even after the kernel
-// has ended; a kernel must wait only until their sources have been read, if it writes there again.
+// has ended; a kernel needs to wait until their sources have been read only if it writes there again.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -25,10 +25,10 @@
 
 namespace kgen {
 
-// Orders this thread's earlier accesses to shared memory with later TMA copies, and the other way round.
+// Orders this thread's earlier accesses to shared memory before later TMA copies, and vice versa.
 KGEN_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Prefetches a tensor map, which is in the kernel's parameters, into the cache ahead of the first copy.
+// Prefetches a tensor map in the kernel's parameters into the cache ahead of the first copy.
 KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -38,30 +38,35 @@ KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
 // with shared::cluster, ptxas 13.0 calls a system function for every copy on sm_120, which has no clusters.
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2, int32_t c3) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
         : "memory");
 }
 
-KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
-                          int32_t c4) {
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1,
+                          int32_t c2, int32_t c3, int32_t c4) {
     asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
-            destination),
+        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
         : "memory");
 }
@@ -70,11 +75,11 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
 // `blocks`, which may or may not include this one. In each of them the box is stored at `destination`, and its bytes
 // count towards the current phase of `barrier`; both are given as this block's addresses and name the same
 // offsets there. sm_90.
-KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
-                                    int32_t c3) {
+KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks,
+                                    int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(
-            destination),
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;"
+        ::"r"(destination),
         "l"(&map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
         : "memory");
 }
@@ -83,9 +88,8 @@ KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map,
 // group. Elements outside the tensor are not written. Threads that have written to the source must have called
 // fence_proxy_async(), with a barrier after it. Called by one thread.
 KGEN_DEVICE void tma_store(const tensor_map& map, uint32_t source, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map), "r"(source), "r"(c0),
-                 "r"(c1), "r"(c2), "r"(c3)
-                 : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+                 ::"l"(&map), "r"(source), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 // Closes the group of the stores started by this thread since the last commit.

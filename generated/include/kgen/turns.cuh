@@ -1,5 +1,5 @@
-// Warpgroups that alternate at arithmetic. Barriers do not order register arithmetic, and ptxas moves arithmetic across
-// them unless it depends on them: here it does.
+// Turns of warpgroups at arithmetic. Barriers do not order register arithmetic, and ptxas moves arithmetic across a
+// barrier unless it depends on the barrier: here it does.
 #pragma once
 
 #include "kgen/shared.cuh"
@@ -14,8 +14,10 @@ KGEN_DEVICE void await_turn_of(float (&zeros)[2], uint32_t address, int barrier,
     load_shared_pair(address, zeros[0], zeros[1]);
 }
 
-// Arrives at the barrier of the next warpgroup's turn (barrier_arrive), but not before `word` is computed, whose top
-// bit must be clear: that of packed exponentials is, even for NaN, which cvt makes positive.
-KGEN_DEVICE void pass_turn_behind(uint32_t word, int barrier, int threads) { barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }
+// Arrives at the barrier of the next warpgroup's turn (barrier_arrive), but not before `word` is computed. Its top bit
+// must be clear, as it is in packed exponentials, even for NaN, which cvt makes positive.
+KGEN_DEVICE void pass_turn_behind(uint32_t word, int barrier, int threads) {
+    barrier_arrive(barrier + static_cast<int>(word >> 31), threads);
+}
 
 }  // namespace kgen

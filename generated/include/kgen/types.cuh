@@ -26,7 +26,8 @@ struct e5m2 {
     uint8_t bits;
 };
 
-static_assert(sizeof(fp16) == 2 && sizeof(bf16) == 2 && sizeof(e4m3) == 1 && sizeof(e5m2) == 1, "elements are 16 bits or 8");
+static_assert(sizeof(fp16) == 2 && sizeof(bf16) == 2 && sizeof(e4m3) == 1 && sizeof(e5m2) == 1,
+              "elements are 16 bits or 8");
 
 // Two 32-bit words moved at once.
 struct alignas(8) words2 {

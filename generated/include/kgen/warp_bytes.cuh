@@ -1,4 +1,4 @@
-// A tile of 1-byte elements that one warp loads and uses by itself, as kgen/warp_tile.cuh has it for 16-bit ones.
+// A tile of 1-byte elements that one warp loads and uses by itself; kgen/warp_tile.cuh is the same for 16-bit elements.
 #pragma once
 
 #include "kgen/byte_tile.cuh"
@@ -26,7 +26,8 @@ KGEN_DEVICE void copy_warp_bytes(uint32_t tile, const uint8_t* source, int64_t r
         KGEN_UNROLL
         for (int pass = 0; pass < ROWS / pass_rows; ++pass) {
             const int phase = pass % phases;
-            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 + swizzled<width>(phase * pass_rows + row, chunk);
+            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 +
+                                         swizzled<width>(phase * pass_rows + row, chunk);
             copy_piece<VECTOR>(destination, from, pass * pass_rows + row < rows ? columns : 0);
             from = opaque(from + pass_rows * row_stride);
         }

@@ -29,7 +29,8 @@ KGEN_DEVICE void copy_warp_tile(uint32_t tile, const uint16_t* source, int64_t r
         for (int pass = 0; pass < Tile::rows / pass_rows; ++pass) {
             const int phase = pass % phases;
             const int tile_row = pass * pass_rows + row;
-            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 + swizzled<width>(phase * pass_rows + row, chunk);
+            const uint32_t destination = panel + (pass - phase) * pass_rows * width * 2 +
+                                         swizzled<width>(phase * pass_rows + row, chunk);
             const bool valid = tile_row < valid_rows && valid_column;
             if constexpr (VECTOR) {
                 cp_async(destination, from, valid);

@@ -1,7 +1,7 @@
 // Matrix products of a warpgroup from shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions";
 // sm_90a).
 //
-// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N),
+// Four warps, starting at a warp number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N),
 // in fp32. K is 32 bytes of elements: 16 of fp16 or bf16, 32 of E4M3. A is in shared memory or in registers, B in
 // shared memory, D in registers: lane l of warp w has d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4
 // * 2 + e % 2, which is the accumulator layout of mma.m16n8k16 and m16n8k32; A in registers has those instructions'
@@ -9,9 +9,9 @@
 //
 // Products are asynchronous. wgmma_fence() precedes the first one that uses registers written by other instructions,
 // wgmma_commit() closes a group of them, and wgmma_wait() waits for groups: until then their D and A must not be
-// accessed, nor what they read from shared memory overwritten. They read it through the asynchronous proxy: what
-// ordinary stores have written there needs fence_proxy_async() (kgen/tma.cuh) by the writers and a barrier first; what
-// TMA loads needs neither.
+// accessed, and the shared memory that they read must not be overwritten. They read it through the asynchronous proxy:
+// data written by ordinary stores first needs fence_proxy_async() (kgen/tma.cuh) by the writers and a barrier; data
+// loaded by TMA needs neither.
 //
 // A kernel declares the widths N it uses with KGEN_WGMMA_WIDTH(N) for 16-bit elements and KGEN_WGMMA_WIDTH_FP8(N) for
 // E4M3, once each, outside all namespaces.
@@ -34,8 +34,8 @@ template <int ROW_BYTES>
 KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride) {
     static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
     constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
-    // In a cluster the addresses of all blocks but the first have bits above the field's. Where `leading` is used they
-    // must not spill into it.
+    // In a cluster, the addresses of all blocks except the first have bits above the field's. If `leading` is used,
+    // they must not spill into it.
     const uint32_t start = leading == 0 ? address / 16 : address / 16 % (1u << 14);
     return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + start);
 }
@@ -58,37 +58,38 @@ KGEN_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "m
 // Closes a group: all products of the warpgroup since the last commit.
 KGEN_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Tells the compiler that from here on D holds what products have made of it.
+// Makes the compiler assume that products have changed D.
 template <int TILES>
 KGEN_DEVICE void hold(float (&d)[TILES][4]) {
     KGEN_UNROLL
-    for (int j = 0; j < TILES; ++j) asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
+    for (int j = 0; j < TILES; ++j)
+        asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
 }
 
 // Waits until at most PENDING groups, the most recent ones, are incomplete. `d` then holds the results of the completed
-// ones.
+// groups.
 template <int PENDING, int TILES>
 KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4]) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
     hold(d);
 }
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in shared memory and both are K-major.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in shared memory and both K-major.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate);
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed: 16-bit elements.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B transposed: 16-bit elements.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no
-// transposed form.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B K-major: E4M3, which has no transposed
+// form.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
 }  // namespace kgen
 
-// The registers of D: %0 to %(N / 2 - 1), and which elements of d they are.
+// The registers of D: %0 to %(N / 2 - 1), and the elements of d that they hold.
 #define KGEN_WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define KGEN_WGMMA_NAMES_16 KGEN_WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define KGEN_WGMMA_NAMES_24 KGEN_WGMMA_NAMES_16 ", %8, %9, %10, %11"
@@ -188,7 +189,7 @@ KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], u
 #define KGEN_WGMMA_INPUTS_248(USE) USE("%124", "%125", "%126", "%127", "%128", "%129")
 #define KGEN_WGMMA_INPUTS_256(USE) USE("%128", "%129", "%130", "%131", "%132", "%133")
 
-// The operands, signs, and which of them are transposed, which only 16-bit elements can be.
+// The operands, signs, and transposition flags, which exist only for 16-bit elements.
 #define KGEN_WGMMA_BOTH_SHARED(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1, 0, 0;\n}"
 #define KGEN_WGMMA_SECOND_SHARED(a0, a1, a2, a3, b, accumulate) "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", accumulate, 1, 1, 1;\n}"
 #define KGEN_WGMMA_BOTH_SHARED_FP8(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1;\n}"

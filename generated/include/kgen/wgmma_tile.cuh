@@ -32,7 +32,8 @@ KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, u
 // S = A B^T, or S += A B^T with `accumulate`, over all columns of both, for the 64 rows of `A` and ROWS rows of `B`
 // from `first_row` on, a multiple of 8.
 template <class Element, class A, class B, int ROWS, int STEP = 0>
-KGEN_DEVICE void multiply_by_some_rows(float (&s)[ROWS / 8][4], uint32_t a_tile, uint32_t b_tile, int first_row, bool accumulate) {
+KGEN_DEVICE void multiply_by_some_rows(float (&s)[ROWS / 8][4], uint32_t a_tile, uint32_t b_tile, int first_row,
+                                       bool accumulate) {
     static_assert(A::rows == 64, "the rows of one product");
     static_assert(A::columns == B::columns && A::columns % 64 == 0, "both have the same panels, all of one width");
     if constexpr (STEP < A::columns / 16) {
@@ -47,12 +48,14 @@ KGEN_DEVICE void multiply_by_some_rows(float (&s)[ROWS / 8][4], uint32_t a_tile,
 
 // O += W X for one step of 16 rows of X: one product for each run of panels of one width.
 template <class Element, class X, int COLUMNS, int START = 0>
-KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile, int row) {
+KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile,
+                                          int row) {
     if constexpr (START < COLUMNS) {
         constexpr int width = X::panel_columns(START);
         constexpr int run = width == 64 ? X::columns / 64 * 64 : width;
         constexpr int columns = COLUMNS - START < run ? COLUMNS - START : run;
-        const uint64_t x = advance(panel_descriptor<width>(x_tile, X::rows * width * 2), X::panel_offset(START) + row * width * 2);
+        const uint64_t x = advance(panel_descriptor<width>(x_tile, X::rows * width * 2),
+                                   X::panel_offset(START) + row * width * 2);
         wgmma_transposed<Element, columns, START / 8>(o, w, x, true);
         multiply_step_by_columns<Element, X, COLUMNS, START + run>(o, w, x_tile, row);
     }
@@ -60,16 +63,20 @@ KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint
 
 // O += W X, with W (64 rows) in registers and the first COLUMNS columns of `X`.
 template <class Element, class X, int COLUMNS>
-KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[X::rows / 16][4], uint32_t x_tile) {
+KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[X::rows / 16][4],
+                                     uint32_t x_tile) {
     KGEN_UNROLL
-    for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
+    for (int step = 0; step < X::rows / 16; ++step)
+        multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
 }
 
 // O += W X, with W (64 rows) in registers and ROWS rows of `X` from `first_row` on, all columns.
 template <class Element, class X, int ROWS>
-KGEN_DEVICE void multiply_part_by_columns(float (&o)[X::columns / 8][4], const uint32_t (&w)[ROWS / 16][4], uint32_t x_tile, int first_row) {
+KGEN_DEVICE void multiply_part_by_columns(float (&o)[X::columns / 8][4], const uint32_t (&w)[ROWS / 16][4],
+                                          uint32_t x_tile, int first_row) {
     KGEN_UNROLL
-    for (int step = 0; step < ROWS / 16; ++step) multiply_step_by_columns<Element, X, X::columns>(o, w[step], x_tile, first_row + step * 16);
+    for (int step = 0; step < ROWS / 16; ++step)
+        multiply_step_by_columns<Element, X, X::columns>(o, w[step], x_tile, first_row + step * 16);
 }
 
 // D = W X, or D += W X with ADD, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements,
@@ -79,7 +86,8 @@ KGEN_DEVICE void multiply_by_keys(float (&d)[TILES][4], const uint32_t (&w)[X::c
     if constexpr (STEP < X::columns / 16) {
         constexpr int start = X::panel_start(STEP * 16);
         constexpr int width = X::panel_columns(start);
-        const uint64_t x = advance(panel_descriptor<width>(x_tile), X::panel_offset(start) + START * width * 2 + (STEP * 16 - start) * 2);
+        const uint64_t x = advance(panel_descriptor<width>(x_tile),
+                                   X::panel_offset(start) + START * width * 2 + (STEP * 16 - start) * 2);
         wgmma_registers<Element, COLUMNS>(d, w[STEP], x, ADD || STEP > 0);
         multiply_by_keys<Element, X, START, COLUMNS, ADD, STEP + 1>(d, w, x_tile);
     }
@@ -94,7 +102,7 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeroes the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+// Zeroes the rows before `rows` of a tile, by `threads` threads; this one is number `thread`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {
@@ -106,7 +114,7 @@ KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     }
 }
 
-// The same of the rows from `first` on.
+// The same for the rows from `first` on.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threads) {
     if constexpr (START < Tile::columns) {
@@ -118,7 +126,7 @@ KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threa
     }
 }
 
-// The same of the rows from `first` to the one before `end`.
+// The same for the rows from `first` to the one before `end`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_between(uint32_t tile, int first, int end, int thread, int threads) {
     if constexpr (START < Tile::columns) {

@@ -1,5 +1,5 @@
-// Rows of a tile of FP8 (byte_tile) become rows of a tile of 16-bit elements (shared_tile), which `wgmma` can read, in
-// the same order of columns.
+// Widening of rows of an FP8 tile (byte_tile) to rows of a tile of 16-bit elements (shared_tile), which `wgmma` can
+// read, with columns in the same order.
 #pragma once
 
 #include "kgen/byte_tile.cuh"
@@ -18,8 +18,8 @@ KGEN_DEVICE void widen_in_order(uint32_t bytes, uint32_t& low, uint32_t& high) {
     high = widen_pair<From, To>(choose_bytes<0x3424>(bytes, 0));
 }
 
-// Widens rows `first_row` .. `first_row + 15` of `bytes` to `elements`, by a warp. Rows of these that are not among
-// `first_valid` .. `end_valid - 1`, counted from `first_row`, become zeros.
+// Widens rows `first_row` .. `first_row + 15` of `bytes` to `elements`. Rows that are not among `first_valid` ..
+// `end_valid - 1`, counted from `first_row`, become zeros. Called by a warp.
 //
 // A lane takes 16 bytes and stores 32. Eight lanes load and store at once: where a row has 128 bytes, four of them take
 // the left half of one row and four the right half of its neighbour, and then the other way round. So their chunks are
@@ -48,7 +48,8 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
             for (int begin = 0; begin < passes; begin += at_once) {
                 words4 held[at_once];
                 KGEN_UNROLL
-                for (int i = 0; i < at_once; ++i) held[i] = load_shared(from + swizzled<width>(first_row + row_of(begin + i), chunk));
+                for (int i = 0; i < at_once; ++i)
+                    held[i] = load_shared(from + swizzled<width>(first_row + row_of(begin + i), chunk));
                 KGEN_UNROLL
                 for (int i = 0; i < at_once; ++i) {
                     const int row = row_of(begin + i);
@@ -66,7 +67,8 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
                 }
             }
         }
-        widen_rows<From, To, Bytes, Elements, AT_ONCE, START + panels * width>(elements, bytes, first_row, first_valid, end_valid);
+        widen_rows<From, To, Bytes, Elements, AT_ONCE, START + panels * width>(elements, bytes, first_row, first_valid,
+                                                                               end_valid);
     }
 }
 
