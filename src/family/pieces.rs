@@ -1,4 +1,4 @@
-//! The tile of families whose threads move 16-byte pieces: vector_add, reduce and rmsnorm.
+//! The tile of families whose threads move 16-byte pieces: `vector_add`, `reduce` and `rmsnorm`.
 
 use crate::kernel::{TileKey, TileOverride};
 use serde::Serialize;

@@ -300,7 +300,7 @@ impl NormCase {
         let (stride, offset) = (self.columns + gaps[which], offsets[which]);
         let mut image = Image::poisoned(self.number.element(), offset + self.rows * stride, offset);
         for index in 0..self.rows * self.columns {
-            let at = (index / self.columns * stride + index % self.columns) as i64;
+            let at = (index / self.columns * stride + index % self.columns).cast_signed() as i64;
             match values {
                 Some(values) => image.put(at, self.number.round(values[index])),
                 None => {
@@ -361,7 +361,7 @@ impl Case for NormCase {
             let (mut tally, mut sums) = (Tally::of_elements("out", 0.0), Tally::of_elements("residual_out", 0.0));
             let mut images = vec![("out", out)];
             images.extend(outputs.get("residual_out").map(|image| ("residual_out", image)));
-            let got = |image: &Image, at: usize| f64::from(number.widen(image.bits(at as i64)));
+            let got = |image: &Image, at: usize| f64::from(number.widen(image.bits(at.cast_signed() as i64)));
             for (row, column) in itertools::iproduct!(0..references.len(), 0..columns) {
                 let (index, reference) = (row * columns + column, &references[row]);
                 let value = got(out, row * strides[2] + column);

@@ -82,7 +82,9 @@ impl Layout {
         }
         let inside = self.breaks_off || scan::follows_on(code.trim_start());
         self.breaks_off = scan::breaks_off(code);
-        statements::lay_out(code.trim_start(), indent, inside).iter().for_each(|line| self.push(line));
+        for line in &statements::lay_out(code.trim_start(), indent, inside) {
+            self.push(line);
+        }
     }
 }
 
