@@ -2,10 +2,10 @@
 //
 // RMS normalisation of rows of bf16, after a residual is added, for compute capability 8.0 and newer.
 //
-// A row of up to 1024 elements takes a warp, a longer one a block of 256 threads; each lane has 4 pieces of 16 bytes
-// in flight, side by side across the row. Up to 8192 elements stay in registers between the sum of squares and the
-// scaling; longer rows are read a second time, from L2 mostly. Each thread writes only what it alone has read: in place
-// is safe.
+// A row of up to 1024 elements takes a warp, a longer one a block of 256 threads;
+// each lane has 4 pieces of 16 bytes in flight, side by side across the row. Up to
+// 8192 elements stay in registers between the sum of squares and the scaling; longer rows are read a
+// second time, from L2 mostly. Each thread writes only what it alone has read, so in place is safe.
 //
 // Made by kgen 0.1.0 from templates/rmsnorm/rmsnorm.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c rmsnorm_bf16_sm80.cu

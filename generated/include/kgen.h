@@ -254,8 +254,8 @@ typedef struct kgen_fwd_params {
     /* Rotary embedding of the first rotary_dim columns of the new K, and of Q as attention reads it (q itself is not
      * changed), by tables of shape (rotary_rows, rotary_dim / 2) with `dtype`; the formula is the one of
      * kgen_append_kv_params. New row i of K is at position s + i, where s is seqlens_rotary[b], or seqused_k[b] if that
-     * is NULL. Query i is at s + i with KGEN_FLAG_CAUSAL, or with KGEN_FLAG_WINDOW and a limit on either side; otherwise
-     * all queries are at s. A new row at a position outside the tables is not written; a query at such a position is not
+     * is NULL. Query i is at s + i with KGEN_FLAG_CAUSAL, or with KGEN_FLAG_WINDOW and a limit on a side; otherwise all
+     * queries are at s. A new row at a position outside the tables is not written; a query at such a position is not
      * rotated. */
     const void* rotary_cos; /* NULL: no rotary embedding */
     const void* rotary_sin;
