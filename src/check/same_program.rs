@@ -59,13 +59,13 @@ fn stands_for(one: Target, other: Target) -> bool {
     same_instructions && Limits::of(one).shared_memory_per_block <= Limits::of(other).shared_memory_per_block
 }
 
-/// The text without comments, blank lines and the kernel's own name, which stands in its functions and messages.
+/// The text without comments, white space and the kernel's own name, which its functions and messages have. Lines break
+/// at other places in a kernel with a longer name; only those of directives end where they must.
 fn program(text: &str, name: &str) -> String {
     let mut program = String::with_capacity(text.len());
     for line in text.lines() {
-        let line = without_comment(line).trim_end();
-        if !line.is_empty() {
-            program.push_str(line);
+        program.extend(without_comment(line).split_whitespace());
+        if line.starts_with('#') {
             program.push('\n');
         }
     }
