@@ -127,6 +127,8 @@ fn kernels_are_vendored_and_removed() {
     let other = json!({ "place": place, "selection": { "names": [OTHER] }, "mode": "check" });
     assert_eq!(run(other).expect("compared").verdict().expect_err("it differs").kind(), "failed");
     assert!(run(json!({ "place": place, "mode": "check", "remove": true })).is_err());
+    assert!(run(json!({ "place": place, "dispatcher": false, "remove": true })).is_err());
+    assert!(run(json!({ "place": place, "beside_others": true, "remove": true })).is_err());
     run(json!({ "place": place, "remove": true })).expect("removed");
     assert!(!folder.path().join("k").exists());
 }

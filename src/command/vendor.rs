@@ -113,6 +113,9 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     if request.remove && request.mode == Mode::Check {
         return Err(CommandError::Usage("`remove` has nothing to check; set another `mode`".to_owned()));
     }
+    if request.remove && (request.beside_others || !request.dispatcher) {
+        return Err(CommandError::Usage("`remove` writes nothing; leave out `beside_others` and `dispatcher`".to_owned()));
+    }
     let (root, destination) = match &request.place {
         Place::InstalledVllm { path, prebuilt } => {
             let outcome = installed::run(path, prebuilt.as_deref(), request, observer)?;

@@ -155,11 +155,15 @@ fn for_gpus(made: &Made) -> Result<Library, CommandError> {
 
 /// The library for the emulator, copied to the place of one for GPUs.
 fn for_the_emulator(build: &build::Request, context: &Context, observer: &dyn Observer) -> Result<Library, CommandError> {
+    if build.run_as.is_some() {
+        return Err(CommandError::Usage("`run_as` is for GPUs: the emulator runs each kernel as its own target".to_owned()));
+    }
+    let options = build.options(context)?; // before anything is compiled
     let session = Session::open(context)?;
     let variants = resolve_with_notes(&build.selection, context, &session.grid, observer)?;
     let variants = if build.helpers { helpers::complete(&session.grid, variants, observer) } else { variants };
     let (cached, _kit) = emulated::library(&session, &variants, build.busy_jobs(), context, observer)?;
-    let path = build.options(context)?.out_dir.join("lib").join("libkgen.so");
+    let path = options.out_dir.join("lib").join("libkgen.so");
     let unreadable = |error| CommandError::Environment(format!("cannot read `{}`: {error}", cached.display()));
     let library = fs::read(&cached).map_err(unreadable)?;
     write(&path, &library, "--build-dir")?;
