@@ -75,21 +75,26 @@ KGEN_DEVICE piece scaled(piece h, float scale, piece w) {
 // multiples of 16 bytes at multiples of 16 bytes. Not load_global(): this launch may write what is read here.
 template <bool WHOLE>
 KGEN_DEVICE piece read(const element* row, uint64_t at, uint64_t end) {
-    if constexpr (WHOLE) return at < end ? load_written(reinterpret_cast<const piece*>(row + at)) : piece{};
-    uint32_t e[PIECE_ELEMENTS];
-    KGEN_UNROLL
-    for (int i = 0; i < PIECE_ELEMENTS; ++i) e[i] = at + i < end ? load_written(row + at + i) : 0;
-    return {e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16};
+    if constexpr (WHOLE) {
+        return at < end ? load_written(reinterpret_cast<const piece*>(row + at)) : piece{};
+    } else {
+        uint32_t e[PIECE_ELEMENTS];
+        KGEN_UNROLL
+        for (int i = 0; i < PIECE_ELEMENTS; ++i) e[i] = at + i < end ? load_written(row + at + i) : 0;
+        return {e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16};
+    }
 }
 
 template <bool WHOLE>
 KGEN_DEVICE void write(element* row, uint64_t at, uint64_t end, piece p) {
-    if (WHOLE && at < end) store_global(row + at, p);
-    if constexpr (WHOLE) return;
-    const uint32_t pairs[] = {p.x, p.y, p.z, p.w};
-    KGEN_UNROLL
-    for (int i = 0; i < PIECE_ELEMENTS; ++i) {
-        if (at + i < end) store_global(row + at + i, static_cast<element>(pairs[i / 2] >> i % 2 * 16));
+    if constexpr (WHOLE) {
+        if (at < end) store_global(row + at, p);
+    } else {
+        const uint32_t pairs[] = {p.x, p.y, p.z, p.w};
+        KGEN_UNROLL
+        for (int i = 0; i < PIECE_ELEMENTS; ++i) {
+            if (at + i < end) store_global(row + at + i, static_cast<element>(pairs[i / 2] >> i % 2 * 16));
+        }
     }
 }
 
