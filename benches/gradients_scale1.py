@@ -88,7 +88,7 @@ def relative(gradients, exact):
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
     """What sums in fp32 alone make dQ, dK and dV err by, as kgen's own check has it
-    (src/family/attention/exam/gradients.rs): delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q
+    (src/family/attention/oracle/gradients.rs): delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q
     carry that on. Of the largest gradient."""
     longest, largest = [t.norm(dim=-1).max().item() for t in (dout, v)], [max(1e-30, t.abs().max().item())
         for t in exact]

@@ -50,8 +50,8 @@ fn a_mutant_that_waits_for_one_copy_too_few_is_killed_at_smoke_level() {
 #[test]
 fn a_listed_mutant_is_left_out_and_an_entry_whose_line_is_gone_is_refused() {
     let listed = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("listed");
-    let (theirs, its) = ("attention/parts/range/from_start.tera", "attention/fwd_sm80.cu.tera");
-    std::fs::create_dir_all(listed.join("attention/parts/range")).expect("it can be made");
+    let (theirs, its) = ("attention/parts/key_range/from_start.tera", "attention/fwd_sm80.cu.tera");
+    std::fs::create_dir_all(listed.join("attention/parts/key_range")).expect("it can be made");
     let own = std::fs::read_to_string(root().join(LISTS).join(format!("{theirs}.toml"))).expect("the list is there");
     std::fs::write(listed.join(format!("{theirs}.toml")), own).expect("it can be written");
     let gone = "[[mutant]]\nid = \"0f9e4b763210\"\nbefore = \"no such line\"\nafter = \"*\"\nreason = \"none\"\n";

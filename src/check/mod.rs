@@ -3,11 +3,11 @@
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
-mod changed;
+mod case;
 mod compare;
-mod exam;
 mod level;
 mod numbers;
+mod refusals;
 mod run;
 mod same_program;
 mod schedules;
@@ -16,13 +16,13 @@ mod verdict;
 mod verdict_cache;
 mod worker;
 
-pub use changed::{Change, Expected, STRUCTURE, begin, changed, changed_without_workspace, drop_tensor};
+pub(crate) use case::Twin;
+pub use case::{Case, Cases, Drawn, Subject, selected_cases};
 pub(crate) use compare::Distance;
 pub use compare::{Comparison, Tally};
-pub(crate) use exam::Twin;
-pub use exam::{Case, Cases, Drawn, Subject, selected_cases};
 pub use level::Level;
 pub use numbers::Number;
+pub use refusals::{Change, Expected, STRUCTURE, begin, changed, changed_without_workspace, drop_tensor};
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
 pub use vector::Vector;
 pub(crate) use vector::fill_normal;

@@ -4,8 +4,8 @@
 //! Messages are JSON, one a line, and carry a version: a worker of another kgen is refused rather than misread.
 
 use super::{
+    case::{Case, Cases, Drawn, Subject, selected_cases},
     compare::Distance,
-    exam::{Case, Cases, Drawn, Subject, selected_cases},
     level::Level,
     schedules,
     verdict::{Status, Verdict, Worst},

@@ -4,7 +4,7 @@
 //! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is
 //! made again before anything in it is compiled against or loaded.
 
-use super::kept::{self, Contents};
+use super::cache_dir::{self, Contents};
 use crate::{
     files::{FieldHasher, Presence},
     toolchain::{
@@ -55,7 +55,7 @@ const STRICT_FILE: &str = "strict-flags";
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// What the names of unfinished folders in the cache begin with, those of older kgens too.
-pub const UNFINISHED: &[&str] = &[kept::UNFINISHED, ".tmp"];
+pub const UNFINISHED: &[&str] = &[cache_dir::UNFINISHED, ".tmp"];
 
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
@@ -162,7 +162,7 @@ impl EmulatorKit {
             (compiler.flags.clone(), compiler.path.clone(), root.join(format!("kit-{}", short(&hash))));
         let contents = Contents::default();
         let mut kit = Self { compiler, flags, folder, root, contents, hash, cancel: cancel.clone(), _presence: presence };
-        kit.contents = kept::made(&kit.root, &kit.folder, &kit.hash, |folder| kit.fill(folder, &files))?;
+        kit.contents = cache_dir::made(&kit.root, &kit.folder, &kit.hash, |folder| kit.fill(folder, &files))?;
         Ok(kit)
     }
 
@@ -183,7 +183,7 @@ impl EmulatorKit {
         }
         let key = key.finish();
         let folder = self.root.join(short(&key));
-        kept::made(&self.root, &folder, &key, |folder| {
+        cache_dir::made(&self.root, &folder, &key, |folder| {
             let source = folder.join(format!("{name}.cu"));
             write(&source, text)?;
             let strict = self.strict_flags()?;
@@ -214,7 +214,7 @@ impl EmulatorKit {
         make: impl FnOnce(&Path) -> Result<(), KitError>,
     ) -> Result<PathBuf, KitError> {
         let folder = self.root.join(short(key));
-        kept::made(&self.root, &folder, key, make)?;
+        cache_dir::made(&self.root, &folder, key, make)?;
         Ok(folder.join(name))
     }
 

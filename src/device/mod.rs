@@ -3,13 +3,13 @@
 //! references or terminals. The only room with `unsafe` code but for `toolchain/process`.
 
 mod abi;
+mod cache_dir;
 mod call;
 mod emulator;
 mod emulator_kit;
 mod emulator_library;
 mod gpu;
 mod image;
-mod kept;
 mod library;
 mod memory;
 mod nvml;

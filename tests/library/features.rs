@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Append, Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
+    family::attention::{Append, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     kernel::{Dtype, Feature, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -41,17 +41,17 @@ struct Ask {
     version: u32,
     head_dim: u32,
     causal: bool,
-    asked: Asked,
+    asked: CallOptions,
     splits: u32,
 }
 
-fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
+fn ask(head_dim: u32, causal: bool, asked: CallOptions) -> Ask {
     Ask { version: 8, head_dim, causal, asked, splits: 0 }
 }
 
 /// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache, new
 /// rows, the type of K and V.
-fn words_of(causal: bool, asked: Asked) -> String {
+fn words_of(causal: bool, asked: CallOptions) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
     let [slopes, sinks, qv, cache] =
@@ -66,7 +66,7 @@ fn words_of(causal: bool, asked: Asked) -> String {
     format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {kv}", asked.chunk, asked.softcap())
 }
 
-const NOTHING: Asked = Asked {
+const NOTHING: CallOptions = CallOptions {
     window: None,
     chunk: 0,
     softcap_hundredths: 0,
@@ -83,8 +83,8 @@ const NOTHING: Asked = Asked {
 
 const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false, descales: None };
 
-fn window(left: i32, right: i32) -> Asked {
-    Asked { window: Some([left, right]), ..NOTHING }
+fn window(left: i32, right: i32) -> CallOptions {
+    CallOptions { window: Some([left, right]), ..NOTHING }
 }
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -129,7 +129,7 @@ fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
 
 #[test]
 fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
-    let capped = Asked { softcap_hundredths: 500, ..NOTHING };
+    let capped = CallOptions { softcap_hundredths: 500, ..NOTHING };
     let calls = [
         (ask(64, false, NOTHING), "fwd_hdim64"),
         (ask(64, true, NOTHING), "fwd_hdim64_causal"),
@@ -141,12 +141,15 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
         (ask(64, true, window(5, 9)), "fwd_hdim64_window"),
         (ask(64, false, window(-1, 3)), "fwd_hdim64_window"),
         (ask(64, false, capped), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
-        (ask(64, true, Asked { chunk: 9, ..NOTHING }), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
-        (ask(64, true, Asked { sinks: Some(SinkType::Bf16), ..window(5, 0) }), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
+        (ask(64, true, CallOptions { chunk: 9, ..NOTHING }), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
+        (
+            ask(64, true, CallOptions { sinks: Some(SinkType::Bf16), ..window(5, 0) }),
+            "fwd_hdim64_window_chunk_softcap_alibi_sinks",
+        ),
         (ask(96, true, NOTHING), "fwd_hdim96_window"),
         (ask(96, false, NOTHING), "fwd_hdim96_window"),
         (ask(256, false, capped), "fwd_hdim256_softcap"),
-        (ask(256, false, Asked { alibi: Some(Slopes::ByHead), ..NOTHING }), "fwd_hdim256_softcap_alibi"),
+        (ask(256, false, CallOptions { alibi: Some(Slopes::ByHead), ..NOTHING }), "fwd_hdim256_softcap_alibi"),
     ];
     let said = answers(&calls.map(|(call, _)| call));
     for ((_, expected), (name, bytes)) in calls.iter().zip(said) {
@@ -157,7 +160,7 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
 /// A kernel reads pages or it does not: no other one takes its place.
 #[test]
 fn keys_in_pages_are_read_by_kernels_for_pages_and_by_no_other() {
-    let paged = |asked| Asked { pages: Some(IN_PAGES), ..asked };
+    let paged = |asked| CallOptions { pages: Some(IN_PAGES), ..asked };
     let calls = [
         ask(64, false, paged(NOTHING)),
         ask(80, true, paged(window(5, 0))),
@@ -173,8 +176,8 @@ fn keys_in_pages_are_read_by_kernels_for_pages_and_by_no_other() {
 /// A kernel for caches serves other calls too.
 #[test]
 fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
-    let cached = Asked { cache: Some(Cache::Indexed), ..NOTHING };
-    let both = Asked { pages: Some(IN_PAGES), ..cached };
+    let cached = CallOptions { cache: Some(Cache::Indexed), ..NOTHING };
+    let both = CallOptions { pages: Some(IN_PAGES), ..cached };
     let calls = [ask(112, false, cached), ask(112, false, NOTHING), ask(96, false, cached), ask(112, false, both)];
     let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
     assert_eq!(said[..2], ["fwd_hdim112_cache", "fwd_hdim112_cache"]);
@@ -185,8 +188,8 @@ fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
 /// Attention that writes new rows serves no call without them.
 #[test]
 fn new_rows_are_written_by_kernels_for_them_and_by_no_other() {
-    let appended = Asked { append: Some(Append::new(1)), ..NOTHING };
-    let windowed = Asked { append: appended.append, ..window(5, 5) };
+    let appended = CallOptions { append: Some(Append::new(1)), ..NOTHING };
+    let windowed = CallOptions { append: appended.append, ..window(5, 5) };
     let calls = [ask(96, false, appended), ask(96, false, NOTHING), ask(96, false, windowed), ask(128, false, appended)];
     let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
     assert_eq!(said[..2], ["fwd_split_hdim96_append", "fwd_hdim96_window"]);
@@ -198,8 +201,8 @@ fn new_rows_are_written_by_kernels_for_them_and_by_no_other() {
 /// Factors by page are of FP8 in pages, and of kernels that have them.
 #[test]
 fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_without_them() {
-    let factors = Asked { pages: Some(Pages { descales: Some(PageDescales::OfK), ..IN_PAGES }), ..NOTHING };
-    let of_bytes = Asked { kv: Some(KvFormat::E5m2), ..factors };
+    let factors = CallOptions { pages: Some(Pages { descales: Some(PageDescales::OfK), ..IN_PAGES }), ..NOTHING };
+    let of_bytes = CallOptions { kv: Some(KvFormat::E5m2), ..factors };
     let said: Vec<String> =
         answers(&[ask(64, true, factors), ask(64, true, of_bytes)]).into_iter().map(|(said, _)| said).collect();
     assert_eq!(said[0], "1 kgen_fwd: k_page_descale and v_page_descale need a page_table and a kv_dtype");
@@ -209,8 +212,8 @@ fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_w
 /// The same of a type of K and V.
 #[test]
 fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
-    let stored = |kv, asked| Asked { kv: Some(kv), ..asked };
-    let in_pages = Asked { pages: Some(IN_PAGES), ..NOTHING };
+    let stored = |kv, asked| CallOptions { kv: Some(kv), ..asked };
+    let in_pages = CallOptions { pages: Some(IN_PAGES), ..NOTHING };
     let calls = [
         ask(64, false, stored(KvFormat::E4m3, NOTHING)),
         ask(64, true, stored(KvFormat::E5m2, in_pages)),
@@ -228,8 +231,8 @@ fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
 #[test]
 fn splits_are_taken_where_they_have_the_features() {
     let split = |asked| Ask { splits: 4, ..ask(128, false, asked) };
-    let sunk = Asked { sinks: Some(SinkType::Fp32), ..NOTHING };
-    let said = answers(&[split(NOTHING), split(window(100, 0)), split(sunk), split(Asked { chunk: 50, ..NOTHING })]);
+    let sunk = CallOptions { sinks: Some(SinkType::Fp32), ..NOTHING };
+    let said = answers(&[split(NOTHING), split(window(100, 0)), split(sunk), split(CallOptions { chunk: 50, ..NOTHING })]);
     let bytes = 4 * 129 * 4;
     assert_eq!(said[0], ("fwd_split_hdim128".to_owned(), bytes));
     assert_eq!(said[1], ("fwd_split_hdim128_window".to_owned(), bytes));
@@ -240,9 +243,13 @@ fn splits_are_taken_where_they_have_the_features() {
 #[test]
 fn what_no_kernel_has_is_named() {
     let said = answers(&[
-        ask(128, false, Asked { chunk: 50, ..NOTHING }),
-        ask(96, true, Asked { softcap_hundredths: 500, ..window(3, 0) }),
-        ask(256, false, Asked { softcap_hundredths: 500, alibi: Some(Slopes::ByHead), sinks: Some(SinkType::Fp32), ..NOTHING }),
+        ask(128, false, CallOptions { chunk: 50, ..NOTHING }),
+        ask(96, true, CallOptions { softcap_hundredths: 500, ..window(3, 0) }),
+        ask(
+            256,
+            false,
+            CallOptions { softcap_hundredths: 500, alibi: Some(Slopes::ByHead), sinks: Some(SinkType::Fp32), ..NOTHING },
+        ),
         ask(256, true, NOTHING),
     ]);
     let lacks = |feature: &str, kernel: &str| {
@@ -281,14 +288,14 @@ fn the_rule_in_rust_is_that_of_the_header() {
     run(Command::new(host_compiler_in_process().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let sides = [-1, 0, 1, 100, (1 << 30) - 2, (1 << 30) - 1, i32::MAX];
-    let drawn: Vec<(Asked, bool, Point)> = (0..CALLS)
+    let drawn: Vec<(CallOptions, bool, Point)> = (0..CALLS)
         .map(|_| {
             let mut side = || *sides.choose(&mut rng).expect("there are some");
             let window = [side(), side()];
             let descales =
                 [PageDescales::OfK, PageDescales::OfV].choose(&mut rng).copied().filter(|_| rng.random_range(0..2) == 0);
             let mut sometimes = || rng.random_range(0..3) == 0;
-            let asked = Asked {
+            let asked = CallOptions {
                 window: sometimes().then_some(window),
                 chunk: u32::from(sometimes()),
                 softcap_hundredths: 100 * u32::from(sometimes()),

@@ -2,7 +2,7 @@
 
 use super::{
     abi::{DESCALE_BY_PAGE, INTERLEAVED, Request},
-    exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts, position_of_index},
+    case::{AppendCase, Cache, Descales, Queries, Sequence, Starts, position_of_index},
     memory::{Lie, Places, Row, image_of_long},
 };
 use crate::{

@@ -3,7 +3,7 @@
 
 use super::{
     abi,
-    exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
+    case::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
     refusals,
 };

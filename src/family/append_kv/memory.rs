@@ -1,6 +1,6 @@
 //! Where rows lie: in tensors with strides, and in a cache by table, by slot or densely.
 
-use super::exam::{AppendCase, Cache};
+use super::case::{AppendCase, Cache};
 use crate::{check::Number, device::Image, family::attention::abi::Strides};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;

@@ -3,15 +3,15 @@
 
 mod abi;
 mod call;
+mod case;
 mod cases;
-mod exam;
 mod memory;
 mod plan;
 mod random;
 mod refusals;
-mod trial;
+mod timing;
 
-use exam::AppendCase;
+use case::AppendCase;
 pub use plan::{Design, Tile};
 
 use super::Family;
@@ -52,11 +52,11 @@ impl Family for AppendKv {
     }
 
     fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
-        wanted.matrices(&trial::SIZES)
+        wanted.matrices(&timing::SIZES)
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(variant, size, bench)
+        timing::trial(variant, size, bench)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {

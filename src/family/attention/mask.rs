@@ -2,14 +2,14 @@
 //! and the names of cases use.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{Asked, DeclaredRule};
+use super::{CallOptions, DeclaredRule};
 use std::ops::Range;
 
 /// The mask of one head of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mask {
     causal: bool,
-    asked: Asked,
+    options: CallOptions,
     declared: Option<DeclaredRule>,
     queries: usize,
     keys: usize,
@@ -18,13 +18,13 @@ pub struct Mask {
 impl Mask {
     /// Full, or causal and aligned to the bottom right: the last query sees every key.
     pub fn new(causal: bool, queries: usize, keys: usize) -> Self {
-        Self { causal, asked: Asked::default(), declared: None, queries, keys }
+        Self { causal, options: CallOptions::default(), declared: None, queries, keys }
     }
 
     /// The same with the window and the chunks that a call asks for.
     #[must_use]
-    pub fn with(self, asked: Asked) -> Self {
-        Self { asked, ..self }
+    pub fn with(self, options: CallOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// The same with a declared mask for one head.
@@ -52,7 +52,7 @@ impl Mask {
         if self.causal {
             end = end.min(position + 1);
         }
-        if let Some([left, right]) = self.asked.window {
+        if let Some([left, right]) = self.options.window {
             if left >= 0 {
                 first = first.max(position - i64::from(left));
             }
@@ -60,8 +60,8 @@ impl Mask {
                 end = end.min(position + i64::from(right) + 1);
             }
         }
-        if self.asked.chunk > 0 {
-            let chunk = i64::from(self.asked.chunk);
+        if self.options.chunk > 0 {
+            let chunk = i64::from(self.options.chunk);
             let start = position.div_euclid(chunk) * chunk;
             first = first.max(start);
             end = end.min(start + chunk);
@@ -93,8 +93,8 @@ impl Mask {
     pub fn pairs(&self) -> f64 {
         if self.causal
             && self.queries == self.keys
-            && self.asked.window.is_none()
-            && self.asked.chunk == 0
+            && self.options.window.is_none()
+            && self.options.chunk == 0
             && self.declared.is_none()
         {
             return self.queries as f64 * self.keys as f64 / 2.0;
@@ -125,11 +125,11 @@ mod tests {
     }
 
     /// The definition of each mask, key by key.
-    fn sees(causal: bool, asked: Asked, position: i64, key: i64) -> bool {
-        let window = asked.window.is_none_or(|[left, right]| {
+    fn sees(causal: bool, options: CallOptions, position: i64, key: i64) -> bool {
+        let window = options.window.is_none_or(|[left, right]| {
             (left < 0 || position - i64::from(left) <= key) && (right < 0 || key <= position + i64::from(right))
         });
-        let chunk = i64::from(asked.chunk);
+        let chunk = i64::from(options.chunk);
         let chunked = chunk == 0 || position.div_euclid(chunk) == key.div_euclid(chunk);
         (!causal || key <= position) && window && chunked
     }
@@ -137,15 +137,15 @@ mod tests {
     #[test]
     fn windows_and_chunks_are_what_their_definitions_say() {
         let windows = itertools::iproduct!([-1, 0, 1, 3, 9], [-1, 0, 2, 9]).map(|(left, right)| Some([left, right]));
-        let asked = itertools::iproduct!(windows.chain([None]), [0, 1, 3, 100]).map(|(window, chunk)| Asked {
+        let options = itertools::iproduct!(windows.chain([None]), [0, 1, 3, 100]).map(|(window, chunk)| CallOptions {
             window,
             chunk,
-            ..Asked::default()
+            ..CallOptions::default()
         });
-        for (asked, causal, (queries, keys)) in itertools::iproduct!(asked, [false, true], [(4, 4), (3, 8), (9, 4), (2, 0)]) {
-            let mask = Mask::new(causal, queries, keys).with(asked);
+        for (options, causal, (queries, keys)) in itertools::iproduct!(options, [false, true], [(4, 4), (3, 8), (9, 4), (2, 0)]) {
+            let mask = Mask::new(causal, queries, keys).with(options);
             for row in 0..queries {
-                let expected: Vec<_> = (0..keys).filter(|&key| sees(causal, asked, mask.position(row), key as i64)).collect();
+                let expected: Vec<_> = (0..keys).filter(|&key| sees(causal, options, mask.position(row), key as i64)).collect();
                 assert_eq!(mask.keys(row).collect::<Vec<_>>(), expected, "{mask:?}, row {row}");
             }
         }

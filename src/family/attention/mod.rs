@@ -1,30 +1,33 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
 pub mod abi;
-mod asked;
+mod call;
+pub(crate) mod cases;
 mod cost;
 mod declared;
 mod declared_text;
 mod design;
-pub(crate) mod exam;
+mod edits;
 mod features;
 mod kv_format;
 mod mask;
+pub(crate) mod oracle;
 mod point;
+mod random;
 mod recipes;
 mod score;
 mod tile_keys;
 mod timing;
 mod words;
 
-pub use asked::Asked;
+pub use call::CallOptions;
+pub use cases::fuzz;
 pub use cost::{DEVICES, DRAM_PER_MILLE, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;
 pub use design::{
     Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,
 };
-pub use exam::fuzz;
 pub use features::{Append, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use kv_format::KvFormat;
 pub use mask::Mask;
@@ -111,7 +114,7 @@ impl Family for Attention {
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases_of(&subject.of(point_of(&subject.variant)), level)
+        cases::cases_of(&subject.of(point_of(&subject.variant)), level)
     }
 }
 

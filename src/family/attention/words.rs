@@ -14,14 +14,19 @@ pub(super) fn of_kernel(point: &Point) -> Words {
     let declared = DeclaredText::of(*point);
     let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
     let score = declared.as_ref().map(|text| text.identity.clone());
-    let own: Vec<&str> = if point.kind.has_shape() { point.features.iter().map(Feature::name).collect() } else { vec![] };
+    let names = |is_mask_or_score: bool| {
+        let features = point.features.iter().filter(|_| point.kind.has_shape());
+        let features = features.filter(|feature| feature.info().is_mask_or_score == is_mask_or_score);
+        features.map(Feature::name).collect::<Vec<_>>()
+    };
     Words::from([
         ("features_constant", json!(features_constant(point))),
         // In lists of arguments and of parameters, after the call's.
         ("and_declared", json!(words(", declared"))),
         ("with_declared", json!(words(", const declared_values& declared"))),
         ("identity_tail", json!(identity_tail(score, !point.head_dim.is_equal()))),
-        ("own_features", json!(own)),
+        ("requested_features", json!(names(true))),
+        ("features_of_rows", json!(names(false))),
         ("declares", json!(Declares::of(point))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),

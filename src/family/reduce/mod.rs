@@ -1,10 +1,10 @@
 //! Reductions of rows, or of all elements, to one number: sum, max, logsumexp.
 
 mod abi;
-mod exam;
+mod cases;
 mod operation;
 mod plan;
-mod trial;
+mod timing;
 
 pub use super::pieces::Tile;
 pub use plan::Design;
@@ -51,10 +51,10 @@ impl Family for Reduce {
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(variant, size, bench)
+        timing::trial(variant, size, bench)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases(subject, level)
+        cases::cases(subject, level)
     }
 }

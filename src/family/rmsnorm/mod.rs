@@ -1,10 +1,10 @@
 //! RMS normalisation of rows, after a residual is added.
 
 mod abi;
-mod exam;
+mod cases;
 mod plan;
 mod random;
-mod trial;
+mod timing;
 
 pub use plan::Design;
 
@@ -50,11 +50,11 @@ impl Family for Rmsnorm {
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(variant, size, bench)
+        timing::trial(variant, size, bench)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases(subject, level)
+        cases::cases(subject, level)
     }
 
     fn random_case(&self, variant: &Variant, size: u32, seed: u64) -> Option<Box<dyn Case>> {

@@ -1,6 +1,6 @@
 //! Random calls: sizes that lean to borders of pieces, any gaps and starts, in place or not.
 
-use super::exam::{Inputs, NormCase};
+use super::cases::{Inputs, NormCase};
 use crate::check::Number;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,9 +1,9 @@
 //! Transposition of matrices, out of place and in place.
 
 mod abi;
-mod exam;
+mod cases;
 mod plan;
-mod trial;
+mod timing;
 
 pub use plan::{Design, Tile};
 
@@ -49,10 +49,10 @@ impl Family for Transpose {
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(variant, size, bench)
+        timing::trial(variant, size, bench)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases(subject, level)
+        cases::cases(subject, level)
     }
 }

@@ -1,9 +1,9 @@
 //! Sum of two vectors: the smallest family, and the pattern of a new one.
 
 mod abi;
-mod exam;
+mod cases;
 mod plan;
-mod trial;
+mod timing;
 
 pub use super::pieces::Tile;
 pub use plan::Design;
@@ -50,10 +50,10 @@ impl Family for VectorAdd {
     }
 
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(variant, size, bench)
+        timing::trial(variant, size, bench)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases(subject, level)
+        cases::cases(subject, level)
     }
 }

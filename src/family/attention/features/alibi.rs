@@ -8,14 +8,8 @@ use crate::{
     check::{Change, Expected::Refused},
     device::ERROR_MISMATCH,
     family::attention::{
-        Asked, Point,
-        exam::{
-            backward::BackwardProblem,
-            fuzz::{Draw, pick},
-            problem::Problem,
-            refusals::push,
-            split::Listed,
-        },
+        CallOptions, Point, edits::push, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed,
+        random::Draw, random::pick,
     },
     kernel::Feature,
 };
@@ -40,16 +34,16 @@ impl FeatureRoom for Alibi {
         Feature::Alibi
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.alibi.is_some()
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.alibi.is_some()
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned())
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned())
     }
 
-    fn ask(&self, asked: &mut Asked, _n: usize) {
-        asked.alibi = Some(Slopes::ByBatchAndHead);
+    fn ask(&self, options: &mut CallOptions, _n: usize) {
+        options.alibi = Some(Slopes::ByBatchAndHead);
     }
 
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
@@ -91,16 +85,16 @@ impl FeatureRoom for Alibi {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.alibi = Some(pick(draw.rng, &[Slopes::ByHead, Slopes::ByBatchAndHead]));
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.alibi = Some(pick(draw.rng, &[Slopes::ByHead, Slopes::ByBatchAndHead]));
     }
 }
 
-fn sloped(slopes: Slopes) -> Asked {
-    Asked { alibi: Some(slopes), ..Asked::default() }
+fn sloped(slopes: Slopes) -> CallOptions {
+    CallOptions { alibi: Some(slopes), ..CallOptions::default() }
 }
 
-impl Asked {
+impl CallOptions {
     /// The slope of a sequence's query head; 0 if none is asked for. Powers of two down to 2⁻⁸, as in the paper
     /// (Press et al. 2021, section 3), times 1, 1.5 or 2 if batch entries have their own. Every third head has one
     /// below 0, so small that what it adds to the furthest keys is no more than scores are: larger ones leave of a

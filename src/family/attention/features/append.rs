@@ -5,12 +5,8 @@ use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED},
     family::attention::{
-        Asked, Point,
-        abi::NewRows as Params,
-        exam::{
-            fuzz::{Draw, once_in, weighted},
-            refusals::{fwd, numbers, push},
-        },
+        CallOptions, Point, abi::NewRows as Params, edits::fwd, edits::numbers, edits::push, random::Draw, random::once_in,
+        random::weighted,
     },
     kernel::Feature,
 };
@@ -44,7 +40,7 @@ pub enum Starts {
     Given,
 }
 
-impl Asked {
+impl CallOptions {
     /// The same where queries of new rows have positions, as in a call with a causal mask or without.
     #[must_use]
     pub fn placed(mut self, causal: bool) -> Self {
@@ -121,12 +117,12 @@ impl FeatureRoom for NewRows {
         Feature::Append
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.append.is_some()
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.append.is_some()
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.append.map(Append::words)
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.append.map(Append::words)
     }
 
     fn with(&self, kernel: Point) -> Vec<&'static [Change]> {
@@ -138,13 +134,13 @@ impl FeatureRoom for NewRows {
     }
 
     /// Mostly one row; the rotation of a kernel that has too few columns is left out later.
-    fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, asked: &mut Asked) {
+    fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, options: &mut CallOptions) {
         let rows = weighted(rng, &[(6, 1), (2, 2), (1, 3), (1, 4), (1, 0), (1, 17), (1, 40)]);
         let rotary = weighted(rng, &[(2, None), (2, Some(1)), (2, Some(usize::MAX)), (1, Some(2))]);
         let rotary = rotary.map(|sixteenths| (sixteenths, once_in(rng, 2)));
         let starts = if rotary.is_some() && once_in(rng, 3) { Starts::Given } else { Starts::Cached };
         let (clipped, short_tables) = (rows > 0 && once_in(rng, 4), rotary.is_some() && once_in(rng, 4));
-        asked.append = Some(Append { clipped, rotary, starts, short_tables, ..Append::new(rows) });
+        options.append = Some(Append { clipped, rotary, starts, short_tables, ..Append::new(rows) });
     }
 }
 

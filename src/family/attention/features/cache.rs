@@ -11,12 +11,11 @@ use crate::{
     },
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Image},
     family::attention::{
-        Asked, Point,
-        exam::{
-            fuzz::{Draw, pick},
-            problem::{Inputs, Layout, Lengths, Problem, Scale},
-            split::Listed,
-        },
+        CallOptions, Point,
+        oracle::problem::{Inputs, Layout, Lengths, Problem, Scale},
+        oracle::split::Listed,
+        random::Draw,
+        random::pick,
     },
     kernel::Feature,
 };
@@ -82,16 +81,16 @@ impl FeatureRoom for Cached {
         Feature::Cache
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.cache.is_some()
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.cache.is_some()
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.cache.map(|cache| format!(" {}", cache.word()))
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.cache.map(|cache| format!(" {}", cache.word()))
     }
 
-    fn ask(&self, asked: &mut Asked, _n: usize) {
-        asked.cache = Some(Cache::IndexedAndPadded);
+    fn ask(&self, options: &mut CallOptions, _n: usize) {
+        options.cache = Some(Cache::IndexedAndPadded);
     }
 
     /// Caches: sequences of unlike lengths, among them none and one key, before which lie 0, 1 and many rows, fewer and
@@ -138,14 +137,14 @@ impl FeatureRoom for Cached {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.cache = Some(pick(draw.rng, &Cache::ALL));
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.cache = Some(pick(draw.rng, &Cache::ALL));
     }
 }
 
 /// A call that reads a cache.
-pub fn cache_of(cache: Cache) -> Asked {
-    Asked { cache: Some(cache), ..Asked::default() }
+pub fn cache_of(cache: Cache) -> CallOptions {
+    CallOptions { cache: Some(cache), ..CallOptions::default() }
 }
 
 /// An array of one sequence's number, which is 0.

@@ -8,14 +8,8 @@ use crate::{
     check::{Change, Expected::Refused},
     device::ERROR_MISMATCH,
     family::attention::{
-        Asked, Point,
-        exam::{
-            backward::BackwardProblem,
-            fuzz::Draw,
-            problem::Problem,
-            refusals::numbers,
-            split::{Listed, SPLIT_KEYS},
-        },
+        CallOptions, Point, edits::numbers, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed,
+        oracle::split::SPLIT_KEYS, random::Draw,
     },
     kernel::Feature,
 };
@@ -32,16 +26,16 @@ impl FeatureRoom for Chunk {
         Feature::Chunk
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.chunk > 0
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.chunk > 0
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        (asked.chunk > 0).then(|| format!(" chunk{}", asked.chunk))
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        (options.chunk > 0).then(|| format!(" chunk{}", options.chunk))
     }
 
-    fn ask(&self, asked: &mut Asked, n: usize) {
-        asked.chunk = n as u32 + 11;
+    fn ask(&self, options: &mut CallOptions, n: usize) {
+        options.chunk = n as u32 + 11;
     }
 
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
@@ -85,8 +79,8 @@ impl FeatureRoom for Chunk {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.chunk = match draw.rng.random_range(0..12) {
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.chunk = match draw.rng.random_range(0..12) {
             0 => 1,
             1 => draw.rng.random_range(2..8),
             2 => 1_000_000,
@@ -96,6 +90,6 @@ impl FeatureRoom for Chunk {
     }
 }
 
-fn chunk_of(chunk: usize) -> Asked {
-    Asked { chunk: chunk as u32, ..Asked::default() }
+fn chunk_of(chunk: usize) -> CallOptions {
+    CallOptions { chunk: chunk as u32, ..CallOptions::default() }
 }

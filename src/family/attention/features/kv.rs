@@ -8,14 +8,14 @@ use crate::{
     check::{Change, Expected::Refused},
     device::{DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH},
     family::attention::{
-        Asked, KvFormat, Point,
-        exam::{
+        CallOptions, KvFormat, Point,
+        edits::fwd,
+        oracle::split::Listed,
+        oracle::{
             descale::Descales,
-            fuzz::Draw,
             problem::{Inputs, Layout, Lengths, Problem, Scale},
-            refusals::fwd,
-            split::Listed,
         },
+        random::Draw,
     },
     kernel::Feature,
 };
@@ -53,12 +53,12 @@ impl FeatureRoom for Kv {
         self.0.feature()
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.kv == Some(self.0)
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.kv == Some(self.0)
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.kv.filter(|format| *format == self.0).map(|format| format!(" {}", format.word()))
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.kv.filter(|format| *format == self.0).map(|format| format!(" {}", format.word()))
     }
 
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
@@ -80,8 +80,8 @@ impl FeatureRoom for Kv {
         if self.0 == KvFormat::E4m3 && KvFormat::of(kernel.features).is_none() { WITHOUT } else { &[] }
     }
 
-    fn draw(&self, _draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.kv = Some(self.0);
+    fn draw(&self, _draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.kv = Some(self.0);
     }
 }
 

@@ -27,8 +27,7 @@ pub use shapes::{Borders, SPLITS, both, by_turns, counts, decode, unlike};
 pub use sinks::{SinkType, sunk};
 
 use super::{
-    Asked, Point,
-    exam::{backward::BackwardProblem, fuzz::Draw, problem::Problem, split::Listed},
+    CallOptions, Point, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed, random::Draw,
 };
 use crate::{
     check::Change,
@@ -41,17 +40,17 @@ pub trait FeatureRoom: Sync {
     fn feature(&self) -> Feature;
 
     /// Whether a call, with a causal mask or without, needs a kernel that has it.
-    fn is_wanted(&self, _asked: &Asked, _causal: bool) -> bool {
+    fn is_wanted(&self, _asked: &CallOptions, _causal: bool) -> bool {
         false
     }
 
     /// The part of a case's name that says how a call asks for it: a space and a word.
-    fn words(&self, _asked: &Asked) -> Option<String> {
+    fn words(&self, _asked: &CallOptions) -> Option<String> {
         None
     }
 
     /// Makes a call ask for it with numbers that leave most rows a part of their keys, `n` of which are a tile.
-    fn ask(&self, _asked: &mut Asked, _n: usize) {}
+    fn ask(&self, _asked: &mut CallOptions, _n: usize) {}
 
     /// The cases of a forward kernel that has it.
     fn forward(&self, _borders: &Borders) -> Vec<Problem> {
@@ -89,7 +88,7 @@ pub trait FeatureRoom: Sync {
     }
 
     /// Draws how a call asks for it.
-    fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut Asked) {}
+    fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
 }
 
 /// Every feature, in the order of cases, draws and words.
@@ -125,12 +124,12 @@ pub fn features_of_rows() -> impl Iterator<Item = &'static dyn FeatureRoom> {
 }
 
 /// A call that asks for some features at once.
-pub fn together(features: &[Feature], n: usize) -> Asked {
-    let mut asked = Asked::default();
+pub fn together(features: &[Feature], n: usize) -> CallOptions {
+    let mut options = CallOptions::default();
     for room in rooms(features.iter().copied().collect()) {
-        room.ask(&mut asked, n);
+        room.ask(&mut options, n);
     }
-    asked
+    options
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     family::attention::{
-        Asked,
-        exam::problem::{Inputs, Layout, Lengths, Problem, Scale},
+        CallOptions,
+        oracle::problem::{Inputs, Layout, Lengths, Problem, Scale},
     },
     kernel::Feature,
 };
@@ -72,7 +72,7 @@ fn decoding(m: usize, n: usize) -> Vec<Problem> {
         of(&[(1, 3 * n + 5), (1, 4 * n), (9, 20)], 8, 1).asking(by_counter(16, 0)).on(1),
         // Rows that stay idle beside the last head's.
         of(&[(2, 3 * n + 5), (2, 6 * n)], 12, 1).asking(in_pages(16, 0)),
-        of(&step, 8, 2).asking(Asked { query_limits: [2, 0], ..by_counter(16, 0) }).on(2),
+        of(&step, 8, 2).asking(CallOptions { query_limits: [2, 0], ..by_counter(16, 0) }).on(2),
         Problem::new(&step, 10, 2).lengths(Lengths::Used).inputs(Inputs::Constant, Scale::Zero).asking(by_counter(64, 0)).on(2),
     ]
 }

@@ -9,14 +9,18 @@ use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH},
     family::attention::{
-        Asked, Point,
-        exam::{
+        CallOptions, Point,
+        edits::BEYOND_MEMORY,
+        edits::numbers,
+        edits::push,
+        oracle::split::Listed,
+        oracle::split::SPLIT_KEYS,
+        oracle::{
             descale::Descales,
-            fuzz::{Draw, pick},
             problem::{Inputs, Layout, Lengths, Problem, Scale},
-            refusals::{BEYOND_MEMORY, numbers, push},
-            split::{Listed, SPLIT_KEYS},
         },
+        random::Draw,
+        random::pick,
     },
     kernel::Feature,
 };
@@ -83,8 +87,8 @@ impl FeatureRoom for PageDescale {
         Feature::PageDescale
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.pages.is_some_and(|pages| pages.descales.is_some())
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.pages.is_some_and(|pages| pages.descales.is_some())
     }
 
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
@@ -104,16 +108,16 @@ impl FeatureRoom for PageDescale {
     }
 
     /// Mostly there: a kernel that reads them serves calls without them too.
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         let [both, of_k, of_v] = PageDescales::ALL.map(Some);
         let drawn = pick(draw.rng, &[both, both, of_k, of_v, None]);
-        asked.pages.iter_mut().for_each(|pages| pages.descales = drawn);
+        options.pages.iter_mut().for_each(|pages| pages.descales = drawn);
     }
 }
 
 /// A call for pages with factors.
-fn with_descales(rows: usize, shared: usize, descales: PageDescales) -> Asked {
-    Asked { pages: Some(Pages { rows, shared, counter: false, descales: Some(descales) }), ..Asked::default() }
+fn with_descales(rows: usize, shared: usize, descales: PageDescales) -> CallOptions {
+    CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: Some(descales) }), ..CallOptions::default() }
 }
 
 /// Factors by page, of each tensor alone and of both, if pages are as long as tiles, shorter and longer, and if

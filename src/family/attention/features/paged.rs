@@ -8,14 +8,15 @@ use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image},
     family::attention::{
-        Asked, Point,
+        CallOptions, Point,
         abi::PagedKeys,
-        exam::{
-            fuzz::{Draw, once_in, pick, weighted},
-            problem::{Layout, Lengths, Problem},
-            refusals::fwd,
-            split::Listed,
-        },
+        edits::fwd,
+        oracle::problem::{Layout, Lengths, Problem},
+        oracle::split::Listed,
+        random::Draw,
+        random::once_in,
+        random::pick,
+        random::weighted,
     },
     kernel::Feature,
 };
@@ -70,12 +71,12 @@ impl FeatureRoom for Paged {
         Feature::Paged
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.pages.is_some()
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.pages.is_some()
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.pages.map(|Pages { rows, shared, counter, descales }| {
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.pages.map(|Pages { rows, shared, counter, descales }| {
             let shared = if shared == 0 { String::new() } else { format!("-shared{shared}") };
             let descales = descales.map_or("", PageDescales::word);
             format!(" page{rows}{shared}{}{descales}", if counter { "-counter" } else { "" })
@@ -104,17 +105,17 @@ impl FeatureRoom for Paged {
         cases.push(short.lengths(Lengths::PackedQuery).asking(by_counter(16, 0)));
         // One long sequence among short ones, with heads in groups that end with fewer.
         let one_long = [(5, 40), (2 * m + 9, 2 * n + 33), (0, 7), (m + 1, n), (1, 1)];
-        for asked in [in_pages(16, 0), by_counter(16, 0)] {
-            cases.push(Problem::new(&one_long, 6, 3).lengths(Lengths::PackedQuery).asking(asked));
+        for options in [in_pages(16, 0), by_counter(16, 0)] {
+            cases.push(Problem::new(&one_long, 6, 3).lengths(Lengths::PackedQuery).asking(options));
         }
         cases.push(
             Problem::new(&[(m + 3, n + 40); 3], 4, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(by_counter(32, 0)),
         );
         // Sequences of fewer queries than the least keep every bit of O and LSE; those of just as many are served.
         for least in [17, 18] {
-            let asked = Asked { query_limits: [least, 0], ..in_pages(16, 0) };
-            cases.push(Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).asking(asked));
-            cases.push(Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(asked));
+            let options = CallOptions { query_limits: [least, 0], ..in_pages(16, 0) };
+            cases.push(Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).asking(options));
+            cases.push(Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(options));
         }
         cases
     }
@@ -129,9 +130,9 @@ impl FeatureRoom for Paged {
         }
         // Sequences of more queries than the most keep every bit of their results; those of just as many are served.
         for most in [1, 2, 3] {
-            let asked = Asked { query_limits: [0, most], ..in_pages(16, 0) };
-            cases.push((unlike().lengths(Lengths::PackedQuery).asking(asked), 4, Some(counts())));
-            cases.push((unlike().lengths(Lengths::Used).layout(Layout::Padded).asking(asked), SPLITS, None));
+            let options = CallOptions { query_limits: [0, most], ..in_pages(16, 0) };
+            cases.push((unlike().lengths(Lengths::PackedQuery).asking(options), 4, Some(counts())));
+            cases.push((unlike().lengths(Lengths::Used).layout(Layout::Padded).asking(options), SPLITS, None));
         }
         let shares = Problem::new(&[(1, 150), (2, 300), (1, 33)], 4, 2).lengths(Lengths::Used);
         cases.push((shares.clone().layout(Layout::Padded).asking(in_pages(16, 4)), SPLITS, None));
@@ -148,22 +149,22 @@ impl FeatureRoom for Paged {
     }
 
     /// Pages mostly of 16 rows, as engines have them.
-    fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, asked: &mut Asked) {
+    fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, options: &mut CallOptions) {
         let odd = rng.random_range(1..100);
         let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
         let (shared, counter) = (pick(rng, &[0, 0, 0, 1, 3, 10]), once_in(rng, 2));
-        asked.pages = Some(Pages { rows, shared, counter, descales: None });
+        options.pages = Some(Pages { rows, shared, counter, descales: None });
     }
 }
 
 /// A call for pages of some rows, of which sequences share some.
-pub fn in_pages(rows: usize, shared: usize) -> Asked {
-    Asked { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..Asked::default() }
+pub fn in_pages(rows: usize, shared: usize) -> CallOptions {
+    CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..CallOptions::default() }
 }
 
 /// The same with a counter that blocks take their work from.
-pub fn by_counter(rows: usize, shared: usize) -> Asked {
-    Asked { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..Asked::default() }
+pub fn by_counter(rows: usize, shared: usize) -> CallOptions {
+    CallOptions { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..CallOptions::default() }
 }
 
 fn page_table(call: &mut Call) {

@@ -4,14 +4,7 @@ use super::FeatureRoom;
 use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH},
-    family::attention::{
-        Asked, Point,
-        abi::Strides,
-        exam::{
-            fuzz::Draw,
-            refusals::{BEYOND_MEMORY, fwd, push},
-        },
-    },
+    family::attention::{CallOptions, Point, abi::Strides, edits::BEYOND_MEMORY, edits::fwd, edits::push, random::Draw},
     kernel::Feature,
 };
 
@@ -34,12 +27,12 @@ impl FeatureRoom for Qv {
         Feature::Qv
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.qv
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.qv
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.qv.then(|| " qv".to_owned())
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.qv.then(|| " qv".to_owned())
     }
 
     fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
@@ -50,8 +43,8 @@ impl FeatureRoom for Qv {
         WITHOUT
     }
 
-    fn draw(&self, _draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.qv = true;
+    fn draw(&self, _draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.qv = true;
     }
 }
 

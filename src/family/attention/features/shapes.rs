@@ -4,10 +4,8 @@ use crate::{
     check::{Level, Subject},
     family::attention::{
         Point,
-        exam::{
-            backward::BackwardProblem,
-            problem::{Inputs, Lengths, Problem, Scale},
-        },
+        oracle::backward::BackwardProblem,
+        oracle::problem::{Inputs, Lengths, Problem, Scale},
     },
     kernel::Features,
 };

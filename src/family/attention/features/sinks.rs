@@ -8,14 +8,13 @@ use crate::{
     check::{Change, Expected::Refused},
     device::ERROR_MISMATCH,
     family::attention::{
-        Asked, Point,
-        exam::{
-            backward::BackwardProblem,
-            fuzz::{Draw, pick},
-            problem::{Inputs, Lengths, Problem, Scale},
-            refusals::push,
-            split::Listed,
-        },
+        CallOptions, Point,
+        edits::push,
+        oracle::backward::BackwardProblem,
+        oracle::problem::{Inputs, Lengths, Problem, Scale},
+        oracle::split::Listed,
+        random::Draw,
+        random::pick,
     },
     kernel::Feature,
 };
@@ -39,16 +38,16 @@ impl FeatureRoom for Sinks {
         Feature::Sinks
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.sinks.is_some()
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.sinks.is_some()
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned())
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned())
     }
 
-    fn ask(&self, asked: &mut Asked, _n: usize) {
-        asked.sinks = Some(SinkType::Bf16);
+    fn ask(&self, options: &mut CallOptions, _n: usize) {
+        options.sinks = Some(SinkType::Bf16);
     }
 
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
@@ -87,14 +86,14 @@ impl FeatureRoom for Sinks {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.sinks = Some(pick(draw.rng, &[SinkType::Fp32, SinkType::Bf16]));
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.sinks = Some(pick(draw.rng, &[SinkType::Fp32, SinkType::Bf16]));
     }
 }
 
 /// A call that asks for sinks.
-pub fn sunk(sinks: SinkType) -> Asked {
-    Asked { sinks: Some(sinks), ..Asked::default() }
+pub fn sunk(sinks: SinkType) -> CallOptions {
+    CallOptions { sinks: Some(sinks), ..CallOptions::default() }
 }
 
 /// Rows without keys, which have the sink alone.
@@ -102,7 +101,7 @@ fn short(m: usize, n: usize) -> Problem {
     Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32))
 }
 
-impl Asked {
+impl CallOptions {
     /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in
     /// fp32. Both types hold it exactly.
     pub fn sink(&self, head: usize) -> Option<f64> {

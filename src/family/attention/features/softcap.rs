@@ -8,14 +8,13 @@ use crate::{
     check::{Change, Expected::Refused},
     device::ERROR_MISMATCH,
     family::attention::{
-        Asked, Point,
-        exam::{
-            backward::BackwardProblem,
-            fuzz::{Draw, pick},
-            problem::{Inputs, Problem, Scale},
-            refusals::numbers,
-            split::Listed,
-        },
+        CallOptions, Point,
+        edits::numbers,
+        oracle::backward::BackwardProblem,
+        oracle::problem::{Inputs, Problem, Scale},
+        oracle::split::Listed,
+        random::Draw,
+        random::pick,
     },
     kernel::Feature,
 };
@@ -31,16 +30,16 @@ impl FeatureRoom for Softcap {
         Feature::Softcap
     }
 
-    fn is_wanted(&self, asked: &Asked, _causal: bool) -> bool {
-        asked.softcap_hundredths > 0
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.softcap_hundredths > 0
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        (asked.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(asked.softcap_hundredths) / 100.0))
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        (options.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(options.softcap_hundredths) / 100.0))
     }
 
-    fn ask(&self, asked: &mut Asked, _n: usize) {
-        asked.softcap_hundredths = 250;
+    fn ask(&self, options: &mut CallOptions, _n: usize) {
+        options.softcap_hundredths = 250;
     }
 
     fn forward(&self, &Borders { n, .. }: &Borders) -> Vec<Problem> {
@@ -76,16 +75,16 @@ impl FeatureRoom for Softcap {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.softcap_hundredths = pick(draw.rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]);
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.softcap_hundredths = pick(draw.rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]);
     }
 }
 
-fn capped(hundredths: u32) -> Asked {
-    Asked { softcap_hundredths: hundredths, ..Asked::default() }
+fn capped(hundredths: u32) -> CallOptions {
+    CallOptions { softcap_hundredths: hundredths, ..CallOptions::default() }
 }
 
-impl Asked {
+impl CallOptions {
     /// The bound of the scores, as the kernel receives it; 0: none.
     pub fn softcap(&self) -> f32 {
         (f64::from(self.softcap_hundredths) / 100.0) as f32

@@ -8,14 +8,13 @@ use crate::{
     check::{Change, Expected::Refused, Level},
     device::ERROR_MISMATCH,
     family::attention::{
-        Asked, Point,
-        exam::{
-            backward::BackwardProblem,
-            fuzz::Draw,
-            problem::{Layout, Lengths, Problem},
-            refusals::numbers,
-            split::{Listed, SPLIT_KEYS},
-        },
+        CallOptions, Point,
+        edits::numbers,
+        oracle::backward::BackwardProblem,
+        oracle::problem::{Layout, Lengths, Problem},
+        oracle::split::Listed,
+        oracle::split::SPLIT_KEYS,
+        random::Draw,
     },
     kernel::Feature,
 };
@@ -38,18 +37,18 @@ impl FeatureRoom for Window {
         Feature::Window
     }
 
-    fn is_wanted(&self, asked: &Asked, causal: bool) -> bool {
-        let [left, right] = asked.window.unwrap_or([-1, -1]);
+    fn is_wanted(&self, options: &CallOptions, causal: bool) -> bool {
+        let [left, right] = options.window.unwrap_or([-1, -1]);
         let is_closed = |side: i32| (0..NO_LIMIT).contains(&side);
         is_closed(left) || (is_closed(right) && !causal)
     }
 
-    fn words(&self, asked: &Asked) -> Option<String> {
-        asked.window.map(|[left, right]| format!(" window{left},{right}"))
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.window.map(|[left, right]| format!(" window{left},{right}"))
     }
 
-    fn ask(&self, asked: &mut Asked, n: usize) {
-        asked.window = Some([n as i32 + 3, 2]);
+    fn ask(&self, options: &mut CallOptions, n: usize) {
+        options.window = Some([n as i32 + 3, 2]);
     }
 
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
@@ -120,8 +119,8 @@ impl FeatureRoom for Window {
         true
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, asked: &mut Asked) {
-        asked.window = Some([side(draw), side(draw)]);
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.window = Some([side(draw), side(draw)]);
     }
 }
 
@@ -137,8 +136,8 @@ fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
     windows
 }
 
-fn window_of(window: [i32; 2]) -> Asked {
-    Asked { window: Some(window), ..Asked::default() }
+fn window_of(window: [i32; 2]) -> CallOptions {
+    CallOptions { window: Some(window), ..CallOptions::default() }
 }
 
 /// Keys that a window holds on one side of the position; -1: all.

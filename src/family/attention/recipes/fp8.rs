@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_fp8.cu.tera`.
+/// The recipe of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_sm80.cu.tera`.
+/// The recipe of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fwd.toml");

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
+/// The recipe of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fwd_sm75.toml");

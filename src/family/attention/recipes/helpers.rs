@@ -3,7 +3,7 @@
 use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
 use crate::kernel::Target;
 
-/// The family of one helper.
+/// The recipe of one helper.
 pub(super) struct Helper {
     template: &'static str,
     warps: u32,

@@ -13,7 +13,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_sm90.cu.tera`.
+/// The recipe of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
 
 /// Rows of one `wgmma`.

@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{iter::once, sync::LazyLock};
 
-/// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
+/// The recipe of `templates/attention/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
 
 /// Registers of a consumer thread beyond O, S or a part of P V, and P: what ptxas gets by with at head dim 256.

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_short_sm90.cu.tera`.
+/// The recipe of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
 
 /// Registers of a thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.

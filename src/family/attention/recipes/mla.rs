@@ -11,7 +11,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_mla_sm90.cu.tera`.
+/// The recipe of `templates/attention/fwd_mla_sm90.cu.tera`.
 pub(super) struct LatentForward;
 
 /// Warpgroups that multiply, all for the same rows: each holds half the columns of O.
@@ -36,8 +36,8 @@ impl Recipe for LatentForward {
             return Err("kernels with `qv` have no FP8 form; available: `fp16`, `bf16`".to_owned());
         }
         if variant.head_dim != HeadDim::LATENT {
-            let (held, asked) = (HeadDim::LATENT, variant.head_dim);
-            return Err(format!("kernels with `qv` are made for head dim {held} alone, not {asked}"));
+            let (held, options) = (HeadDim::LATENT, variant.head_dim);
+            return Err(format!("kernels with `qv` are made for head dim {held} alone, not {options}"));
         }
         if let Some(score) = variant.features.score() {
             return Err(format!("kernels with `qv` take no declared score, and `{score}` is one"));

@@ -1,5 +1,4 @@
-//! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make,
-//! with which tiles, and what those cost.
+//! A template's recipe: the variants that it can make, their tiles, and what those cost.
 
 use super::{Backward, CopyPath, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
 use crate::{
@@ -7,13 +6,13 @@ use crate::{
     kernel::{Features, Target},
 };
 
-/// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
+/// The recipe of one template. Its methods are called with variants that `registry` assigns to it.
 pub(super) trait Recipe: Sync {
-    /// Its template, a file below `templates/attention/`.
+    /// The template, a file below `templates/attention/`.
     fn template(&self) -> &'static str;
 
-    /// The tile of a variant that `variants.toml` says nothing about; or why the family cannot make it and what to ask
-    /// for instead.
+    /// The tile of a variant that `variants.toml` says nothing about; or why the template cannot make it and what to
+    /// request instead.
     fn default_tile(&self, variant: Point) -> Result<Tile, String>;
 
     /// Its file in `tiles/`: default tiles and candidates. `None` if its kernels have no tile to choose.
@@ -41,7 +40,7 @@ pub(super) trait Recipe: Sync {
     /// The tensor-core instructions that the machine code for `compiled_for` must hold, and no others.
     fn tensor_core(&self, variant: Point, tile: &Tile, compiled_for: Target) -> TensorCore;
 
-    /// The K of the family's MMA in elements: rows of shared-memory tiles are rounded up to it.
+    /// The K of the template's MMA in elements: rows of shared-memory tiles are rounded up to it.
     fn head_dim_step(&self) -> u32 {
         16
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::kernel::{Dtype, Feature, HeadDim, Target};
 
-/// The family that makes `variant`, or why none does and what to ask for instead.
+/// The recipe that makes `variant`, or why none does and what to request instead.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
     let Point { kind, head_dim, dtype, target, features, .. } = variant;
     if kind.has_shape() {

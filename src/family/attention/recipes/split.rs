@@ -11,7 +11,7 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The family of `templates/attention/fwd_split_sm80.cu.tera`.
+/// The recipe of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("split.toml");

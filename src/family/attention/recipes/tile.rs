@@ -79,7 +79,7 @@ impl Tile {
         let change = tile_override.map(TileChange::from).unwrap_or_default();
         tile.apply(&change);
         let ignored =
-            tile_override.and_then(|asked| asked.refusal(recipe.keys().iter().copied())).or_else(|| contradiction(&change));
+            tile_override.and_then(|options| options.refusal(recipe.keys().iter().copied())).or_else(|| contradiction(&change));
         let none = tile.min_blocks_per_sm == 0;
         let broken = none.then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned());
         match ignored.or(broken).or_else(|| recipe.broken_rule(variant, &tile)) {

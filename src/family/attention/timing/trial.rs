@@ -10,7 +10,7 @@ use crate::{
     check::Number,
     device::Params,
     family::attention::abi::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Strides},
-    family::attention::{DeclaredCall, Kind, KvFormat, Point, exam::merge_splits},
+    family::attention::{DeclaredCall, Kind, KvFormat, Point, cases::merge_splits},
     kernel::{Dtype, Feature, HeadDim},
 };
 use rand::{SeedableRng as _, seq::SliceRandom as _};

@@ -1,0 +1,169 @@
+//! What a call asks of masks and scores besides a causal mask.
+#![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
+
+use super::{
+    Append, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
+    features::{FEATURES, features_of_rows, masks_and_scores},
+};
+use crate::{
+    device::{DTYPE_BF16, DTYPE_FP32},
+    family::attention::abi::AttentionFeatures,
+    kernel::{Feature, Features},
+};
+
+/// Numbers of one call. The default asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Keys that a query sees before its position, and after it; -1: no limit on that side.
+    pub window: Option<[i32; 2]>,
+    /// Positions of a chunk; 0: no chunks.
+    pub chunk: u32,
+    /// Bound of the scores in hundredths; 0: none.
+    pub softcap_hundredths: u32,
+    /// Slopes by which scores fall with distance.
+    pub alibi: Option<Slopes>,
+    /// Logits that join the denominator.
+    pub sinks: Option<SinkType>,
+    /// K and V lie in pages.
+    pub pages: Option<Pages>,
+    /// Queries have a second part, which is multiplied with V.
+    pub qv: bool,
+    /// K and V are a cache.
+    pub cache: Option<Cache>,
+    /// K and V are FP8, of that format, and Q is not.
+    pub kv: Option<KvFormat>,
+    /// Fewest and most queries of the sequences that a kernel with pages serves; 0: no limit.
+    pub query_limits: [u32; 2],
+    /// A declared score or mask, with its numbers.
+    pub declared: Option<DeclaredCall>,
+    /// The call brings new rows of K and V.
+    pub append: Option<Append>,
+}
+
+impl CallOptions {
+    /// What a call with it, and a causal mask or none, wants of a kernel: the mask, and features. A window that ends at
+    /// the position is a causal mask, and one without ends is none: `read_features` of `kgen/features.cuh`.
+    pub fn wanted(&self, causal: bool) -> (bool, Features) {
+        let causal = causal || self.window.is_some_and(|[_, right]| right == 0);
+        let wanted = FEATURES.iter().filter(|room| room.is_wanted(self, causal)).map(|room| room.feature());
+        let wanted: Features = wanted.collect();
+        (causal, wanted.with_score(self.declared.map(|call| call.score)))
+    }
+
+    /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
+    /// Kernels with windows have a causal mask if a call asks for one; kernels that read pages, or FP8, read nothing
+    /// else, and those of queries of two parts take no others.
+    pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
+        let (causal, wanted) = self.wanted(causal);
+        let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
+        let mut exclusive = Features::all().iter().filter(|feature| feature.info().is_exclusive);
+        let keys = exclusive.all(|feature| kernel.features.has(feature) == wanted.has(feature));
+        mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
+    }
+
+    /// What a launcher is told of it, for `heads` query heads.
+    pub fn params(&self, heads: usize) -> AttentionFeatures {
+        AttentionFeatures {
+            window: self.window,
+            chunk: self.chunk as i32,
+            softcap: self.softcap(),
+            alibi_batch_stride: if self.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 },
+            sinks_dtype: if self.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 },
+            score: self.declared.map(DeclaredCall::params).unwrap_or_default(),
+        }
+    }
+
+    /// Whether sequences of so many queries are served.
+    pub fn serves_queries(&self, queries: usize) -> bool {
+        let [least, most] = self.query_limits.map(|limit| limit as usize);
+        queries >= least && (most == 0 || queries <= most)
+    }
+
+    /// What names of cases say of it: ` window64,-1 softcap30`.
+    pub fn words(&self) -> String {
+        let [least, most] = self.query_limits;
+        let limits = [(least > 0).then(|| format!(" least-queries{least}")), (most > 0).then(|| format!(" most-queries{most}"))];
+        let masks_and_scores = masks_and_scores().filter_map(|room| room.words(self));
+        let words = masks_and_scores.chain(self.declared.map(DeclaredCall::words));
+        words.chain(features_of_rows().filter_map(|room| room.words(self))).chain(limits.into_iter().flatten()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        family::attention::{Kind, PageDescales, Starts},
+        kernel::HeadDim,
+    };
+
+    #[test]
+    fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {
+        let nothing = CallOptions::default();
+        assert!(nothing.wanted(true).1.is_empty() && nothing.words().is_empty() && nothing.sink(3).is_none());
+        assert_eq!(nothing.params(4), AttentionFeatures { sinks_dtype: DTYPE_FP32, ..AttentionFeatures::default() });
+    }
+
+    #[test]
+    fn everything_asked_for_is_named() {
+        let all = CallOptions {
+            window: Some([64, -1]),
+            chunk: 7,
+            softcap_hundredths: 3050,
+            alibi: Some(Slopes::ByBatchAndHead),
+            sinks: Some(SinkType::Bf16),
+            pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
+            qv: true,
+            cache: Some(Cache::Padded),
+            kv: Some(KvFormat::E5m2),
+            query_limits: [0; 2],
+            declared: None,
+            append: Some(Append { rotary: Some((2, true)), clipped: true, starts: Starts::Given, ..Append::new(3) }),
+        };
+        let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
+        let keys = Features::from_iter(keys);
+        assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
+             new3-rotary32-interleaved-clipped-starts";
+        assert_eq!(all.words(), words);
+        assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));
+        assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");
+    }
+
+    /// A kernel by its mask and its features.
+    fn kernel(kind: Kind, causal: bool, features: &[Feature]) -> Point {
+        let features = features.iter().copied().collect();
+        Point {
+            kind,
+            head_dim: HeadDim::equal(64),
+            dtype: crate::kernel::Dtype::Bf16,
+            causal,
+            features,
+            target: crate::kernel::Target::Sm80,
+        }
+    }
+
+    #[test]
+    fn a_window_is_a_causal_mask_or_none_where_its_ends_say_so() {
+        let windowed = |left, right| CallOptions { window: Some([left, right]), ..CallOptions::default() };
+        let window = Features::from_iter([Feature::Window]);
+        assert_eq!(windowed(-1, -1).wanted(false), (false, Features::NONE));
+        assert_eq!(windowed(i32::MAX, i32::MAX).wanted(true), (true, Features::NONE));
+        assert_eq!(windowed(-1, 0).wanted(false), (true, Features::NONE));
+        assert_eq!(windowed(-1, 5).wanted(true), (true, Features::NONE));
+        assert_eq!(windowed(-1, 5).wanted(false), (false, window));
+        assert_eq!(windowed(0, 0).wanted(false), (true, window));
+    }
+
+    #[test]
+    fn a_kernel_serves_what_its_mask_and_features_hold() {
+        let window = CallOptions { window: Some([9, -1]), ..CallOptions::default() };
+        let (full, causal) = (kernel(Kind::Fwd, false, &[Feature::Window]), kernel(Kind::Fwd, true, &[Feature::Window]));
+        assert!(window.is_served_by(false, full) && window.is_served_by(true, full));
+        assert!(!window.is_served_by(false, causal) && window.is_served_by(true, causal));
+        let plain = kernel(Kind::Fwd, false, &[]);
+        assert!(!window.is_served_by(false, plain) && !CallOptions::default().is_served_by(true, plain));
+        let sinks = CallOptions { sinks: Some(SinkType::Bf16), ..CallOptions::default() };
+        assert!(!sinks.is_served_by(false, plain) && sinks.is_served_by(false, kernel(Kind::FwdSplit, false, &[])));
+    }
+}

@@ -1,0 +1,183 @@
+//! What a fuzzing run may call: the kernels that the library holds, those of them that are wanted, and the device.
+
+use super::{
+    case::{Entry, FuzzCase},
+    library_call::LibraryCall,
+};
+use crate::{
+    check::Number,
+    device::DeviceKind,
+    family::attention::{
+        self, Kind,
+        oracle::arithmetic::{Arithmetic, Sums},
+    },
+    kernel::{self, Dtype, Feature, Features, HeadDim, Target, Variant},
+    plan::{self, Limits},
+};
+use serde::{Deserialize, Serialize};
+
+/// The kernels and the device of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// Every kernel in the library, which the dispatcher may choose.
+    pub held: Vec<attention::Point>,
+    /// Those whose head dims, dtypes, masks and, on the emulator, targets are asked for.
+    pub wanted: Vec<attention::Point>,
+    /// Kernels of other families that are asked for and held, and that calls are drawn for.
+    pub others: Vec<Variant>,
+    /// The device.
+    pub device: ScopeDevice,
+}
+
+/// What must be known of a device beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeDevice {
+    /// This machine's GPU.
+    Gpu {
+        /// Compute capability, `major * 10 + minor`.
+        capability: u32,
+        /// Multiprocessors.
+        multiprocessors: u32,
+    },
+    /// The emulator, which is whatever device a case names.
+    Emulator,
+}
+
+/// What one call asks of a library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// The function.
+    pub entry: Entry,
+    /// Elements of a row of Q and K, and of V and O.
+    pub head_dim: HeadDim,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Causal mask.
+    pub causal: bool,
+    /// Features of the kernel that it is drawn for: calls may ask for some of them, and for other masks.
+    pub features: Features,
+    /// The emulated device's compute capability, or the GPU's.
+    pub capability: u32,
+}
+
+impl Scope {
+    /// Where calls run.
+    pub fn kind(&self) -> DeviceKind {
+        match self.device {
+            ScopeDevice::Gpu { .. } => DeviceKind::Gpu,
+            ScopeDevice::Emulator => DeviceKind::Emulator,
+        }
+    }
+
+    /// Everything that can be asked of the library, without duplicates. On the emulator each kernel is called on the
+    /// device that it was made for; on a GPU whatever runs there.
+    pub fn points(&self) -> Vec<Point> {
+        let mut points: Vec<Point> = Vec::new();
+        for variant in &self.wanted {
+            let entry = match variant.kind {
+                Kind::Fwd => Entry::Fwd,
+                // Nothing else computes them.
+                Kind::FwdSplit if variant.features.has(Feature::Qv) || variant.features.has(Feature::Append) => Entry::Fwd,
+                Kind::Bwd => Entry::Bwd,
+                _ => continue,
+            };
+            let capability = match self.device {
+                ScopeDevice::Gpu { capability, .. } => capability,
+                ScopeDevice::Emulator => variant.target.compute_capability(),
+            };
+            let attention::Point { head_dim, dtype, causal, features, .. } = *variant;
+            let point = Point { entry, head_dim, dtype, causal, features, capability };
+            if !points.contains(&point) && Self::runs(*variant, capability) {
+                points.push(point);
+            }
+        }
+        points
+    }
+
+    /// What can be asked of other families: kind, element type, and the device's compute capability.
+    pub fn drawn_points(&self) -> Vec<(kernel::Kind, Dtype, u32)> {
+        let of = |variant: &Variant| {
+            let capability = match self.device {
+                ScopeDevice::Gpu { capability, .. } => capability,
+                ScopeDevice::Emulator => variant.target().compute_capability(),
+            };
+            let runs = plan::runs_on(variant.target(), capability, true);
+            Some((variant.kind(), variant.dtype()?, capability)).filter(|_| runs)
+        };
+        let mut points: Vec<_> = self.others.iter().filter_map(of).collect();
+        points.sort_unstable();
+        points.dedup();
+        points
+    }
+
+    /// The compute capability of the device that a call runs on.
+    pub fn capability_for(&self, call: &LibraryCall) -> u32 {
+        match (self.device, call) {
+            (_, LibraryCall::Attention(case)) => self.capability(case),
+            (ScopeDevice::Gpu { capability, .. }, LibraryCall::Drawn(_)) => capability,
+            (ScopeDevice::Emulator, LibraryCall::Drawn(call)) => call.capability.unwrap_or_else(|| {
+                let serving = self.others.iter().filter(|variant| call.is_served_by(**variant)).map(Variant::target).max();
+                serving.unwrap_or(Target::Sm80).compute_capability()
+            }),
+        }
+    }
+
+    /// The compute capability of the device that a case runs on.
+    pub fn capability(&self, case: &FuzzCase) -> u32 {
+        match (self.device, case.capability) {
+            (ScopeDevice::Gpu { capability, .. }, _) | (ScopeDevice::Emulator, Some(capability)) => capability,
+            (ScopeDevice::Emulator, None) => {
+                let kind = kind_for(case);
+                let newest = self.held.iter().filter(|v| v.kind == kind && case.is_served_by(**v)).map(|v| v.target).max();
+                newest.unwrap_or(Target::Sm80).compute_capability()
+            }
+        }
+    }
+
+    /// The held kernels of a kind that the dispatcher may choose for a case on a device.
+    fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &attention::Point> {
+        self.held.iter().filter(move |v| v.kind == kind && case.is_served_by(**v) && Self::runs(**v, capability))
+    }
+
+    /// Whether a kernel runs on a device and finds enough shared memory there.
+    fn runs(variant: attention::Point, capability: u32) -> bool {
+        plan::runs_on(variant.target, capability, true)
+            && (variant.target.compute_capability() == capability
+                || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
+    }
+
+    /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.
+    pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
+        let capability = self.capability(case);
+        self.candidates(Kind::Fwd, case, capability).any(|variant| !attention::needs_tma(*variant))
+    }
+
+    /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.
+    pub fn arithmetic(&self, case: &FuzzCase) -> Arithmetic {
+        let kinds = self.candidates(kind_for(case), case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
+        let truncated = kinds.filter(|arithmetic| arithmetic.sums == Sums::Truncated).last();
+        truncated.unwrap_or_else(|| Number::of(case.dtype).into())
+    }
+
+    /// Whether the library holds any kernel for a case.
+    pub fn holds(&self, case: &FuzzCase) -> bool {
+        self.candidates(kind_for(case), case, self.capability(case)).next().is_some()
+    }
+}
+
+/// The kind of kernel that computes a case wherever any does.
+fn kind_for(case: &FuzzCase) -> Kind {
+    match case.entry {
+        Entry::Bwd => Kind::Bwd,
+        Entry::Fwd if case.problem.options.qv || case.problem.options.append.is_some() => Kind::FwdSplit,
+        Entry::Fwd => Kind::Fwd,
+    }
+}
+
+/// Shared memory that a block may have, where it is no target of the grid.
+fn shared_memory_limit(capability: u32) -> u32 {
+    let of = |target: Target| Limits::of(target).shared_memory_per_block;
+    let own = Target::ALL.iter().find(|target| target.compute_capability() == capability);
+    own.map_or_else(|| of(if matches!(capability, 86 | 87) { Target::Sm89 } else { Target::Sm90 }), |target| of(*target))
+}

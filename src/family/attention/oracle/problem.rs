@@ -1,0 +1,459 @@
+//! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what
+//! is in them.
+
+use super::descale::Descales;
+use crate::{
+    check::Number,
+    family::attention::{Append, CallOptions, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
+    kernel::Feature,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::fmt;
+
+/// How Q, K, V and O lie in memory. The four tensors get different strides wherever the layout leaves that open, so
+/// that a kernel that takes one tensor's stride for another's is caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Tokens outside heads, no gaps: (batch, seqlen, heads, `head_dim`).
+    Bshd,
+    /// Heads outside tokens, no gaps: (batch, heads, seqlen, `head_dim`).
+    Bhsd,
+    /// Gaps of multiples of 16 bytes after every head, row and batch entry.
+    Padded,
+    /// Gaps and a start that are no multiples of 16 bytes.
+    Unaligned,
+    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8): a launcher
+    /// that does not look at it takes the fast path and faults.
+    UnalignedPart(usize, Part),
+    /// The row stride is negative: tokens lie in memory from the last to the first.
+    Reversed,
+    /// That of one tensor alone (numbered as above).
+    ReversedTensor(usize),
+}
+
+/// Names of the tensors by number.
+const TENSORS: [&str; 9] = ["q", "k", "v", "o", "do", "dq", "dk", "dv", "qv"];
+
+/// What of a tensor's place can be aligned or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Its first element.
+    Start,
+    /// The stride of heads.
+    Head,
+    /// The stride of rows.
+    Row,
+    /// The stride of batch entries.
+    Batch,
+}
+
+impl fmt::Display for Layout {
+    /// As the names of cases say it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bshd => f.write_str("bshd"),
+            Self::Bhsd => f.write_str("bhsd"),
+            Self::Padded => f.write_str("padded"),
+            Self::Unaligned => f.write_str("unaligned"),
+            Self::Reversed => f.write_str("reversed"),
+            Self::ReversedTensor(tensor) => write!(f, "reversed-{}", TENSORS[*tensor]),
+            Self::UnalignedPart(tensor, part) => {
+                let part = match part {
+                    Part::Start => "start",
+                    Part::Head => "head",
+                    Part::Row => "row",
+                    Part::Batch => "batch",
+                };
+                write!(f, "unaligned-{}-{part}", TENSORS[*tensor])
+            }
+        }
+    }
+}
+
+/// How the lengths of the sequences of a batch reach the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lengths {
+    /// All are equal.
+    Uniform,
+    /// `seqused_q` and `seqused_k`; every sequence has rows beyond its used ones.
+    Used,
+    /// `cu_seqlens_q` and `cu_seqlens_k`.
+    Packed,
+    /// Packed queries, and keys in slots of a batch of which `seqused_k` rows are used: serving with a key cache.
+    PackedQuery,
+    /// Packed keys, and queries in slots of a batch of which `seqused_q` rows are used: padded decoder states over
+    /// packed encoder states.
+    PackedKey,
+    /// `cu_seqlens` and `seqused` of both sides: rows that belong to no sequence lie between the sequences.
+    PackedUsed,
+}
+
+impl Lengths {
+    /// The nearest way in which keys are not packed.
+    #[must_use]
+    pub fn without_packed_keys(self) -> Self {
+        match self {
+            Self::Uniform | Self::Used | Self::PackedQuery => self,
+            Self::Packed | Self::PackedUsed => Self::PackedQuery,
+            Self::PackedKey => Self::Used,
+        }
+    }
+
+    /// What a case's name says of it: nothing where all are equal.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Uniform => "",
+            Self::Used => " seqused",
+            Self::Packed => " cu_seqlens",
+            Self::PackedQuery => " cu_seqlens_q+seqused_k",
+            Self::PackedKey => " cu_seqlens_k+seqused_q",
+            Self::PackedUsed => " cu_seqlens+seqused",
+        }
+    }
+}
+
+/// What Q, K and V hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inputs {
+    /// Standard normal.
+    Normal,
+    /// One element of each row is not zero, and which one differs from row to row: any element taken for another shows.
+    OneHot,
+    /// Every element of a head is the same: LSE counts the visible keys.
+    Constant,
+    /// The same but for V, whose every element is 448, the largest of E4M3.
+    Widest,
+    /// Normal but for V, whose elements lie between 1 and 2: sums grow with the keys, and with them what sums of few
+    /// bits lose.
+    Positive,
+    /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
+    Large,
+    /// Logits rise along the keys.
+    Rising,
+    /// Logits far below zero: a key that is not there, of logit 0, would outweigh all that are.
+    Low,
+    /// Logits fall along the keys: a kernel that walks them from the last to the first outgrows its maximum each step.
+    Falling,
+    /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one
+    /// tile: the maxima of some rows of a warp are outgrown where those of others must not follow their scores down.
+    Crossing,
+    /// A key in the middle has over nine tenths of each row's weight. It outgrows the keys at both ends, which a kernel
+    /// sees before it, by less than 2⁸: relative to a maximum that was left too low its weight is rounded.
+    Overtaken,
+}
+
+impl Inputs {
+    /// As the names of cases say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::OneHot => "one-hot",
+            Self::Constant => "constant",
+            Self::Widest => "widest",
+            Self::Positive => "positive",
+            Self::Large => "large",
+            Self::Low => "low",
+            Self::Rising => "rising",
+            Self::Falling => "falling",
+            Self::Crossing => "crossing",
+            Self::Overtaken => "overtaken",
+        }
+    }
+}
+
+/// The factor on Q Kᵀ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// 1 / √`head_dim`.
+    Usual,
+    /// 0: every visible key counts the same.
+    Zero,
+    /// 1/4.
+    Quarter,
+    /// 1.
+    One,
+    /// So many thousandths.
+    Thousandths(u32),
+}
+
+/// One test case, complete but for head dim, dtype and mask, which the variant fixes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Rows of Q and of K of each sequence that take part.
+    pub sequences: Vec<(usize, usize)>,
+    /// Query heads.
+    pub heads: usize,
+    /// Key heads; divides `heads`.
+    pub heads_k: usize,
+    /// How tensors lie in memory.
+    pub layout: Layout,
+    /// How lengths are given.
+    pub lengths: Lengths,
+    /// What the tensors hold.
+    pub inputs: Inputs,
+    /// Factor on Q Kᵀ.
+    pub scale: Scale,
+    /// Whether the kernel is given a place for the log-sum-exp.
+    pub lse: bool,
+    /// FP8 only, of Q, K and V or of K and V: these factors.
+    pub fp8: Option<Descales>,
+    /// Masks and scores besides.
+    pub options: CallOptions,
+    /// How often the first of `sequences` are repeated to make all of them.
+    pub times: usize,
+    /// Where the lengths of `sequences` come from, if they were drawn.
+    pub drawn: Option<DrawnLengths>,
+    /// Multiprocessors of an emulated device, where the case depends on them.
+    pub multiprocessors: Option<usize>,
+}
+
+/// Lengths of many sequences, drawn evenly from a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawnLengths {
+    /// The shortest.
+    pub low: usize,
+    /// The longest.
+    pub high: usize,
+    /// Draws them.
+    pub seed: u64,
+}
+
+impl Problem {
+    /// A plain problem: one sequence, contiguous, normal inputs.
+    pub fn new(sequences: &[(usize, usize)], heads: usize, heads_k: usize) -> Self {
+        assert!(heads_k > 0 && heads.is_multiple_of(heads_k), "query heads are shared out evenly");
+        Self {
+            sequences: sequences.to_vec(),
+            heads,
+            heads_k,
+            layout: Layout::Bshd,
+            lengths: Lengths::Uniform,
+            inputs: Inputs::Normal,
+            scale: Scale::Usual,
+            lse: true,
+            fp8: None,
+            options: CallOptions::default(),
+            times: 1,
+            drawn: None,
+            multiprocessors: None,
+        }
+    }
+
+    /// What an encoder is given: packed sequences that attend to themselves, of lengths drawn from a range.
+    pub fn encoder(sequences: usize, low: usize, high: usize, heads: usize, heads_k: usize) -> Self {
+        let drawn = DrawnLengths { low, high, seed: sequences as u64 };
+        let mut rng = ChaCha8Rng::seed_from_u64(drawn.seed);
+        let lengths: Vec<_> = (0..sequences).map(|_| rng.random_range(low..=high)).map(|rows| (rows, rows)).collect();
+        Self { drawn: Some(drawn), ..Self::new(&lengths, heads, heads_k).lengths(Lengths::Packed) }
+    }
+
+    /// The same sequences, several times over.
+    #[must_use]
+    pub fn repeated(self, times: usize) -> Self {
+        Self { sequences: self.sequences.repeat(times), times: self.times * times, ..self }
+    }
+
+    /// The same on an emulated device of so many multiprocessors.
+    #[must_use]
+    pub fn on(self, multiprocessors: usize) -> Self {
+        Self { multiprocessors: Some(multiprocessors), ..self }
+    }
+
+    /// The same with another layout.
+    #[must_use]
+    pub fn layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// The same with lengths given in another way.
+    #[must_use]
+    pub fn lengths(self, lengths: Lengths) -> Self {
+        Self { lengths, ..self }
+    }
+
+    /// The same with other contents and scale.
+    #[must_use]
+    pub fn inputs(self, inputs: Inputs, scale: Scale) -> Self {
+        Self { inputs, scale, ..self }
+    }
+
+    /// The same without a place for the log-sum-exp.
+    #[must_use]
+    pub fn without_lse(self) -> Self {
+        Self { lse: false, ..self }
+    }
+
+    /// The same in FP8.
+    #[must_use]
+    pub fn in_fp8(self, descales: Descales) -> Self {
+        Self { fp8: Some(descales), ..self }
+    }
+
+    /// The same with other masks and scores.
+    #[must_use]
+    pub fn asking(self, options: CallOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The same with the declared score of a kernel that has one, unless it has numbers already, in pages where it
+    /// reads pages, with K and V in FP8 where it reads that, and with queries of two parts where it takes those:
+    /// nothing else is served.
+    #[must_use]
+    pub fn for_kernel(mut self, kernel: Point) -> Self {
+        self.options.declared = self.options.declared.or(kernel.features.score().map(DeclaredCall::usual));
+        self.options.qv = kernel.features.has(Feature::Qv);
+        if self.options.cache.is_some() {
+            self.lengths = self.lengths.without_packed_keys();
+        }
+        if kernel.features.has(Feature::Paged) {
+            let usual = self.usual_pages(kernel.features.has(Feature::PageDescale));
+            let pages = self.options.pages.get_or_insert(usual);
+            pages.descales = pages.descales.or(usual.descales);
+            self.lengths = self.lengths.without_packed_keys();
+        }
+        if kernel.features.has(Feature::Append) {
+            self.lengths = Lengths::PackedQuery;
+            self.options.append.get_or_insert(Append::new(1));
+            self.options = self.options.placed(kernel.causal);
+        }
+        if let Some(format) = KvFormat::of(kernel.features) {
+            self.options.kv = Some(format);
+            self.fp8 = self.fp8.or_else(|| Some(self.usual_descales()));
+        }
+        self
+    }
+
+    /// Descales that change from case to case.
+    fn usual_descales(&self) -> Descales {
+        const WAYS: [Descales; 4] = [Descales::ByHead, Descales::Uniform, Descales::ByHead, Descales::Absent];
+        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
+        WAYS[(keys + self.heads_k) % WAYS.len()]
+    }
+
+    /// The type of tensor number `tensor` (Q, K, V, O) where that of Q is `number`.
+    pub fn number_of(&self, tensor: usize, number: Number) -> Number {
+        match self.options.kv {
+            Some(format) if matches!(tensor, 1 | 2) => format.number(),
+            _ if tensor == 3 => number.of_output(),
+            _ => number,
+        }
+    }
+
+    /// Whether tensor number `tensor` (Q, K, V, O) has elements of one byte.
+    pub fn is_of_bytes(&self, tensor: usize) -> bool {
+        match self.options.kv {
+            Some(_) => matches!(tensor, 1 | 2),
+            None => self.fp8.is_some() && tensor < 3,
+        }
+    }
+
+    /// Pages of a size that changes from case to case, all of them multiples of 16 rows. A kernel that has factors by
+    /// page is given some, but not in every case.
+    fn usual_pages(&self, with_descales: bool) -> Pages {
+        const SIZES: [usize; 4] = [16, 64, 16, 48];
+        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
+        let descales = PageDescales::ALL.get((keys + self.heads) % (PageDescales::ALL.len() + 1)).copied();
+        let descales = descales.filter(|_| with_descales);
+        Pages { rows: SIZES[(keys + self.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1, descales }
+    }
+
+    /// The mask of a sequence's query head.
+    pub fn mask(&self, causal: bool, sequence: usize, head: usize) -> Mask {
+        let (queries, keys) = self.sequences[sequence];
+        Mask::new(causal, queries, keys).with(self.options).declared(self.declared(sequence, head))
+    }
+
+    /// The declared score of a sequence's query head.
+    fn declared(&self, sequence: usize, head: usize) -> Option<DeclaredRule> {
+        let (queries, keys) = self.sequences[sequence];
+        self.options.declared.map(|call| call.rule(sequence, head, queries, keys))
+    }
+
+    /// The score of a sequence's query head, given the factor on its products.
+    pub fn score(&self, scale: f64, sequence: usize, head: usize) -> Score {
+        let position = self.mask(false, sequence, head).position(0);
+        let slope = f64::from(self.options.slope(sequence, head));
+        Score::scaled(scale)
+            .capped(f64::from(self.options.softcap()))
+            .sloped(slope, position)
+            .declared(self.declared(sequence, head))
+    }
+
+    /// The factors of Q, K and V for a sequence and key head. That of a Q that is not FP8 is given too, and not read.
+    pub fn factors(&self, sequence: usize, head_k: usize) -> [f32; 3] {
+        let read = |tensor| tensor > 0 || self.options.kv.is_none();
+        let factor = |tensor| self.fp8.filter(|_| read(tensor)).map_or(1.0, |descales| descales.factor(tensor, sequence, head_k));
+        std::array::from_fn(factor)
+    }
+
+    /// The stable name of the case for a variant's mask: `b2 h8/2 sq113 sk203 causal bshd normal`.
+    pub fn name(&self, causal: bool) -> String {
+        let list = |pick: fn(&(usize, usize)) -> usize| {
+            let all: Vec<usize> = self.sequences[..self.sequences.len() / self.times].iter().map(pick).collect();
+            let uniform = self.lengths == Lengths::Uniform;
+            let shown = if uniform { &all[..all.len().min(1)] } else { &all[..] };
+            shown.iter().map(usize::to_string).collect::<Vec<_>>().join("+")
+        };
+        let lengths = match self.drawn {
+            Some(DrawnLengths { low, high, seed }) => format!("s{low}..{high}#{seed}"),
+            None => format!("sq{} sk{}", list(|s| s.0), list(|s| s.1)),
+        };
+        let times = if self.times > 1 { format!(" x{}", self.times) } else { String::new() };
+        let mut name = format!("b{} h{}/{} {lengths}{times}", self.sequences.len(), self.heads, self.heads_k);
+        name += " ";
+        name += Mask::word(causal);
+        name += self.lengths.word();
+        name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
+        if !self.lse {
+            name += " no-lse";
+        }
+        name += self.fp8.map_or("", Descales::word);
+        name += &self.options.words();
+        name + &self.multiprocessors.map_or_else(String::new, |count| format!(" on{count}"))
+    }
+
+    /// The softmax scale for a head dim, as the kernel receives it.
+    pub fn softmax_scale(&self, head_dim: usize) -> f32 {
+        match self.scale {
+            Scale::Usual => (1.0 / (head_dim as f64).sqrt()) as f32,
+            Scale::Zero => 0.0,
+            Scale::Quarter => 0.25,
+            Scale::One => 1.0,
+            Scale::Thousandths(number) => (f64::from(number) / 1000.0) as f32,
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    /// What a case's name says of it: nothing for the usual one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usual => Ok(()),
+            Self::Zero => f.write_str(" scale0"),
+            Self::Quarter => f.write_str(" scale1/4"),
+            Self::One => f.write_str(" scale1"),
+            Self::Thousandths(number) => write!(f, " scale{number}/1000"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_whole_case() {
+        let plain = Problem::new(&[(113, 203), (113, 203)], 8, 2);
+        assert_eq!(plain.name(true), "b2 h8/2 sq113 sk203 causal bshd normal");
+        let packed = Problem::new(&[(1, 203), (64, 17)], 2, 2).lengths(Lengths::Packed).inputs(Inputs::Constant, Scale::Zero);
+        assert_eq!(packed.name(false), "b2 h2/2 sq1+64 sk203+17 full cu_seqlens bshd constant scale0");
+        let repeated = Problem::new(&[(3, 5), (0, 2)], 1, 1).lengths(Lengths::Packed).repeated(3).on(16);
+        assert_eq!(repeated.name(true), "b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16");
+        let drawn = Problem::encoder(64, 4, 128, 12, 4);
+        assert_eq!(drawn.name(false), "b64 h12/4 s4..128#64 full cu_seqlens bshd normal");
+        assert!(drawn.sequences.iter().all(|&(q, k)| q == k && (4..=128).contains(&q)));
+        let fp8 = Problem::new(&[(5, 7)], 1, 1).in_fp8(Descales::ByHead);
+        assert_eq!(fp8.name(false), "b1 h1/1 sq5 sk7 full bshd normal descale-by-head");
+    }
+}

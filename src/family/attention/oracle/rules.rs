@@ -1,0 +1,32 @@
+//! What holds for one query head of one sequence: which keys its rows see, and what scores become.
+
+use super::problem::Problem;
+use crate::family::attention::{Mask, Score};
+
+/// Mask, score and sink of a head.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Which keys a row sees.
+    pub mask: Mask,
+    /// What a product becomes.
+    pub score: Score,
+    /// A logit that joins the denominator of each row.
+    pub sink: Option<f64>,
+}
+
+impl Rules {
+    /// Those of a problem's head; `scale` is the factor on its products.
+    pub fn of(problem: &Problem, causal: bool, scale: f64, sequence: usize, head: usize) -> Self {
+        Self {
+            mask: problem.mask(causal, sequence, head),
+            score: problem.score(scale, sequence, head),
+            sink: problem.options.sink(head),
+        }
+    }
+
+    /// Those of a call that asks for nothing.
+    #[cfg(test)]
+    pub fn plain(causal: bool, queries: usize, keys: usize, scale: f64) -> Self {
+        Self { mask: Mask::new(causal, queries, keys), score: Score::scaled(scale), sink: None }
+    }
+}
