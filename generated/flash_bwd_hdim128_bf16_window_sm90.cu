@@ -5,7 +5,7 @@
 //   dK = scale dS^T Q,  dQ = scale dS K
 // where delta is the row sum of O dO, minus dLSE if LSE has a gradient. dK and dV of a key head are summed over the
 // query heads that read it.
-// Head dim 128, bf16, every key visible to every query unless a call asks for window, compute capability 9.0 and newer.
+// Head dim 128, bf16, every key visible to every query unless a call requests window, compute capability 9.0 and newer.
 //
 // Three kernels, in sequence:
 //   prepare    computes delta of every row, and zeroes the sums of dQ

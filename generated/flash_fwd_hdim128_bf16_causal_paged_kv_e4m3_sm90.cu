@@ -1,8 +1,7 @@
 // flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm90
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, kv_e4m3, compute capability
-// 9.0.
+// Head dim 128, bf16, causal (aligned to the bottom right), with paged and kv_e4m3, compute capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, which
 // widens K and V, and fetches (TMA).

@@ -1,8 +1,7 @@
 // flash_fwd_hdim128_bf16_causal_paged_sm80
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 8.0 and
-// newer.
+// Head dim 128, bf16, causal (aligned to the bottom right), with paged, compute capability 8.0 and newer.
 //
 // One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 32, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.

@@ -1,7 +1,7 @@
 // flash_fwd_hdim128_bf16_causal_paged_sm90
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 9.0.
+// Head dim 128, bf16, causal (aligned to the bottom right), with paged, compute capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first two warps
 // fetch (TMA). It takes 192 queries of one head and iterates over the keys in tiles of 80, from the last visible

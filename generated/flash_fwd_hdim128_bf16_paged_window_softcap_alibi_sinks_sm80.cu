@@ -1,8 +1,8 @@
 // flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, every key visible to every query unless a call asks for paged, window, softcap, alibi, sinks,
-// compute capability 8.0 and newer.
+// Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, with
+// paged, compute capability 8.0 and newer.
 //
 // One block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of 64, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.

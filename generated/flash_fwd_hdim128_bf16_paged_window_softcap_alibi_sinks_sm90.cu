@@ -1,8 +1,8 @@
 // flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm90
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, every key visible to every query unless a call asks for paged, window, softcap, alibi, sinks,
-// compute capability 9.0.
+// Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, with
+// paged, compute capability 9.0.
 //
 // A block has 2 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first two warps
 // fetch (TMA). It takes 128 queries of one head and iterates over the keys in tiles of 80, from the last visible

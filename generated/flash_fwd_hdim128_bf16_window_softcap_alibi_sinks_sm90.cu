@@ -1,7 +1,7 @@
 // flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm90
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, every key visible to every query unless a call asks for window, softcap, alibi, sinks, compute
+// Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, compute
 // capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first thread

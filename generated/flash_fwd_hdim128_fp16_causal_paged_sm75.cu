@@ -1,8 +1,7 @@
 // flash_fwd_hdim128_fp16_causal_paged_sm75
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, fp16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 7.5 and
-// newer.
+// Head dim 128, fp16, causal (aligned to the bottom right), with paged, compute capability 7.5 and newer.
 //
 // One block of 8 warps takes 128 queries of one head and iterates over the keys in tiles of 64, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.

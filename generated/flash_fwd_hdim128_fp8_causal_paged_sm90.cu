@@ -2,7 +2,7 @@
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Q, K and V are FP8 (E4M3) with one factor per tensor, batch entry and key head; O is bf16. Head dim 128,
-// causal (aligned to the bottom right) unless a call asks for paged, compute capability 9.0.
+// causal (aligned to the bottom right), with paged, compute capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first two
 // warps fetch (TMA) while the other two transpose V: wgmma reads 1-byte operands only with the summed dimension

@@ -1,7 +1,7 @@
 // flash_fwd_hdim128_fp8_window_sm121
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, every key visible to every query unless a call asks for window, compute capability 12.1.
+// Head dim 128, every key visible to every query unless a call requests window, compute capability 12.1.
 // Q, K and V are FP8 (E4M3) with one factor per batch entry and key head, O is bf16.
 //
 // One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 32, from the last to

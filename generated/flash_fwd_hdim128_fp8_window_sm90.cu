@@ -2,7 +2,7 @@
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Q, K and V are FP8 (E4M3) with one factor per tensor, batch entry and key head; O is bf16. Head dim 128,
-// every key visible to every query unless a call asks for window, compute capability 9.0.
+// every key visible to every query unless a call requests window, compute capability 9.0.
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first warp
 // fetches (TMA) while the other three transpose V: wgmma reads 1-byte operands only with the summed dimension

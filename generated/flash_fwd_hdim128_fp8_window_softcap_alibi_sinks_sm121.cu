@@ -1,7 +1,7 @@
 // flash_fwd_hdim128_fp8_window_softcap_alibi_sinks_sm121
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, every key visible to every query unless a call asks for window, softcap, alibi, sinks, compute
+// Head dim 128, every key visible to every query unless a call requests window, softcap, alibi, sinks, compute
 // capability 12.1.
 // Q, K and V are FP8 (E4M3) with one factor per batch entry and key head, O is bf16.
 //

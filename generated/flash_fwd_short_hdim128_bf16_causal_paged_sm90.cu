@@ -2,7 +2,7 @@
 //
 // Flash Attention, forward, for small problems:
 //   O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 9.0.
+// Head dim 128, bf16, causal (aligned to the bottom right), with paged, compute capability 9.0.
 //
 // With too few query tiles to fill the GPU, the latency of one tile dominates. A block has one tile of 64
 // queries of one head and 2 warpgroups, which all multiply (wgmma) for the same rows and divide the keys: warpgroup

@@ -2,7 +2,7 @@
 //
 // Flash Attention, forward, for small problems:
 //   O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, every key visible to every query unless a call asks for window, softcap, alibi, sinks, compute
+// Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, compute
 // capability 9.0.
 //
 // With too few query tiles to fill the GPU, the latency of one tile dominates. A block has one tile of 64

@@ -4,8 +4,7 @@
 // split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh). flash_fwd_combine merges them, or the
 // last block of each row tile to finish does. Without a workspace there is one split, and O and the log-sum-exp are
 // written to the caller's tensors.
-// Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 8.0 and
-// newer.
+// Head dim 128, bf16, causal (aligned to the bottom right), with paged, compute capability 8.0 and newer.
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
 // form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16

@@ -4,7 +4,7 @@
 // split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh). flash_fwd_combine merges them, or the
 // last block of each row tile to finish does. Without a workspace there is one split, and O and the log-sum-exp are
 // written to the caller's tensors.
-// Head dim 128, bf16, every key visible to every query unless a call asks for window, softcap, alibi, sinks, compute
+// Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, compute
 // capability 8.0 and newer.
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head

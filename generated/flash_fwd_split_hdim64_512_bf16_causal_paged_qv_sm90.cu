@@ -5,8 +5,8 @@
 // for each split of the keys, and its log-sum-exp, into the workspace (kgen/split_params.cuh). flash_fwd_combine merges
 // them, or the last block of each row tile to finish does. Without a workspace there is one split, and O and the
 // log-sum-exp are written to the caller's tensors.
-// Head dim 64 of Q and K, 512 of V and O, bf16, causal (aligned to the bottom right) unless a call asks for paged, qv,
-// compute capability 9.0.
+// Head dim 64 of Q and K, 512 of V and O, bf16, causal (aligned to the bottom right), with paged and qv, compute
+// capability 9.0.
 //
 // The queries of all heads that read one key head form the rows of a tile: row r is query r / group of head r % group.
 // A block takes 64 rows and one split, and iterates over its keys in tiles of 64, from the last to the first. A
