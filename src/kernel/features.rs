@@ -568,6 +568,24 @@ mod tests {
         assert_constants_are_those_of_c(&constants);
     }
 
+    /// The rows of `kgen/features.cuh`: a constant, a name, what a call lacks, whether kernels know positions.
+    #[test]
+    fn the_table_of_the_header_says_the_same() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/include/kgen/features.cuh");
+        let header = std::fs::read_to_string(path).expect("the header is there");
+        let rows = header.lines().filter_map(|line| line.trim().strip_prefix('{')?.strip_suffix("},"));
+        let rows: Vec<(&str, &str, bool, bool)> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split(", ").collect();
+                let [constant, name, missing, positions] = cells[..] else { panic!("`{row}` has four cells") };
+                (constant, name.trim_matches('"'), missing != "nullptr", positions == "true")
+            })
+            .collect();
+        let of = |info: &FeatureInfo| (info.constant, info.name, info.is_exclusive, info.has_positions);
+        let expected: Vec<_> = [("KGEN_FEATURE_CAUSAL", "causal", true, false)].into_iter().chain(INFO.iter().map(of)).collect();
+        assert_eq!(rows, expected);
+    }
+
     #[test]
     fn the_page_says_of_each_feature_what_the_table_says() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/features.md")).expect("the page is there");
