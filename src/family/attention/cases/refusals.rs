@@ -17,7 +17,7 @@ use crate::{
     },
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
     family::attention::{
-        Append, Cache, CallOptions, Kind, Point, Starts,
+        Cache, CallOptions, Kind, Point,
         abi::{FwdParams, Strides},
         edits::{BEYOND_MEMORY, bwd, fwd, numbers, push},
         features::{FEATURES, FeatureRoom, features_of_rows, masks_and_scores, rooms},
@@ -417,14 +417,9 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
-/// The same for kernels that split the keys, with new rows and a rotation where the kernel writes those.
+/// The same for kernels that split the keys.
 fn split_problem(variant: Point) -> Problem {
-    let plain = Problem::new(&[(2, 40)], 4, 2);
-    if !variant.features.has(Feature::Append) {
-        return plain;
-    }
-    let append = Append { rotary: Some((1, false)), starts: Starts::Given, ..Append::new(2) };
-    plain.layout(Layout::Padded).asking(CallOptions { append: Some(append), ..CallOptions::default() })
+    rooms(variant.features).fold(Problem::new(&[(2, 40)], 4, 2), |problem, room| room.in_refusals(problem))
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

@@ -112,10 +112,6 @@ impl FeatureRoom for Alibi {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.alibi = Some(pick(draw.rng, &Slopes::ALL));
     }

@@ -172,6 +172,12 @@ impl FeatureRoom for NewRows {
         if kernel.features.has(Feature::Paged) { vec![WITH, WITH_PAGES] } else { vec![WITH] }
     }
 
+    /// New rows and a rotation.
+    fn in_refusals(&self, plain: Problem) -> Problem {
+        let append = Append { rotary: Some((1, false)), starts: Starts::Given, ..Append::new(2) };
+        plain.layout(Layout::Padded).asking(CallOptions { append: Some(append), ..CallOptions::default() })
+    }
+
     fn without(&self, _kernel: Point) -> &'static [Change] {
         WITHOUT
     }

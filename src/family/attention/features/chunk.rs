@@ -86,10 +86,6 @@ impl FeatureRoom for Chunk {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.chunk = match draw.rng.random_range(0..12) {
             0 => 1,

@@ -109,6 +109,11 @@ pub trait FeatureRoom: Sync {
         &[]
     }
 
+    /// The problem that refusals of a split-KV kernel change, if the plain one is none that a kernel with it serves.
+    fn in_refusals(&self, plain: Problem) -> Problem {
+        plain
+    }
+
     /// Changed calls that every kernel refuses, whether it has the feature or not.
     fn out_of_range(&self) -> &'static [Change] {
         &[]
@@ -121,7 +126,7 @@ pub trait FeatureRoom: Sync {
 
     /// Whether the fuzzer asks a kernel that has it for it at times only.
     fn is_optional(&self) -> bool {
-        false
+        self.feature().info().is_mask_or_score
     }
 
     /// Draws how a call asks for it.

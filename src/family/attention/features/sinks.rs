@@ -128,10 +128,6 @@ impl FeatureRoom for Sinks {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.sinks = Some(pick(draw.rng, &SinkType::ALL));
     }

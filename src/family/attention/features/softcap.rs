@@ -87,10 +87,6 @@ impl FeatureRoom for Softcap {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.softcap_hundredths = pick(draw.rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]);
     }

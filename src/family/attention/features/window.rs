@@ -133,10 +133,6 @@ impl FeatureRoom for Window {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.window = Some([side(draw), side(draw)]);
     }
