@@ -61,7 +61,9 @@ impl CallOptions {
     pub fn params(&self, heads: usize) -> AttentionFeatures {
         let score = self.declared.map(DeclaredCall::params).unwrap_or_default();
         let mut params = AttentionFeatures { score, ..AttentionFeatures::default() };
-        FEATURES.iter().for_each(|room| room.enter(self, heads, &mut params));
+        for room in FEATURES {
+            room.enter(self, heads, &mut params);
+        }
         params
     }
 

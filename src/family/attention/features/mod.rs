@@ -218,7 +218,9 @@ mod tests {
                     other.draw(&mut Draw { rng: &mut rng, longest: 300 }, &mut options);
                 }
                 let mut problem = Problem::new(&[(3, 300)], 2, 1).asking(options);
-                FEATURES.iter().for_each(|other| other.fit_drawn(&mut problem, HeadDim::equal(64)));
+                for other in FEATURES {
+                    other.fit_drawn(&mut problem, HeadDim::equal(64));
+                }
                 let options = problem.options;
                 let Some(word) = room.words(&options) else { continue };
                 let word = word.strip_prefix(' ').expect("words of names are apart");
