@@ -252,6 +252,19 @@ fn refuses_unknown_keys<T: DeserializeOwned + Serialize>(valid: &Value) {
 }
 
 #[test]
+fn a_wheel_for_the_emulator_refuses_another_target_to_run_as() {
+    let folder = folder();
+    let asked = json!({
+        "build": { "selection": { "names": [ONE] }, "build_dir": folder.path().join("build"), "run_as": "sm90" },
+        "output": folder.path().join("wheels"),
+        "device": "emulator",
+    });
+    let error = command::wheel::run(&request(asked), &context(&folder), &()).expect_err("nothing would read it");
+    assert!(matches!(&error, CommandError::Usage(message) if message.contains("`run_as` is for GPUs")), "{error}");
+    assert!(!folder.path().join("wheels").exists());
+}
+
+#[test]
 fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::SelectionRequest>(&json!({}));
     refuses_unknown_keys::<command::ScoreRequest>(&json!({}));

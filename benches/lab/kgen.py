@@ -21,7 +21,9 @@ from kgen_attn.abi import (  # noqa: E402, F401
 )
 
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()} if torch else {}
-DTYPE_NUMBERS = {"fp16": 0, "bf16": 1, "fp8": 2}  # as kgen's flags call them
+DTYPE_NUMBERS = {  # as kgen's flags call them
+    word: abi.DTYPES[name] for word, name in (("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "float8_e4m3fn"))
+}
 PATHS = [path.upper() for path in abi.PATHS]
 FLAG_PATHS = {path: getattr(abi, f"FLAG_PATH_{path}") for path in PATHS}
 PARTS = ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")  # of a prediction

@@ -66,6 +66,7 @@ impl FeatureRule {
 
 /// The facts of a feature that every room may need.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts, each independent of the others")]
 pub struct FeatureInfo {
     /// Its word in names, files, JSON and on the command line.
     pub name: &'static str,
@@ -81,6 +82,16 @@ pub struct FeatureInfo {
     pub is_combined: bool,
     /// Whether kernels that have it serve no call without it.
     pub is_exclusive: bool,
+    /// Whether kernels that have it and no causal mask serve calls with a causal mask too.
+    pub includes_causal: bool,
+    /// Whether rows of its kernels know their positions among the keys.
+    pub has_positions: bool,
+    /// Whether it changes scores before the mask.
+    pub changes_scores: bool,
+    /// Whether split-KV kernels alone have it.
+    pub is_split_only: bool,
+    /// Whether templates include a part for it by its name.
+    pub has_part: bool,
     /// The rules of kernels that have it.
     pub rules: &'static [FeatureRule],
 }
@@ -94,6 +105,11 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     is_mask_or_score: false,
     is_combined: false,
     is_exclusive: false,
+    includes_causal: false,
+    has_positions: false,
+    changes_scores: false,
+    is_split_only: false,
+    has_part: true,
     rules: &[],
 };
 
@@ -114,6 +130,8 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["sliding_window", "local"],
         constant: "KGEN_FEATURE_WINDOW",
         summary: "row at position r sees keys r - left to r + right",
+        includes_causal: true,
+        has_positions: true,
         ..MASK_OR_SCORE
     },
     FeatureInfo {
@@ -121,14 +139,23 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["attention_chunk"],
         constant: "KGEN_FEATURE_CHUNK",
         summary: "a row sees the keys of its own chunk",
+        has_positions: true,
         ..MASK_OR_SCORE
     },
-    FeatureInfo { name: "softcap", constant: "KGEN_FEATURE_SOFTCAP", summary: "s becomes cap · tanh(s / cap)", ..MASK_OR_SCORE },
+    FeatureInfo {
+        name: "softcap",
+        constant: "KGEN_FEATURE_SOFTCAP",
+        summary: "s becomes cap · tanh(s / cap)",
+        changes_scores: true,
+        ..MASK_OR_SCORE
+    },
     FeatureInfo {
         name: "alibi",
         aliases: &["alibi_slopes"],
         constant: "KGEN_FEATURE_ALIBI",
         summary: "s falls by slope · distance",
+        has_positions: true,
+        changes_scores: true,
         ..MASK_OR_SCORE
     },
     FeatureInfo {
@@ -158,6 +185,7 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_KV_E4M3",
         summary: "K and V are FP8, Q and O are not",
         is_exclusive: true,
+        has_part: false,
         rules: &[
             FeatureRule {
                 excludes: &[Feature::KvE5m2],
@@ -174,6 +202,7 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_KV_E5M2",
         summary: "K and V are FP8, Q and O are not",
         is_exclusive: true,
+        has_part: false,
         rules: &[KV_OF_FP8_QUERIES],
         ..OF_ROWS
     },
@@ -190,6 +219,8 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_QV",
         summary: "queries have a second part, which is multiplied by V",
         is_exclusive: true,
+        is_split_only: true,
+        has_part: false,
         ..OF_ROWS
     },
     FeatureInfo {
@@ -225,6 +256,7 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_APPEND",
         summary: "the kernel writes new rows of K and V into the cache",
         is_exclusive: true,
+        is_split_only: true,
         rules: &[FeatureRule {
             excludes: &[Feature::PageDescale],
             excludes_dtypes: &[Dtype::Fp8],
@@ -318,12 +350,22 @@ impl Features {
 
     /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
     pub fn masks_and_scores() -> Self {
-        Self::all().iter().filter(|feature| feature.info().is_mask_or_score).collect()
+        Self::of_all(|info| info.is_mask_or_score)
     }
 
     /// The features that every split-KV kernel serves without having them.
     pub fn combined() -> Self {
-        Self::all().iter().filter(|feature| feature.info().is_combined).collect()
+        Self::of_all(|info| info.is_combined)
+    }
+
+    /// The features whose facts are so.
+    pub fn of_all(is_so: impl Fn(&FeatureInfo) -> bool) -> Self {
+        Self::all().iter().filter(|feature| is_so(feature.info())).collect()
+    }
+
+    /// Whether one of them has facts that are so.
+    pub fn any(self, is_so: impl Fn(&FeatureInfo) -> bool) -> bool {
+        self.iter().any(|feature| is_so(feature.info()))
     }
 
     /// The masks and scores, and pages.
@@ -343,7 +385,7 @@ impl Features {
 
     /// Whether scores are changed before the mask: by a cap, by slopes, or by a declared score.
     pub fn changes_scores(self) -> bool {
-        self.has(Feature::Softcap) || self.has(Feature::Alibi) || self.score.is_some_and(|declared| declared.score.is_some())
+        self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }
 
     /// The declared score or mask.
@@ -524,6 +566,24 @@ mod tests {
             assert_eq!(format!("{feature:?}").to_lowercase(), feature.name().replace('_', ""));
         }
         assert_constants_are_those_of_c(&constants);
+    }
+
+    /// The rows of `kgen/features.cuh`: a constant, a name, what a call lacks, whether kernels know positions.
+    #[test]
+    fn the_table_of_the_header_says_the_same() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/include/kgen/features.cuh");
+        let header = std::fs::read_to_string(path).expect("the header is there");
+        let rows = header.lines().filter_map(|line| line.trim().strip_prefix('{')?.strip_suffix("},"));
+        let rows: Vec<(&str, &str, bool, bool)> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split(", ").collect();
+                let [constant, name, missing, positions] = cells[..] else { panic!("`{row}` has four cells") };
+                (constant, name.trim_matches('"'), missing != "nullptr", positions == "true")
+            })
+            .collect();
+        let of = |info: &FeatureInfo| (info.constant, info.name, info.is_exclusive, info.has_positions);
+        let expected: Vec<_> = [("KGEN_FEATURE_CAUSAL", "causal", true, false)].into_iter().chain(INFO.iter().map(of)).collect();
+        assert_eq!(rows, expected);
     }
 
     #[test]

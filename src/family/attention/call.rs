@@ -3,13 +3,9 @@
 
 use super::{
     Append, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
-    features::{FEATURES, features_of_rows, masks_and_scores},
+    features::{FEATURES, features_of_rows, masks_and_scores, number_after},
 };
-use crate::{
-    device::{DTYPE_BF16, DTYPE_FP32},
-    family::attention::abi::AttentionFeatures,
-    kernel::{Feature, Features},
-};
+use crate::{family::attention::abi::AttentionFeatures, kernel::Features};
 
 /// Numbers of one call. The default asks for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +51,7 @@ impl CallOptions {
     /// else, and those of queries of two parts take no others.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
         let (causal, wanted) = self.wanted(causal);
-        let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
+        let mask = if kernel.causal { causal } else { !causal || kernel.features.any(|info| info.includes_causal) };
         let mut exclusive = Features::all().iter().filter(|feature| feature.info().is_exclusive);
         let keys = exclusive.all(|feature| kernel.features.has(feature) == wanted.has(feature));
         mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
@@ -63,14 +59,12 @@ impl CallOptions {
 
     /// What a launcher is told of it, for `heads` query heads.
     pub fn params(&self, heads: usize) -> AttentionFeatures {
-        AttentionFeatures {
-            window: self.window,
-            chunk: self.chunk as i32,
-            softcap: self.softcap(),
-            alibi_batch_stride: if self.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 },
-            sinks_dtype: if self.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 },
-            score: self.declared.map(DeclaredCall::params).unwrap_or_default(),
+        let score = self.declared.map(DeclaredCall::params).unwrap_or_default();
+        let mut params = AttentionFeatures { score, ..AttentionFeatures::default() };
+        for room in FEATURES {
+            room.enter(self, heads, &mut params);
         }
+        params
     }
 
     /// Whether sequences of so many queries are served.
@@ -87,14 +81,41 @@ impl CallOptions {
         let words = masks_and_scores.chain(self.declared.map(DeclaredCall::words));
         words.chain(features_of_rows().filter_map(|room| room.words(self))).chain(limits.into_iter().flatten()).collect()
     }
+
+    /// What the words of a case's name say of it; those words are taken away. Each is read once.
+    ///
+    /// # Errors
+    /// One sentence on a word that cannot be read.
+    pub fn read(words: &mut Vec<&str>) -> Result<Self, String> {
+        let mut options = Self::default();
+        for room in FEATURES {
+            take(words, |word| room.read(word, &mut options))?;
+        }
+        for (limit, prefix) in options.query_limits.iter_mut().zip(["least-queries", "most-queries"]) {
+            take(words, |word| Some(number_after(prefix, word)?.map(|queries| *limit = queries)))?;
+        }
+        let declared = &mut options.declared;
+        take(words, |word| Some(DeclaredCall::read(word.strip_prefix("score=")?).map(|call| *declared = Some(call))))?;
+        Ok(options)
+    }
+}
+
+/// Takes away the first word that `read` claims.
+fn take(words: &mut Vec<&str>, mut read: impl FnMut(&str) -> Option<Result<(), String>>) -> Result<(), String> {
+    let claimed = words.iter().enumerate().find_map(|(at, word)| Some((at, read(word)?)));
+    claimed.map_or(Ok(()), |(at, outcome)| {
+        words.remove(at);
+        outcome
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
+        device::DTYPE_FP32,
         family::attention::{Kind, PageDescales, Starts},
-        kernel::HeadDim,
+        kernel::{Feature, HeadDim},
     };
 
     #[test]

@@ -3,10 +3,10 @@
 use super::{CopyPath, Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    kernel::{self, Dtype, Feature, Target, Variant},
+    kernel::{self, Dtype, Feature, FeatureInfo, Features, Target, Variant},
     plan::{self, Tiling},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// Tile, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,80 +101,54 @@ impl KvColumns {
     }
 }
 
-/// Which parts of the templates a kernel's features take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
+/// Which parts of the templates a kernel's features take. JSON has a Boolean for each feature with a part, by its name,
+/// and the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureParts {
-    /// K and V in pages.
-    pub paged: bool,
-    /// The heads that read one key head side by side in a tile, where that is a choice.
-    pub packgqa: bool,
-    /// A cache of K and V with entries in another order, and rows before the keys.
-    pub cache: bool,
+    /// The features whose parts the kernel takes.
+    features: Features,
     /// K and V in FP8 that are widened before they are multiplied.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvFormat>,
-    /// Factors of K and V by page.
-    pub page_descale: bool,
-    /// New rows of K and V that the kernel writes itself.
-    pub append: bool,
-    /// Windows.
-    pub window: bool,
-    /// Chunks.
-    pub chunk: bool,
-    /// Bounded scores.
-    pub softcap: bool,
-    /// Slopes.
-    pub alibi: bool,
-    /// Sinks.
-    pub sinks: bool,
     /// Rows know their place among the keys, and the keys that they see have two ends: what windows, chunks and slopes
     /// take.
     pub positions: bool,
     /// Scores are changed before the mask.
     pub scores: bool,
     /// A declared score or mask.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<DeclaredParts>,
 }
 
 impl FeatureParts {
-    /// Those of a kernel. Sinks join where the splits of the keys are combined.
+    /// Those of a kernel. What the combine kernel computes is no part of one that splits the keys.
     pub fn of(point: Point) -> Self {
-        let has = |feature| point.features.has(feature);
-        let (paged, packgqa, cache) = (has(Feature::Paged), has(Feature::PackGqa), has(Feature::Cache));
-        let (window, chunk) = (has(Feature::Window), has(Feature::Chunk));
-        let sinks = has(Feature::Sinks) && point.kind != Kind::FwdSplit;
-        let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
+        let combined = point.kind == Kind::FwdSplit;
+        let has_part = |info: &FeatureInfo| info.has_part && !(info.is_combined && combined);
         let declared = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
         // Where TMA brings pages, key tiles end at a page's border and not at the last key that a row sees. Of rows of
         // several heads, a lane's two are no fixed distance apart.
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
-        let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
-        let scores = point.features.changes_scores();
-        let (kv, page_descale, append) = (KvFormat::widened(point), has(Feature::PageDescale), has(Feature::Append));
+        let of_tiles = point.features.has(Feature::Paged) || point.features.has(Feature::PackGqa);
         Self {
-            paged,
-            packgqa,
-            cache,
-            kv,
-            page_descale,
-            append,
-            window,
-            chunk,
-            softcap,
-            alibi,
-            sinks,
-            positions,
-            scores,
+            features: point.features.iter().filter(|feature| has_part(feature.info())).collect(),
+            kv: KvFormat::widened(point),
+            positions: point.features.any(|info| info.has_positions) || (by_tma && of_tiles) || declared.is_some(),
+            scores: point.features.changes_scores(),
             declared,
         }
     }
+}
 
-    /// Whether the kernel is as a plain one in all but its launcher.
-    pub fn is_none(self) -> bool {
-        let keys = self.paged || self.cache || self.kv.is_some() || self.packgqa || self.append;
-        !(keys || self.positions || self.scores || self.sinks)
+impl Serialize for FeatureParts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for feature in Features::of_all(|info| info.has_part).iter() {
+            map.serialize_entry(feature.name(), &self.features.has(feature))?;
+        }
+        self.kv.iter().try_for_each(|kv| map.serialize_entry("kv", kv))?;
+        map.serialize_entry("positions", &self.positions)?;
+        map.serialize_entry("scores", &self.scores)?;
+        self.declared.iter().try_for_each(|declared| map.serialize_entry("declared", declared))?;
+        map.end()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The points of attention: kind × head dim × dtype × mask × target.
 
-use crate::kernel::{self, Coordinates, Dtype, Features, HeadDim, Target, Variant};
+use crate::kernel::{self, Coordinates, Dtype, Feature, Features, HeadDim, Target, Variant};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -105,6 +105,11 @@ impl Point {
             features: at.features.unwrap_or_default(),
             target: at.target,
         })
+    }
+
+    /// Whether queries have a second part, which is multiplied with V: such kernels have a template of their own.
+    pub fn has_latent_queries(self) -> bool {
+        self.features.has(Feature::Qv)
     }
 
     /// The features of the calls that the kernel serves: its own, and for a split-KV kernel those of the one that

@@ -91,6 +91,11 @@ impl Score {
         (declared.naive(own, position, key), slope * declared.slope(f64::from(own), position, key) as f32)
     }
 
+    /// Whether kgen's own features leave a product of 0 as it is.
+    pub fn keeps_zero(&self) -> bool {
+        self.slope == 0.0
+    }
+
     /// How fast what kgen's own features make of product `s` grows with it.
     fn own_slope(&self, s: f64) -> f64 {
         if self.softcap > 0.0 { self.scale * (1.0 - (self.scale * s / self.softcap).tanh().powi(2)) } else { self.scale }

@@ -15,12 +15,12 @@ use crate::{
         Expected::{Nothing, Refused, Same},
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
-    device::{Call, DTYPE_FP16, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
     family::attention::{
-        Append, Cache, CallOptions, Kind, KvFormat, Point, Starts,
+        Cache, CallOptions, Kind, Point,
         abi::{FwdParams, Strides},
         edits::{BEYOND_MEMORY, bwd, fwd, numbers, push},
-        features::{FeatureRoom, features_of_rows, masks_and_scores},
+        features::{FEATURES, FeatureRoom, features_of_rows, masks_and_scores, rooms},
         oracle::{
             backward::BackwardProblem,
             descale::Descales,
@@ -194,18 +194,6 @@ const OF_UNEQUAL_HEAD_DIMS: &[Change] = &[
 /// Where the structures of older versions ask for the same.
 const OLD_FORWARD: &[Change] = &[("a structure of the first version", |c| begin(c, Header::FirstVersion), Same)];
 
-const OLD_FORWARD_PAGED: &[Change] = &[(
-    "a structure of the first version",
-    |c| begin(c, Header::FirstVersion),
-    Refused(ERROR_MISMATCH, "called without a page_table"),
-)];
-
-const OLD_FORWARD_KV: &[Change] = &[(
-    "a structure of the first version",
-    |c| begin(c, Header::FirstVersion),
-    Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E"),
-)];
-
 const OLD_BACKWARD: &[Change] = &[("a structure of version 2", |c| begin(c, Header::FirstVersion), Same)];
 
 /// A mask that the kernel was not built for.
@@ -215,22 +203,8 @@ const OTHER_MASK_OF_FULL: &[Change] =
 const OTHER_MASK_OF_CAUSAL: &[Change] =
     &[("no causal mask", |c| *numbers(c).causal = false, Refused(ERROR_MISMATCH, "called without KGEN_FLAG_CAUSAL"))];
 
-/// Numbers of features that no kernel takes.
-const FEATURES: &[Change] = &[
-    ("a window of -2 keys", |c| numbers(c).features.window = Some([-2, 0]), Refused(ERROR_INVALID_VALUE, "window_left -2 and")),
-    ("a window of -3 keys", |c| numbers(c).features.window = Some([0, -3]), Refused(ERROR_INVALID_VALUE, "window_right -3 must")),
-    ("a negative chunk", |c| numbers(c).features.chunk = -1, Refused(ERROR_INVALID_VALUE, "attention_chunk -1 must")),
-    ("a negative softcap", |c| numbers(c).features.softcap = -1.0, Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
-    ("an infinite softcap", |c| numbers(c).features.softcap = f32::INFINITY, Refused(ERROR_INVALID_VALUE, "softcap inf must")),
-    ("a softcap that is no number", |c| numbers(c).features.softcap = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
-    ("a window as wide as no limit", |c| numbers(c).features.window = Some([MOST_KEYS - 1; 2]), Same),
-    ("sinks in fp16", fp16_sinks, Refused(ERROR_INVALID_VALUE, "sinks_dtype 0 must be KGEN_DTYPE_FP32")),
-];
-
-fn fp16_sinks(call: &mut Call) {
-    call.inputs.push(("sinks", Image::of_numbers(&[(0, 1.0)])));
-    numbers(call).features.sinks_dtype = DTYPE_FP16;
-}
+/// The widest window that kernels with windows take, which hides no key.
+const WIDEST: &[Change] = &[("a window as wide as no limit", |c| numbers(c).features.window = Some([MOST_KEYS - 1; 2]), Same)];
 
 /// What the kernels of one launch do.
 const FORWARD: &[Change] = &[
@@ -370,6 +344,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
     let beyond = if variant.kind.has_shape() && !variant.features.has(Feature::Append) { &[BEYOND][..] } else { &[] };
+    let out_of_range: Vec<&[Change]> = FEATURES.iter().map(|room| room.out_of_range()).chain([WIDEST]).collect();
     let elsewhere = cached(subject).map_or_else(Vec::new, |base| changed(&base, &[ELSEWHERE]));
     let features = if variant.kind.has_shape() { changed(&base, &not_built_for(variant)) } else { Vec::new() };
     let lists: Vec<Vec<Change>> =
@@ -379,7 +354,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         of_head_dims(variant).iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
     let head_dims = changed(&base, &head_dims.iter().map(Vec::as_slice).collect::<Vec<_>>());
     [
-        changed(&base, &[STRUCTURE, short, FEATURES]),
+        changed(&base, &[STRUCTURE, short]),
+        changed(&base, &out_of_range),
         changed(&base, &lists),
         changed(&base, beyond),
         elsewhere,
@@ -410,9 +386,7 @@ fn cached(subject: &Subject<Point>) -> Option<Rc<dyn Case>> {
 /// What callers that know one head dim only are told.
 fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
     let old: &[Change] = match variant.kind {
-        Kind::Fwd | Kind::FwdShort if variant.features.has(Feature::Paged) => OLD_FORWARD_PAGED,
-        Kind::Fwd | Kind::FwdShort if KvFormat::of(variant.features).is_some() => OLD_FORWARD_KV,
-        Kind::Fwd | Kind::FwdShort => OLD_FORWARD,
+        Kind::Fwd | Kind::FwdShort => rooms(variant.features).find_map(FeatureRoom::of_first_version).unwrap_or(OLD_FORWARD),
         Kind::Bwd => OLD_BACKWARD,
         Kind::FwdSplit | Kind::FwdCombine | Kind::PrepareScheduler => &[],
     };
@@ -425,14 +399,13 @@ fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
 
 /// Masks and features that a kernel must refuse.
 fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
-    let other_mask = match (variant.causal, variant.features.has(Feature::Window)) {
+    let other_mask = match (variant.causal, variant.features.any(|info| info.includes_causal)) {
         (true, _) => OTHER_MASK_OF_CAUSAL,
         (false, false) => OTHER_MASK_OF_FULL,
         (false, true) => &[],
     };
     // With a declared score sequences end earlier.
-    let limited = [Feature::Window, Feature::Chunk, Feature::Alibi].iter().any(|feature| variant.features.has(*feature));
-    let has_positions = limited && variant.features.score().is_none();
+    let has_positions = variant.features.any(|info| info.has_positions) && variant.features.score().is_none();
     let positions = if has_positions { POSITIONS } else { &[] };
     let served = variant.served_features();
     let of_room = |room: &'static dyn FeatureRoom| {
@@ -444,14 +417,9 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
-/// The same for kernels that split the keys, with new rows and a rotation where the kernel writes those.
+/// The same for kernels that split the keys.
 fn split_problem(variant: Point) -> Problem {
-    let plain = Problem::new(&[(2, 40)], 4, 2);
-    if !variant.features.has(Feature::Append) {
-        return plain;
-    }
-    let append = Append { rotary: Some((1, false)), starts: Starts::Given, ..Append::new(2) };
-    plain.layout(Layout::Padded).asking(CallOptions { append: Some(append), ..CallOptions::default() })
+    rooms(variant.features).fold(Problem::new(&[(2, 40)], 4, 2), |problem, room| room.in_refusals(problem))
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

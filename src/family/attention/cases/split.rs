@@ -149,7 +149,7 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     let features = variant.features;
     let both = |list: Vec<Listed>| (list.clone(), list);
     let thoroughly = level == Level::Thorough;
-    if features.has(Feature::Qv) {
+    if variant.has_latent_queries() {
         let smoke = (mla_cases::parts(features), mla_cases::wholes(features));
         return [smoke].into_iter().chain(thoroughly.then(|| both(mla_cases::thorough()))).collect();
     }
@@ -515,7 +515,8 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
     // tile, unless there is one query only.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     let options = problem.options;
-    let counts_keys = problem.scale == Scale::Zero && options.alibi.is_none() && options.declared.is_none();
+    let keeps_zero = problem.score(0.0, 0, 0).keeps_zero();
+    let counts_keys = problem.scale == Scale::Zero && keeps_zero && options.declared.is_none();
     let is_masked = causal || options.window.is_some() || options.chunk > 0;
     for (sequence, rows) in problem.served_rows().enumerate() {
         let keys = problem.sequences[sequence].1;

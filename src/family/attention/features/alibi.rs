@@ -1,15 +1,15 @@
 //! Slopes: scores fall by a slope times the distance of query and key.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, Simpler, named,
     shapes::{Borders, SPLITS, both, counted, counts, unlike},
 };
 use crate::{
     check::{Change, Expected::Refused},
-    device::ERROR_MISMATCH,
+    device::{ERROR_MISMATCH, Image},
     family::attention::{
-        CallOptions, Point, edits::push, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed,
-        random::Draw, random::pick,
+        CallOptions, Point, abi::AttentionFeatures, edits::push, oracle::backward::BackwardProblem, oracle::problem::Problem,
+        oracle::split::Listed, random::Draw, random::pick,
     },
     kernel::Feature,
 };
@@ -26,6 +26,17 @@ pub enum Slopes {
     ByBatchAndHead,
 }
 
+impl Slopes {
+    const ALL: [Self; 2] = [Self::ByHead, Self::ByBatchAndHead];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::ByHead => "alibi",
+            Self::ByBatchAndHead => "alibi-by-batch",
+        }
+    }
+}
+
 const WITHOUT: &[Change] =
     &[("slopes", |c| push(c, "alibi_slopes"), Refused(ERROR_MISMATCH, "built without the feature `alibi`"))];
 
@@ -39,7 +50,27 @@ impl FeatureRoom for Alibi {
     }
 
     fn words(&self, options: &CallOptions) -> Option<String> {
-        options.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned())
+        options.alibi.map(|slopes| format!(" {}", slopes.word()))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.alibi = Some(named(Slopes::ALL, word, |slopes| slopes.word())?);
+        Some(Ok(()))
+    }
+
+    fn enter(&self, options: &CallOptions, heads: usize, params: &mut AttentionFeatures) {
+        params.alibi_batch_stride = if options.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 };
+    }
+
+    fn tensors(&self, problem: &Problem) -> Vec<(&'static str, Image)> {
+        let &Problem { options, heads, .. } = problem;
+        if options.alibi.is_none() {
+            return Vec::new();
+        }
+        let stride = options.params(heads).alibi_batch_stride;
+        let rows = if stride == 0 { 1 } else { problem.sequences.len() };
+        let slope = |(b, h): (usize, usize)| (b as i64 * stride + h as i64, options.slope(b, h));
+        vec![("alibi_slopes", Image::of_numbers(&itertools::iproduct!(0..rows, 0..heads).map(slope).collect::<Vec<_>>()))]
     }
 
     fn ask(&self, options: &mut CallOptions, _n: usize) {
@@ -81,12 +112,16 @@ impl FeatureRoom for Alibi {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.alibi = Some(pick(draw.rng, &Slopes::ALL));
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
-        options.alibi = Some(pick(draw.rng, &[Slopes::ByHead, Slopes::ByBatchAndHead]));
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.alibi = None;
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[|options| options.alibi = options.alibi.map(|_| Slopes::ByHead)]
     }
 }
 

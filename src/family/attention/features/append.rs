@@ -1,17 +1,21 @@
 //! New rows: the call brings keys and values, which the kernel writes into the cache before it attends to them.
 
-use super::{FeatureRoom, paged::pages};
+use super::{FeatureRoom, first_of, paged::pages};
 use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED},
     family::attention::{
-        CallOptions, Point, abi::NewRows as Params, edits::fwd, edits::numbers, edits::push, random::Draw, random::once_in,
-        random::weighted,
+        CallOptions, Point,
+        abi::NewRows as Params,
+        edits::{fwd, numbers, push},
+        fuzz::{Entry, FuzzCase},
+        oracle::problem::{Layout, Lengths, Problem},
+        random::{Draw, once_in, weighted},
     },
-    kernel::Feature,
+    kernel::{Feature, HeadDim},
 };
 
-/// The feature `append`. Kernels that have it have cases of their own (`exam/append_cases.rs`).
+/// The feature `append`. Kernels that have it have cases of their own (`cases/append_cases.rs`).
 pub struct NewRows;
 
 /// New rows of K and V that a kernel writes into the cache: the last keys of each sequence.
@@ -30,6 +34,9 @@ pub struct Append {
     /// Queries have positions of their own: the call has a causal mask or a window.
     pub by_row: bool,
 }
+
+/// New rows of a sequence that the name of a case may request.
+const MOST_ROWS: usize = 4096;
 
 /// The position of a sequence's first new row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,23 @@ impl Append {
         let flags = [(clipped, "-clipped"), (starts == Starts::Given, "-starts"), (short_tables, "-short-tables")];
         let flags: String = flags.into_iter().filter_map(|(set, word)| set.then_some(word)).collect();
         format!(" new{rows}{rotary}{flags}")
+    }
+
+    /// Those that `rest` describes: `3`, `3-rotary32-interleaved-clipped-starts-short-tables`.
+    fn read(rest: &str) -> Option<Self> {
+        let mut words = rest.split('-').peekable();
+        let rows = words.next().and_then(|rows| rows.parse().ok()).filter(|rows| *rows <= MOST_ROWS)?;
+        let rotary = words.next_if(|word| word.starts_with("rotary")).map(|word| word["rotary".len()..].parse::<usize>());
+        let columns = rotary.transpose().ok()?;
+        let mut has = |word: &str| words.next_if_eq(&word).is_some();
+        let interleaved = has("interleaved");
+        let (clipped, starts, short) = (has("clipped"), has("starts"), has("short"));
+        let starts = if starts { Starts::Given } else { Starts::Cached };
+        if short != has("tables") || words.next().is_some() || columns.is_none() && (interleaved || short) {
+            return None;
+        }
+        let rotary = columns.map(|columns| (columns / 16, interleaved));
+        Some(Self { clipped, rotary, starts, short_tables: short, ..Self::new(rows) })
     }
 }
 
@@ -125,8 +149,33 @@ impl FeatureRoom for NewRows {
         options.append.map(Append::words)
     }
 
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        let rest = word.strip_prefix("new")?;
+        options.append = Append::read(rest);
+        let wrong = || format!("`new{rest}` does not name new rows, as `new3` or `new3-rotary32` does");
+        Some(options.append.map(|_| ()).ok_or_else(wrong))
+    }
+
+    fn fit(&self, problem: &mut Problem, kernel: Point) {
+        problem.lengths = Lengths::PackedQuery;
+        problem.options.append.get_or_insert(Append::new(1));
+        problem.options = problem.options.placed(kernel.causal);
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        case.problem.options.append?;
+        let needed = case.problem.what_new_rows_need(case.head_dim.qk as usize);
+        needed.or_else(|| first_of([(case.entry == Entry::Bwd, "`bwd` takes no new rows")]))
+    }
+
     fn with(&self, kernel: Point) -> Vec<&'static [Change]> {
         if kernel.features.has(Feature::Paged) { vec![WITH, WITH_PAGES] } else { vec![WITH] }
+    }
+
+    /// New rows and a rotation.
+    fn in_refusals(&self, plain: Problem) -> Problem {
+        let append = Append { rotary: Some((1, false)), starts: Starts::Given, ..Append::new(2) };
+        plain.layout(Layout::Padded).asking(CallOptions { append: Some(append), ..CallOptions::default() })
     }
 
     fn without(&self, _kernel: Point) -> &'static [Change] {
@@ -141,6 +190,36 @@ impl FeatureRoom for NewRows {
         let starts = if rotary.is_some() && once_in(rng, 3) { Starts::Given } else { Starts::Cached };
         let (clipped, short_tables) = (rows > 0 && once_in(rng, 4), rotary.is_some() && once_in(rng, 4));
         options.append = Some(Append { clipped, rotary, starts, short_tables, ..Append::new(rows) });
+    }
+
+    /// Few queries, and room for the rows.
+    fn fit_drawn(&self, problem: &mut Problem, head_dim: HeadDim) {
+        const TILE_ROWS: usize = 16;
+        if problem.heads / problem.heads_k > TILE_ROWS {
+            problem.heads = problem.heads_k;
+        }
+        let most = TILE_ROWS * problem.heads_k / problem.heads;
+        let rows = problem.options.append.map_or(0, |append| append.rows);
+        for (queries, keys) in &mut problem.sequences {
+            *queries = (*queries).min(most);
+            *keys = if *keys == 0 { 0 } else { (*keys).max(rows) };
+        }
+        if problem.sequences.iter().all(|&(queries, _)| queries == 0) {
+            problem.sequences[0].0 = 1;
+        }
+        let no_keys = problem.sequences.iter().all(|&(_, keys)| keys == 0);
+        if let Some(append) = &mut problem.options.append {
+            append.clipped = append.clipped && !no_keys;
+            append.rotary = append.rotary.map(|(wanted, interleaved)| (wanted.min(head_dim.qk as usize / 16), interleaved));
+        }
+        if let Some(pages) = &mut problem.options.pages {
+            pages.shared = 0;
+        }
+        problem.lengths = Lengths::PackedQuery;
+        let aligned = !matches!(problem.layout, Layout::Unaligned | Layout::UnalignedPart(0..3, _));
+        if !aligned || problem.options.kv.is_some() {
+            problem.layout = Layout::Padded;
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The cache of slots: K and V have entries in another order, and rows before a sequence's first key.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, Simpler, first_of, named,
     shapes::{Borders, SPLITS},
 };
 use crate::{
@@ -12,12 +12,14 @@ use crate::{
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Image},
     family::attention::{
         CallOptions, Point,
+        fuzz::{Entry, FuzzCase},
+        oracle::memory_layout::Side,
         oracle::problem::{Inputs, Layout, Lengths, Problem, Scale},
         oracle::split::Listed,
         random::Draw,
         random::pick,
     },
-    kernel::Feature,
+    kernel::{Feature, HeadDim},
 };
 
 /// The feature `cache`.
@@ -89,6 +91,25 @@ impl FeatureRoom for Cached {
         options.cache.map(|cache| format!(" {}", cache.word()))
     }
 
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.cache = Some(named(Cache::ALL, word, |cache| cache.word())?);
+        Some(Ok(()))
+    }
+
+    fn fit(&self, problem: &mut Problem, _kernel: Point) {
+        if problem.options.cache.is_some() {
+            problem.lengths = problem.lengths.without_packed_keys();
+        }
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        let problem = &case.problem;
+        problem.options.cache?;
+        let elsewhere = "a cache has neither pages nor `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`";
+        let is_elsewhere = problem.is_packed(Side::Key) || problem.options.pages.is_some();
+        first_of([(case.entry == Entry::Bwd, "`bwd` takes no cache"), (is_elsewhere, elsewhere)])
+    }
+
     fn ask(&self, options: &mut CallOptions, _n: usize) {
         options.cache = Some(Cache::IndexedAndPadded);
     }
@@ -139,6 +160,18 @@ impl FeatureRoom for Cached {
 
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.cache = Some(pick(draw.rng, &Cache::ALL));
+    }
+
+    fn fit_drawn(&self, problem: &mut Problem, _head_dim: HeadDim) {
+        problem.lengths = problem.lengths.without_packed_keys();
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.cache = None;
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[|options| options.cache = options.cache.map(|_| Cache::Padded)]
     }
 }
 

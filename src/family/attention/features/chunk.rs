@@ -1,15 +1,15 @@
 //! Chunks: a query sees the keys of its own chunk.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, number_after,
     shapes::{Borders, SPLITS, both, by_turns, counted, counts, decode, unlike},
 };
 use crate::{
     check::{Change, Expected::Refused},
-    device::ERROR_MISMATCH,
+    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH},
     family::attention::{
-        CallOptions, Point, edits::numbers, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed,
-        oracle::split::SPLIT_KEYS, random::Draw,
+        CallOptions, Point, abi::AttentionFeatures, edits::numbers, oracle::backward::BackwardProblem, oracle::problem::Problem,
+        oracle::split::Listed, oracle::split::SPLIT_KEYS, random::Draw,
     },
     kernel::Feature,
 };
@@ -20,6 +20,9 @@ pub struct Chunk;
 
 const WITHOUT: &[Change] =
     &[("chunks", |c| numbers(c).features.chunk = 1, Refused(ERROR_MISMATCH, "built without the feature `chunk`"))];
+
+const OUT_OF_RANGE: &[Change] =
+    &[("a negative chunk", |c| numbers(c).features.chunk = -1, Refused(ERROR_INVALID_VALUE, "attention_chunk -1 must"))];
 
 impl FeatureRoom for Chunk {
     fn feature(&self) -> Feature {
@@ -32,6 +35,14 @@ impl FeatureRoom for Chunk {
 
     fn words(&self, options: &CallOptions) -> Option<String> {
         (options.chunk > 0).then(|| format!(" chunk{}", options.chunk))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        Some(number_after("chunk", word)?.map(|positions| options.chunk = positions))
+    }
+
+    fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
+        params.chunk = options.chunk as i32;
     }
 
     fn ask(&self, options: &mut CallOptions, n: usize) {
@@ -75,10 +86,6 @@ impl FeatureRoom for Chunk {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.chunk = match draw.rng.random_range(0..12) {
             0 => 1,
@@ -87,6 +94,14 @@ impl FeatureRoom for Chunk {
             3 => i32::MAX as u32,
             _ => draw.length().max(1) as u32,
         };
+    }
+
+    fn out_of_range(&self) -> &'static [Change] {
+        OUT_OF_RANGE
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.chunk = 0;
     }
 }
 

@@ -1,15 +1,16 @@
 //! K and V in FP8, of queries in 16 bits.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, first_of, named,
     shapes::{Borders, SPLITS, UNLIKE, counted, counts},
 };
 use crate::{
-    check::{Change, Expected::Refused},
-    device::{DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    check::{Change, Expected::Refused, begin},
+    device::{DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, Header},
     family::attention::{
         CallOptions, KvFormat, Point,
         edits::fwd,
+        fuzz::{Entry, FuzzCase},
         oracle::split::Listed,
         oracle::{
             descale::Descales,
@@ -48,6 +49,12 @@ const WITH_E5M2: &[Change] = &[
     ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
 ];
 
+const OF_FIRST_VERSION: &[Change] = &[(
+    "a structure of the first version",
+    |c| begin(c, Header::FirstVersion),
+    Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E"),
+)];
+
 impl FeatureRoom for Kv {
     fn feature(&self) -> Feature {
         self.0.feature()
@@ -59,6 +66,21 @@ impl FeatureRoom for Kv {
 
     fn words(&self, options: &CallOptions) -> Option<String> {
         options.kv.filter(|format| *format == self.0).map(|format| format!(" {}", format.word()))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.kv = Some(named([self.0], word, |format| format.word())?);
+        Some(Ok(()))
+    }
+
+    fn fit(&self, problem: &mut Problem, _kernel: Point) {
+        problem.options.kv = Some(self.0);
+        problem.fp8 = problem.fp8.or_else(|| Some(usual_descales(problem)));
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        let is_wanted = self.is_wanted(&case.problem.options, case.causal);
+        first_of([(is_wanted && case.entry == Entry::Bwd, "`bwd` takes no K and V in fp8")])
     }
 
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
@@ -83,6 +105,17 @@ impl FeatureRoom for Kv {
     fn draw(&self, _draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.kv = Some(self.0);
     }
+
+    fn of_first_version(&self) -> Option<&'static [Change]> {
+        Some(OF_FIRST_VERSION)
+    }
+}
+
+/// Descales that change from case to case.
+fn usual_descales(problem: &Problem) -> Descales {
+    const WAYS: [Descales; 4] = [Descales::ByHead, Descales::Uniform, Descales::ByHead, Descales::Absent];
+    let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
+    WAYS[(keys + problem.heads_k) % WAYS.len()]
 }
 
 /// The cases of splits of K and V in FP8.

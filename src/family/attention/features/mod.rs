@@ -1,6 +1,6 @@
-//! The features of attention, each in a file of its own: its part of a call, its cases, its refusals, and its draws by
-//! the fuzzer. The rest of the family folds over [`FEATURES`] and names a feature only if a kernel's code depends on
-//! it.
+//! The features of attention, each in a file of its own: its part of a call, its words in names of calls, its tensors,
+//! its cases, its refusals, and its draws by the fuzzer. The rest of the family folds over [`FEATURES`] and names a
+//! feature only if a kernel's code depends on it.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 mod alibi;
@@ -27,12 +27,18 @@ pub use shapes::{Borders, SPLITS, both, by_turns, counts, decode, unlike};
 pub use sinks::{SinkType, sunk};
 
 use super::{
-    CallOptions, Point, oracle::backward::BackwardProblem, oracle::problem::Problem, oracle::split::Listed, random::Draw,
+    CallOptions, Point, abi::AttentionFeatures, fuzz::FuzzCase, oracle::backward::BackwardProblem, oracle::problem::Problem,
+    oracle::split::Listed, random::Draw,
 };
 use crate::{
     check::Change,
-    kernel::{Feature, Features},
+    device::Image,
+    kernel::{Feature, Features, HeadDim},
 };
+use std::str::FromStr;
+
+/// A change that makes a call simpler.
+pub type Simpler = fn(&mut CallOptions);
 
 /// A feature of attention. The default of each method is that of a feature that needs nothing there.
 pub trait FeatureRoom: Sync {
@@ -46,6 +52,27 @@ pub trait FeatureRoom: Sync {
 
     /// The part of a case's name that says how a call asks for it: a space and a word.
     fn words(&self, _asked: &CallOptions) -> Option<String> {
+        None
+    }
+
+    /// Enters what a word of a case's name says of it into the call, if the word is its own: the reverse of `words`.
+    fn read(&self, _word: &str, _options: &mut CallOptions) -> Option<Result<(), String>> {
+        None
+    }
+
+    /// Enters its numbers in a call of `heads` query heads into the parameters of both passes.
+    fn enter(&self, _options: &CallOptions, _heads: usize, _params: &mut AttentionFeatures) {}
+
+    /// The tensors that a call of both passes has because of it, by their names in `kgen.h`.
+    fn tensors(&self, _problem: &Problem) -> Vec<(&'static str, Image)> {
+        Vec::new()
+    }
+
+    /// Makes of any problem one that a kernel with the feature serves.
+    fn fit(&self, _problem: &mut Problem, _kernel: Point) {}
+
+    /// The reason why there is no such call of the dispatcher, if the call requests the feature in a way that has none.
+    fn complaint(&self, _case: &FuzzCase) -> Option<String> {
         None
     }
 
@@ -82,13 +109,39 @@ pub trait FeatureRoom: Sync {
         &[]
     }
 
+    /// The problem that refusals of a split-KV kernel change, if the plain one is none that a kernel with it serves.
+    fn in_refusals(&self, plain: Problem) -> Problem {
+        plain
+    }
+
+    /// Changed calls that every kernel refuses, whether it has the feature or not.
+    fn out_of_range(&self) -> &'static [Change] {
+        &[]
+    }
+
+    /// What a forward kernel that has it makes of a structure of the first version, if that is not what others do.
+    fn of_first_version(&self) -> Option<&'static [Change]> {
+        None
+    }
+
     /// Whether the fuzzer asks a kernel that has it for it at times only.
     fn is_optional(&self) -> bool {
-        false
+        self.feature().info().is_mask_or_score
     }
 
     /// Draws how a call asks for it.
     fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
+
+    /// Makes of a drawn problem, whose call requests the feature, one that kernels with it serve.
+    fn fit_drawn(&self, _problem: &mut Problem, _head_dim: HeadDim) {}
+
+    /// Takes it out of a call that fails, if a kernel without it may serve the rest.
+    fn leave_out(&self, _asked: &mut CallOptions) {}
+
+    /// Changes of a call that fails, each of which makes one thing about it plainer.
+    fn plainer(&self) -> &'static [Simpler] {
+        &[]
+    }
 }
 
 /// Every feature, in the order of cases, draws and words.
@@ -132,9 +185,57 @@ pub fn together(features: &[Feature], n: usize) -> CallOptions {
     options
 }
 
+/// The first complaint that is right.
+fn first_of<const N: usize>(complaints: [(bool, &str); N]) -> Option<String> {
+    complaints.into_iter().find_map(|(is_right, complaint)| is_right.then(|| complaint.to_owned()))
+}
+
+/// The number that follows `prefix` in a word; `None` if the word is another one.
+pub fn number_after<T: FromStr>(prefix: &str, word: &str) -> Option<Result<T, String>> {
+    let digits = word.strip_prefix(prefix).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))?;
+    Some(digits.parse().map_err(|_| format!("`{prefix}{digits}` holds no number that can be taken")))
+}
+
+/// The one of `values` that a word names.
+fn named<T>(values: impl IntoIterator<Item = T>, word: &str, name: impl Fn(&T) -> &'static str) -> Option<T> {
+    values.into_iter().find(|value| name(value) == word)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::random::Rng;
     use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn every_room_reads_the_words_that_it_writes_and_no_other_room_does() {
+        let mut rng = Rng::seed_from_u64(1);
+        for room in FEATURES {
+            let mut written = 0;
+            for _ in 0..300 {
+                let mut options = CallOptions::default();
+                for other in FEATURES.iter().filter(|_| rand::RngExt::random(&mut rng)).collect::<Vec<_>>() {
+                    other.draw(&mut Draw { rng: &mut rng, longest: 300 }, &mut options);
+                }
+                let mut problem = Problem::new(&[(3, 300)], 2, 1).asking(options);
+                for other in FEATURES {
+                    other.fit_drawn(&mut problem, HeadDim::equal(64));
+                }
+                let options = problem.options;
+                let Some(word) = room.words(&options) else { continue };
+                let word = word.strip_prefix(' ').expect("words of names are apart");
+                let claimed = |other: &&&dyn FeatureRoom| other.read(word, &mut CallOptions::default()).is_some();
+                let readers: Vec<Feature> = FEATURES.iter().filter(claimed).map(|other| other.feature()).collect();
+                assert_eq!(readers, [room.feature()], "`{word}`");
+                let mut read = CallOptions::default();
+                assert_eq!(room.read(word, &mut read), Some(Ok(())));
+                assert_eq!(room.words(&read).as_deref().map(str::trim), Some(word));
+                written += 1;
+            }
+            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::PageDescale);
+            assert_eq!(written > 0, has_words, "`{}`", room.feature());
+        }
+    }
 
     #[test]
     fn every_feature_has_one_room() {

@@ -1,7 +1,7 @@
 //! Factors by page: pages of K and V in FP8 have descales of their own.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, Simpler, first_of,
     paged::{Pages, pages},
     shapes::{Borders, UNLIKE, counts},
 };
@@ -13,6 +13,7 @@ use crate::{
         edits::BEYOND_MEMORY,
         edits::numbers,
         edits::push,
+        fuzz::FuzzCase,
         oracle::split::Listed,
         oracle::split::SPLIT_KEYS,
         oracle::{
@@ -91,6 +92,19 @@ impl FeatureRoom for PageDescale {
         options.pages.is_some_and(|pages| pages.descales.is_some())
     }
 
+    /// Some, but not in every case.
+    fn fit(&self, problem: &mut Problem, _kernel: Point) {
+        let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
+        let usual = PageDescales::ALL.get((keys + problem.heads) % (PageDescales::ALL.len() + 1)).copied();
+        problem.options.pages.iter_mut().for_each(|pages| pages.descales = pages.descales.or(usual));
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        let options = &case.problem.options;
+        let of_wide = self.is_wanted(options, case.causal) && options.kv.is_none();
+        first_of([(of_wide, "descales of pages belong to K and V in fp8: say `kv-e4m3` or `kv-e5m2`")])
+    }
+
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
         descaled_by_page(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)], n)
     }
@@ -112,6 +126,10 @@ impl FeatureRoom for PageDescale {
         let [both, of_k, of_v] = PageDescales::ALL.map(Some);
         let drawn = pick(draw.rng, &[both, both, of_k, of_v, None]);
         options.pages.iter_mut().for_each(|pages| pages.descales = drawn);
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[|options| options.pages.iter_mut().for_each(|pages| pages.descales = None)]
     }
 }
 

@@ -1,16 +1,18 @@
 //! Pages: K and V lie in blocks that a table lists.
 
 use super::{
-    FeatureRoom, PageDescales,
+    FeatureRoom, PageDescales, Simpler, first_of,
     shapes::{Borders, SPLITS, counts, unlike},
 };
 use crate::{
-    check::{Change, Expected::Refused, drop_tensor},
-    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image},
+    check::{Change, Expected::Refused, begin, drop_tensor},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
     family::attention::{
         CallOptions, Point,
         abi::PagedKeys,
         edits::fwd,
+        fuzz::{Entry, FuzzCase},
+        oracle::memory_layout::Side,
         oracle::problem::{Layout, Lengths, Problem},
         oracle::split::Listed,
         random::Draw,
@@ -18,7 +20,7 @@ use crate::{
         random::pick,
         random::weighted,
     },
-    kernel::Feature,
+    kernel::{Feature, HeadDim},
 };
 use rand::RngExt;
 
@@ -66,6 +68,21 @@ const WITH: &[Change] = &[
     ),
 ];
 
+const OF_FIRST_VERSION: &[Change] = &[(
+    "a structure of the first version",
+    |c| begin(c, Header::FirstVersion),
+    Refused(ERROR_MISMATCH, "called without a page_table"),
+)];
+
+impl Pages {
+    /// Pages of a size that changes from case to case, all of them multiples of 16 rows.
+    fn usual(problem: &Problem) -> Self {
+        const SIZES: [usize; 4] = [16, 64, 16, 48];
+        let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
+        Self { rows: SIZES[(keys + problem.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1, descales: None }
+    }
+}
+
 impl FeatureRoom for Paged {
     fn feature(&self) -> Feature {
         Feature::Paged
@@ -81,6 +98,33 @@ impl FeatureRoom for Paged {
             let descales = descales.map_or("", PageDescales::word);
             format!(" page{rows}{shared}{}{descales}", if counter { "-counter" } else { "" })
         })
+    }
+
+    /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        let rest = word.strip_prefix("page")?;
+        // The words of K's and of V's alone end with that of both.
+        let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
+        let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
+        let (rest, descales) = described.unwrap_or((rest, None));
+        let (sizes, counter) = rest.strip_suffix("-counter").map_or((rest, false), |sizes| (sizes, true));
+        let (rows, shared) = sizes.split_once("-shared").unwrap_or((sizes, "0"));
+        let numbers = rows.parse().ok().filter(|rows| *rows > 0).zip(shared.parse().ok());
+        options.pages = numbers.map(|(rows, shared)| Pages { rows, shared, counter, descales });
+        let wrong = || format!("`page{rest}` does not name the rows of a page, as `page16` or `page16-shared3` does");
+        Some(options.pages.map(|_| ()).ok_or_else(wrong))
+    }
+
+    fn fit(&self, problem: &mut Problem, _kernel: Point) {
+        let usual = Pages::usual(problem);
+        problem.options.pages.get_or_insert(usual);
+        problem.lengths = problem.lengths.without_packed_keys();
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        case.problem.options.pages?;
+        let packed = "keys in pages have no `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`";
+        first_of([(case.entry == Entry::Bwd, "`bwd` takes no pages"), (case.problem.is_packed(Side::Key), packed)])
     }
 
     /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that
@@ -154,6 +198,21 @@ impl FeatureRoom for Paged {
         let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
         let (shared, counter) = (pick(rng, &[0, 0, 0, 1, 3, 10]), once_in(rng, 2));
         options.pages = Some(Pages { rows, shared, counter, descales: None });
+    }
+
+    fn fit_drawn(&self, problem: &mut Problem, _head_dim: HeadDim) {
+        problem.lengths = problem.lengths.without_packed_keys();
+    }
+
+    fn of_first_version(&self) -> Option<&'static [Change]> {
+        Some(OF_FIRST_VERSION)
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[
+            |options| options.pages.iter_mut().for_each(|pages| pages.shared = 0),
+            |options| options.pages.iter_mut().for_each(|pages| pages.rows = 16),
+        ]
     }
 }
 

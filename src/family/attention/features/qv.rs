@@ -1,14 +1,21 @@
 //! Queries of two parts, of which the second is multiplied with V (MLA).
 
-use super::FeatureRoom;
+use super::{FeatureRoom, first_of};
 use crate::{
     check::{Change, Expected::Refused, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH},
-    family::attention::{CallOptions, Point, abi::Strides, edits::BEYOND_MEMORY, edits::fwd, edits::push, random::Draw},
+    family::attention::{
+        CallOptions, Point,
+        abi::Strides,
+        edits::{BEYOND_MEMORY, fwd, push},
+        fuzz::{Entry, FuzzCase},
+        oracle::problem::Problem,
+        random::Draw,
+    },
     kernel::Feature,
 };
 
-/// The feature `qv`. Kernels that have it have cases of their own (`exam/latent.rs`).
+/// The feature `qv`. Kernels that have it have cases of their own (`cases/mla_cases.rs`).
 pub struct Qv;
 
 /// The refusals of kernels for queries of one part.
@@ -33,6 +40,19 @@ impl FeatureRoom for Qv {
 
     fn words(&self, options: &CallOptions) -> Option<String> {
         options.qv.then(|| " qv".to_owned())
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.qv |= word == "qv";
+        (word == "qv").then_some(Ok(()))
+    }
+
+    fn fit(&self, problem: &mut Problem, _kernel: Point) {
+        problem.options.qv = true;
+    }
+
+    fn complaint(&self, case: &FuzzCase) -> Option<String> {
+        first_of([(case.problem.options.qv && case.entry == Entry::Bwd, "`bwd` has no `qv`")])
     }
 
     fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {

@@ -1,15 +1,16 @@
 //! Sinks: one logit per query head joins the denominator.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, Simpler, named,
     shapes::{Borders, SPLITS, both, decode},
 };
 use crate::{
-    check::{Change, Expected::Refused},
-    device::ERROR_MISMATCH,
+    check::{Change, Expected::Refused, Number},
+    device::{Call, DTYPE_BF16, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, Image},
     family::attention::{
         CallOptions, Point,
-        edits::push,
+        abi::AttentionFeatures,
+        edits::{numbers, push},
         oracle::backward::BackwardProblem,
         oracle::problem::{Inputs, Lengths, Problem, Scale},
         oracle::split::Listed,
@@ -31,7 +32,33 @@ pub enum SinkType {
     Bf16,
 }
 
+impl SinkType {
+    const ALL: [Self; 2] = [Self::Fp32, Self::Bf16];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Fp32 => "sinks",
+            Self::Bf16 => "sinks-bf16",
+        }
+    }
+
+    fn number(self) -> Number {
+        match self {
+            Self::Fp32 => Number::Fp32,
+            Self::Bf16 => Number::Bf16,
+        }
+    }
+}
+
 const WITHOUT: &[Change] = &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))];
+
+const OUT_OF_RANGE: &[Change] =
+    &[("sinks in fp16", in_fp16, Refused(ERROR_INVALID_VALUE, "sinks_dtype 0 must be KGEN_DTYPE_FP32"))];
+
+fn in_fp16(call: &mut Call) {
+    call.inputs.push(("sinks", Image::of_numbers(&[(0, 1.0)])));
+    numbers(call).features.sinks_dtype = DTYPE_FP16;
+}
 
 impl FeatureRoom for Sinks {
     fn feature(&self) -> Feature {
@@ -43,7 +70,26 @@ impl FeatureRoom for Sinks {
     }
 
     fn words(&self, options: &CallOptions) -> Option<String> {
-        options.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned())
+        options.sinks.map(|sinks| format!(" {}", sinks.word()))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.sinks = Some(named(SinkType::ALL, word, |sinks| sinks.word())?);
+        Some(Ok(()))
+    }
+
+    fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
+        params.sinks_dtype = if options.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 };
+    }
+
+    fn tensors(&self, problem: &Problem) -> Vec<(&'static str, Image)> {
+        let &Problem { options, heads, .. } = problem;
+        let Some(number) = options.sinks.map(SinkType::number) else { return Vec::new() };
+        let mut image = Image::poisoned(number.element(), heads, 0);
+        for head in 0..heads {
+            image.put(head as i64, number.round(options.sink(head).unwrap_or_default() as f32));
+        }
+        vec![("sinks", image)]
     }
 
     fn ask(&self, options: &mut CallOptions, _n: usize) {
@@ -82,12 +128,20 @@ impl FeatureRoom for Sinks {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        options.sinks = Some(pick(draw.rng, &SinkType::ALL));
     }
 
-    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
-        options.sinks = Some(pick(draw.rng, &[SinkType::Fp32, SinkType::Bf16]));
+    fn out_of_range(&self) -> &'static [Change] {
+        OUT_OF_RANGE
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.sinks = None;
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[|options| options.sinks = options.sinks.map(|_| SinkType::Fp32)]
     }
 }
 

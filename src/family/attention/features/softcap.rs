@@ -1,14 +1,15 @@
 //! The score cap: scores s become cap · tanh(s / cap).
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, number_after,
     shapes::{Borders, SPLITS, both, counted, decode},
 };
 use crate::{
     check::{Change, Expected::Refused},
-    device::ERROR_MISMATCH,
+    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH},
     family::attention::{
         CallOptions, Point,
+        abi::AttentionFeatures,
         edits::numbers,
         oracle::backward::BackwardProblem,
         oracle::problem::{Inputs, Problem, Scale},
@@ -25,6 +26,12 @@ pub struct Softcap;
 const WITHOUT: &[Change] =
     &[("a softcap", |c| numbers(c).features.softcap = 0.5, Refused(ERROR_MISMATCH, "built without the feature `softcap`"))];
 
+const OUT_OF_RANGE: &[Change] = &[
+    ("a negative softcap", |c| numbers(c).features.softcap = -1.0, Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
+    ("an infinite softcap", |c| numbers(c).features.softcap = f32::INFINITY, Refused(ERROR_INVALID_VALUE, "softcap inf must")),
+    ("a softcap that is no number", |c| numbers(c).features.softcap = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
+];
+
 impl FeatureRoom for Softcap {
     fn feature(&self) -> Feature {
         Feature::Softcap
@@ -36,6 +43,15 @@ impl FeatureRoom for Softcap {
 
     fn words(&self, options: &CallOptions) -> Option<String> {
         (options.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(options.softcap_hundredths) / 100.0))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        let cap = number_after::<f64>("softcap", word)?;
+        Some(cap.map(|cap| options.softcap_hundredths = (cap * 100.0).round() as u32))
+    }
+
+    fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
+        params.softcap = options.softcap();
     }
 
     fn ask(&self, options: &mut CallOptions, _n: usize) {
@@ -71,12 +87,16 @@ impl FeatureRoom for Softcap {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.softcap_hundredths = pick(draw.rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]);
+    }
+
+    fn out_of_range(&self) -> &'static [Change] {
+        OUT_OF_RANGE
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.softcap_hundredths = 0;
     }
 }
 

@@ -1,14 +1,15 @@
 //! Windows: a query sees the keys around its position. They end at the borders of tiles, and one before and after them.
 
 use super::{
-    FeatureRoom,
+    FeatureRoom, Simpler,
     shapes::{Borders, SPLITS, both, by_turns, counted, counts, decode, unlike},
 };
 use crate::{
     check::{Change, Expected::Refused, Level},
-    device::ERROR_MISMATCH,
+    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH},
     family::attention::{
         CallOptions, Point,
+        abi::AttentionFeatures,
         edits::numbers,
         oracle::backward::BackwardProblem,
         oracle::problem::{Layout, Lengths, Problem},
@@ -32,6 +33,11 @@ const WITHOUT: &[Change] = &[(
     Refused(ERROR_MISMATCH, "built without the feature `window`"),
 )];
 
+const OUT_OF_RANGE: &[Change] = &[
+    ("a window of -2 keys", |c| numbers(c).features.window = Some([-2, 0]), Refused(ERROR_INVALID_VALUE, "window_left -2 and")),
+    ("a window of -3 keys", |c| numbers(c).features.window = Some([0, -3]), Refused(ERROR_INVALID_VALUE, "window_right -3 must")),
+];
+
 impl FeatureRoom for Window {
     fn feature(&self) -> Feature {
         Feature::Window
@@ -45,6 +51,18 @@ impl FeatureRoom for Window {
 
     fn words(&self, options: &CallOptions) -> Option<String> {
         options.window.map(|[left, right]| format!(" window{left},{right}"))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        let sides = word.strip_prefix("window")?;
+        let numbers = sides.split_once(',').and_then(|(left, right)| Some([left.parse().ok()?, right.parse().ok()?]));
+        options.window = numbers;
+        let wrong = || format!("`window{sides}` does not name its two sides, as `window64,-1` does");
+        Some(numbers.map(|_| ()).ok_or_else(wrong))
+    }
+
+    fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
+        params.window = options.window;
     }
 
     fn ask(&self, options: &mut CallOptions, n: usize) {
@@ -115,12 +133,23 @@ impl FeatureRoom for Window {
         WITHOUT
     }
 
-    fn is_optional(&self) -> bool {
-        true
-    }
-
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         options.window = Some([side(draw), side(draw)]);
+    }
+
+    fn out_of_range(&self) -> &'static [Change] {
+        OUT_OF_RANGE
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.window = None;
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[
+            |options| options.window.iter_mut().for_each(|[left, _]| *left = -1),
+            |options| options.window.iter_mut().for_each(|[_, right]| *right = -1),
+        ]
     }
 }
 

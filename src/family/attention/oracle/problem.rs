@@ -4,8 +4,7 @@
 use super::descale::Descales;
 use crate::{
     check::Number,
-    family::attention::{Append, CallOptions, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
-    kernel::Feature,
+    family::attention::{CallOptions, DeclaredCall, DeclaredRule, Mask, Point, Score, features::rooms},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -296,39 +295,13 @@ impl Problem {
         Self { options, ..self }
     }
 
-    /// The same with the declared score of a kernel that has one, unless it has numbers already, in pages where it
-    /// reads pages, with K and V in FP8 where it reads that, and with queries of two parts where it takes those:
-    /// nothing else is served.
+    /// The same with the declared score of a kernel that has one, unless it has numbers already, and with what each of
+    /// the kernel's features needs of a call, such as pages where it reads pages: nothing else is served.
     #[must_use]
     pub fn for_kernel(mut self, kernel: Point) -> Self {
         self.options.declared = self.options.declared.or(kernel.features.score().map(DeclaredCall::usual));
-        self.options.qv = kernel.features.has(Feature::Qv);
-        if self.options.cache.is_some() {
-            self.lengths = self.lengths.without_packed_keys();
-        }
-        if kernel.features.has(Feature::Paged) {
-            let usual = self.usual_pages(kernel.features.has(Feature::PageDescale));
-            let pages = self.options.pages.get_or_insert(usual);
-            pages.descales = pages.descales.or(usual.descales);
-            self.lengths = self.lengths.without_packed_keys();
-        }
-        if kernel.features.has(Feature::Append) {
-            self.lengths = Lengths::PackedQuery;
-            self.options.append.get_or_insert(Append::new(1));
-            self.options = self.options.placed(kernel.causal);
-        }
-        if let Some(format) = KvFormat::of(kernel.features) {
-            self.options.kv = Some(format);
-            self.fp8 = self.fp8.or_else(|| Some(self.usual_descales()));
-        }
+        rooms(kernel.features).for_each(|room| room.fit(&mut self, kernel));
         self
-    }
-
-    /// Descales that change from case to case.
-    fn usual_descales(&self) -> Descales {
-        const WAYS: [Descales; 4] = [Descales::ByHead, Descales::Uniform, Descales::ByHead, Descales::Absent];
-        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
-        WAYS[(keys + self.heads_k) % WAYS.len()]
     }
 
     /// The type of tensor number `tensor` (Q, K, V, O) where that of Q is `number`.
@@ -346,16 +319,6 @@ impl Problem {
             Some(_) => matches!(tensor, 1 | 2),
             None => self.fp8.is_some() && tensor < 3,
         }
-    }
-
-    /// Pages of a size that changes from case to case, all of them multiples of 16 rows. A kernel that has factors by
-    /// page is given some, but not in every case.
-    fn usual_pages(&self, with_descales: bool) -> Pages {
-        const SIZES: [usize; 4] = [16, 64, 16, 48];
-        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
-        let descales = PageDescales::ALL.get((keys + self.heads) % (PageDescales::ALL.len() + 1)).copied();
-        let descales = descales.filter(|_| with_descales);
-        Pages { rows: SIZES[(keys + self.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1, descales }
     }
 
     /// The mask of a sequence's query head.

@@ -12,7 +12,7 @@ use crate::{
     check::{Number, fill_normal},
     device::{Call, Element, Image, Params},
     family::attention::abi::{FwdParams, PagedKeys, SCORE_TABLES},
-    family::attention::{Cache, SinkType},
+    family::attention::{Cache, features::FEATURES},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -349,30 +349,14 @@ pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)>
     })
 }
 
-/// The slopes and sinks that the problem asks for, by their names in `kgen.h`.
+/// The tensors of the features and of the declared score that the problem requests, by their names in `kgen.h`.
 pub fn options(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
-    let Problem { options, heads, .. } = problem;
-    let slopes = options.alibi.map(|_| {
-        let stride = options.params(*heads).alibi_batch_stride;
-        let rows = if stride == 0 { 1 } else { problem.sequences.len() };
-        let all = itertools::iproduct!(0..rows, 0..*heads);
-        Image::of_numbers(&all.map(|(b, h)| (b as i64 * stride + h as i64, options.slope(b, h))).collect::<Vec<_>>())
-    });
-    let sinks = options.sinks.map(|sinks| {
-        let number = if sinks == SinkType::Bf16 { Number::Bf16 } else { Number::Fp32 };
-        let mut image = Image::poisoned(number.element(), *heads, 0);
-        for head in 0..*heads {
-            image.put(head as i64, number.round(options.sink(head).unwrap_or_default() as f32));
-        }
-        image
-    });
-    let heads = *heads;
-    let tables = options.declared.into_iter().flat_map(move |call| {
+    let heads = problem.heads;
+    let tables = problem.options.declared.into_iter().flat_map(move |call| {
         let table = move |index| Image::of_numbers(&(0..heads).map(|h| (h as i64, call.table(index, h))).collect::<Vec<_>>());
         SCORE_TABLES.into_iter().enumerate().take(call.tables()).map(move |(index, name)| (name, table(index)))
     });
-    let own = [("alibi_slopes", slopes), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)));
-    own.chain(tables)
+    FEATURES.iter().flat_map(|room| room.tensors(problem)).chain(tables)
 }
 
 /// One tensor's values, rounded to `number`.

@@ -13,15 +13,15 @@ use super::{
     mla::LatentForward,
     split::SplitForward,
 };
-use crate::kernel::{Dtype, Feature, HeadDim, Target};
+use crate::kernel::{Dtype, HeadDim, Target};
 
 /// The recipe that makes `variant`, or why none does and what to request instead.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
-    let Point { kind, head_dim, dtype, target, features, .. } = variant;
+    let Point { kind, head_dim, dtype, target, .. } = variant;
     if kind.has_shape() {
         head_dim.checked().map_err(|error| error.to_string())?;
     }
-    let latent = features.has(Feature::Qv);
+    let latent = variant.has_latent_queries();
     if head_dim == HeadDim::LATENT && !latent {
         return Err(format!("{head_dim} is the head dim of kernels with `qv`: add that to the features"));
     }

@@ -9,7 +9,7 @@ use crate::{
     bench::{elements, fp32},
     check::Number,
     family::attention::{KvFormat, Mask, Point, Score},
-    kernel::{Feature, HeadDim},
+    kernel::HeadDim,
 };
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ impl Sample<'_> {
     fn product(&self, place: [usize; 3], key: usize) -> f64 {
         let [sequence, head, _] = place;
         let product = |q: &str, k: &str| dot(&self.query(q, place), &self.key(k, [sequence, head, key]));
-        product("q", "k") + if self.variant.features.has(Feature::Qv) { product("qv", "v") } else { 0.0 }
+        product("q", "k") + if self.variant.has_latent_queries() { product("qv", "v") } else { 0.0 }
     }
 
     /// Keys that a query sees if no declared mask hides them.
@@ -195,7 +195,7 @@ impl Sample<'_> {
 /// 1 / √columns that a score is the sum of: the head dim, and with queries of two parts V's too.
 pub fn softmax_scale(variant: Point) -> f32 {
     let HeadDim { qk, v } = variant.head_dim;
-    let columns = if variant.features.has(Feature::Qv) { qk + v } else { qk };
+    let columns = if variant.has_latent_queries() { qk + v } else { qk };
     1.0 / (columns as f32).sqrt()
 }
 

@@ -98,7 +98,7 @@ impl fmt::Display for Shape {
 /// four query heads or more; MLA decoding one key head for all, of which there are [`LATENT_HEADS`]. Pages have
 /// [`PAGE_SIZE`] rows, those of MLA [`LATENT_PAGE_SIZE`].
 pub fn shapes(wanted: &Wanted, variant: Point) -> Vec<Shape> {
-    let (kind, latent) = (variant.kind, variant.features.has(Feature::Qv));
+    let (kind, latent) = (variant.kind, variant.has_latent_queries());
     let usual_heads = if latent { LATENT_HEADS } else { (WIDTH / variant.head_dim.qk).max(1) };
     let usual_pages = if latent { LATENT_PAGE_SIZE } else { PAGE_SIZE };
     let pages = |or_usual: &[u32]| if or_usual.is_empty() { vec![usual_pages] } else { or_usual.to_vec() };

@@ -11,7 +11,7 @@ use crate::{
     device::Params,
     family::attention::abi::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Strides},
     family::attention::{DeclaredCall, Kind, KvFormat, Point, cases::merge_splits},
-    kernel::{Dtype, Feature, HeadDim},
+    kernel::{Dtype, HeadDim},
 };
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
@@ -100,7 +100,7 @@ impl Trial for AttentionTrial<'_> {
             (name, normals.tensor(elements, seed(number)))
         };
         let mut inputs = vec![normal("q", queries, 0), normal("k", keys, 1), normal("v", keys, 2)];
-        if self.variant.features.has(Feature::Qv) {
+        if self.variant.has_latent_queries() {
             inputs.push(normal("qv", queries, 5));
         }
         if self.shape.page_size > 0 {
@@ -196,7 +196,7 @@ impl Trial for AttentionTrial<'_> {
             arrivals: 0,
             softmax_scale,
             features,
-            qv_strides: self.variant.features.has(Feature::Qv).then(|| query(v)),
+            qv_strides: self.variant.has_latent_queries().then(|| query(v)),
             pages: self.pages(),
             new_rows: None,
             cache_entries: 0,
@@ -362,7 +362,7 @@ fn strides(heads: u32, seqlen: u32, head_dim: u32) -> Strides {
 /// As many splits of the keys as make every block run at once on a device of so many multiprocessors.
 pub fn splits(variant: Point, shape: &Shape, multiprocessors: u32) -> u32 {
     let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, .. } = *shape;
-    let (rows, blocks) = if variant.features.has(Feature::Qv) { (LATENT_ROWS, 1) } else { (SPLIT_ROWS, SPLIT_BLOCKS) };
+    let (rows, blocks) = if variant.has_latent_queries() { (LATENT_ROWS, 1) } else { (SPLIT_ROWS, SPLIT_BLOCKS) };
     let tiles = (heads / heads_k * seqlen_q).div_ceil(rows) * batch * heads_k;
     let most = seqlen_k.div_ceil(FEWEST_KEYS).min(MOST_SPLITS);
     (multiprocessors * blocks / tiles).clamp(1, most)
@@ -391,7 +391,7 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::expression::{Declared, KeptScore, List, UserScore};
-    use crate::kernel::Features;
+    use crate::kernel::{Feature, Features};
     use crate::{
         device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
         kernel::Target,

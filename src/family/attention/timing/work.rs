@@ -3,7 +3,7 @@
 use super::{Shape, declared};
 use crate::{
     family::attention::{Kind, KvFormat, Mask, Point},
-    kernel::{Feature, HeadDim},
+    kernel::HeadDim,
 };
 
 /// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
@@ -15,7 +15,7 @@ pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let HeadDim { qk, v } = variant.head_dim;
     let columns = match variant.kind {
         Kind::Bwd => 3 * qk + 2 * v,
-        _ if variant.features.has(Feature::Qv) => qk + 2 * v,
+        _ if variant.has_latent_queries() => qk + 2 * v,
         _ => qk + v,
     };
     let pairs = if variant.features.score().is_some_and(|score| score.mask.is_some()) {
@@ -37,7 +37,7 @@ pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Dtype, Features, Target};
+    use crate::kernel::{Dtype, Feature, Features, Target};
 
     fn variant(kind: Kind, causal: bool) -> Point {
         Point { kind, head_dim: HeadDim::equal(72), dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }

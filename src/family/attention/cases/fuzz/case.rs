@@ -7,10 +7,10 @@ use super::drawn::DrawnCall;
 use crate::{
     device::Order,
     family::attention::{
-        self, Append, Cache, CallOptions, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes, Starts,
+        self, CallOptions, Point,
+        features::{FEATURES, number_after},
         oracle::{
             descale::Descales,
-            memory_layout::Side,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
         },
     },
@@ -156,9 +156,6 @@ const MOST_SPLITS: u32 = 256;
 /// Most rows over all sequences, heads included, that a case may have: what a test's memory holds.
 const MOST_ELEMENTS: usize = 1 << 30;
 
-/// New rows of a sequence that a case may have.
-const MOST_NEW_ROWS: usize = 4096;
-
 /// Most sequences of a case.
 const MOST_SEQUENCES: usize = 1 << 16;
 
@@ -199,30 +196,13 @@ impl FuzzCase {
             (*entry == Entry::Bwd && *splits > 0, "`bwd` has no splits".to_owned()),
             (*entry == Entry::Bwd && self.merging != Merging::Free, "`bwd` merges nothing".to_owned()),
             (*entry == Entry::Bwd && !problem.lse, "`bwd` needs the log-sum-exp".to_owned()),
-            (*entry == Entry::Bwd && problem.options.pages.is_some(), "`bwd` takes no pages".to_owned()),
-            (*entry == Entry::Bwd && problem.options.qv, "`bwd` has no `qv`".to_owned()),
-            (*entry == Entry::Bwd && problem.options.cache.is_some(), "`bwd` takes no cache".to_owned()),
-            (
-                problem.options.cache.is_some() && (problem.is_packed(Side::Key) || problem.options.pages.is_some()),
-                "a cache has neither pages nor `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
-            ),
-            (*entry == Entry::Bwd && problem.options.append.is_some(), "`bwd` takes no new rows".to_owned()),
-            (*entry == Entry::Bwd && problem.options.kv.is_some(), "`bwd` takes no K and V in fp8".to_owned()),
-            (
-                problem.options.pages.is_some() && problem.is_packed(Side::Key),
-                "keys in pages have no `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
-            ),
-            (
-                problem.options.pages.is_some_and(|pages| pages.descales.is_some()) && problem.options.kv.is_none(),
-                "descales of pages belong to K and V in fp8: say `kv-e4m3` or `kv-e5m2`".to_owned(),
-            ),
             (*entry == Entry::Bwd && *dtype == Dtype::Fp8, "`bwd` has no fp8".to_owned()),
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
             (*entry == Entry::Fwd && self.dlse, "`dlse` belongs to `bwd`".to_owned()),
         ];
         let head_dim = self.head_dim.checked().err().map(|error| error.to_string());
-        let appended = problem.what_new_rows_need(self.head_dim.qk as usize);
-        head_dim.or(appended).or_else(|| checks.into_iter().find_map(|(wrong, why)| wrong.then_some(why)))
+        let of_features = || FEATURES.iter().find_map(|room| room.complaint(self));
+        head_dim.or_else(of_features).or_else(|| checks.into_iter().find_map(|(wrong, why)| wrong.then_some(why)))
     }
 }
 
@@ -279,7 +259,7 @@ impl FromStr for FuzzCase {
             Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
             None => (sequences(batch, times, &words.lengths("sq")?, &words.lengths("sk")?, lengths)?, None),
         };
-        let options = words.options()?.placed(causal);
+        let options = CallOptions::read(&mut words.0)?.placed(causal);
         let problem = Problem {
             sequences,
             times,
@@ -439,71 +419,8 @@ impl<'a> Words<'a> {
 
     /// The number that follows `prefix`.
     fn number<T: FromStr>(&mut self, prefix: &str) -> Result<Option<T>, String> {
-        let Some(digits) = self.rest_of(prefix, |rest| rest.starts_with(|c: char| c.is_ascii_digit())) else { return Ok(None) };
-        digits.parse().map(Some).map_err(|_| format!("`{prefix}{digits}` holds no number that can be taken"))
-    }
-
-    /// `window64,-1 chunk7 softcap30.5 alibi sinks-bf16`.
-    fn options(&mut self) -> Result<CallOptions, String> {
-        let sides = self.rest_of("window", |_| true);
-        let window = sides.map(|sides| {
-            let numbers = sides.split_once(',').and_then(|(left, right)| Some([left.parse().ok()?, right.parse().ok()?]));
-            numbers.ok_or_else(|| format!("`window{sides}` does not name its two sides, as `window64,-1` does"))
-        });
-        let softcap = self.number::<f64>("softcap")?.unwrap_or(0.0);
-        Ok(CallOptions {
-            window: window.transpose()?,
-            chunk: self.number("chunk")?.unwrap_or(0),
-            softcap_hundredths: (softcap * 100.0).round() as u32,
-            alibi: self.optional([Slopes::ByBatchAndHead, Slopes::ByHead], |slopes| match slopes {
-                Slopes::ByHead => "alibi".to_owned(),
-                Slopes::ByBatchAndHead => "alibi-by-batch".to_owned(),
-            }),
-            sinks: self.optional([SinkType::Fp32, SinkType::Bf16], |sinks| match sinks {
-                SinkType::Fp32 => "sinks".to_owned(),
-                SinkType::Bf16 => "sinks-bf16".to_owned(),
-            }),
-            pages: self.pages()?,
-            qv: self.flag("qv"),
-            cache: self.optional(Cache::ALL, |cache| cache.word().to_owned()),
-            kv: self.optional(KvFormat::ALL, |format| format.word().to_owned()),
-            query_limits: [self.number("least-queries")?.unwrap_or(0), self.number("most-queries")?.unwrap_or(0)],
-            declared: self.rest_of("score=", |_| true).map(DeclaredCall::read).transpose()?,
-            append: self.append()?,
-        })
-    }
-
-    /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
-    fn pages(&mut self) -> Result<Option<Pages>, String> {
-        let Some(rest) = self.rest_of("page", |_| true) else { return Ok(None) };
-        // The words of K's and of V's alone end with that of both.
-        let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
-        let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
-        let (rest, descales) = described.unwrap_or((rest, None));
-        let (sizes, counter) = rest.strip_suffix("-counter").map_or((rest, false), |sizes| (sizes, true));
-        let (rows, shared) = sizes.split_once("-shared").unwrap_or((sizes, "0"));
-        let pages = rows.parse().ok().filter(|rows| *rows > 0).zip(shared.parse().ok());
-        let pages = pages.map(|(rows, shared)| Some(Pages { rows, shared, counter, descales }));
-        pages.ok_or_else(|| format!("`page{rest}` does not name the rows of a page, as `page16` or `page16-shared3` does"))
-    }
-
-    /// `new3`, `new3-rotary32-interleaved-clipped-starts-short-tables`.
-    fn append(&mut self) -> Result<Option<Append>, String> {
-        let Some(rest) = self.rest_of("new", |_| true) else { return Ok(None) };
-        let mut words = rest.split('-').peekable();
-        let wrong = || format!("`new{rest}` does not name new rows, as `new3` or `new3-rotary32` does");
-        let rows = words.next().and_then(|rows| rows.parse().ok()).filter(|rows| *rows <= MOST_NEW_ROWS).ok_or_else(wrong)?;
-        let rotary = words.next_if(|word| word.starts_with("rotary")).map(|word| word["rotary".len()..].parse::<usize>());
-        let columns = rotary.transpose().map_err(|_| wrong())?;
-        let mut has = |word: &str| words.next_if_eq(&word).is_some();
-        let interleaved = has("interleaved");
-        let (clipped, starts, short) = (has("clipped"), has("starts"), has("short"));
-        let starts = if starts { Starts::Given } else { Starts::Cached };
-        if short != has("tables") || words.next().is_some() || columns.is_none() && (interleaved || short) {
-            return Err(wrong());
-        }
-        let rotary = columns.map(|columns| (columns / 16, interleaved));
-        Ok(Some(Append { clipped, rotary, starts, short_tables: short, ..Append::new(rows) }))
+        let word = self.take(|word| number_after::<T>(prefix, word).is_some());
+        word.and_then(|word| number_after(prefix, word)).transpose()
     }
 
     /// `sq15+88`.

@@ -14,6 +14,7 @@ use crate::{
         Kind,
         attention::{
             KvFormat,
+            features::rooms,
             oracle::{
                 descale::Descales,
                 problem::{Inputs, Layout, Lengths, Problem, Scale},
@@ -21,7 +22,7 @@ use crate::{
             random::{BORDERS, Rng, once_in, pick, weighted},
         },
     },
-    kernel::{Dtype, Feature, HeadDim},
+    kernel::{Dtype, HeadDim},
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 
@@ -114,7 +115,7 @@ impl Drawer {
     fn attention(&self, rng: &mut Rng) -> FuzzCase {
         let Point { entry, head_dim, dtype, causal: made_causal, features, capability } = self.point(rng);
         // A kernel with windows that is not causal serves causal calls too.
-        let causal = made_causal || (features.has(Feature::Window) && once_in(rng, 3));
+        let causal = made_causal || (features.any(|info| info.includes_causal) && once_in(rng, 3));
         let on_gpu = self.multiprocessors.is_some();
         // Mostly few, so that blocks that stay get several pieces of work; many, so that all pieces run at once.
         let emulated = weighted(rng, &[(4, 1), (4, 2), (4, 3), (4, 4), (4, 5), (2, 8), (2, 12), (2, 16), (3, 132)]);
@@ -131,12 +132,7 @@ impl Drawer {
         problem.multiprocessors = (!on_gpu).then_some(multiprocessors as usize);
         problem.options = options::draw(rng, features, &problem.sequences);
         problem.fp8 = (dtype == Dtype::Fp8 || problem.options.kv.is_some()).then_some(descales);
-        if problem.options.pages.is_some() || problem.options.cache.is_some() {
-            problem.lengths = problem.lengths.without_packed_keys();
-        }
-        if problem.options.append.is_some() {
-            take_new_rows(&mut problem, head_dim);
-        }
+        rooms(problem.options.wanted(causal).1).for_each(|room| room.fit_drawn(&mut problem, head_dim));
         // A window that ends at the position says the same as the flag.
         let causal = causal && !(problem.options.window.is_some_and(|[_, right]| right == 0) && once_in(rng, 2));
         let workspace = match entry {
@@ -256,36 +252,6 @@ impl Drawer {
 
 /// Rows that batches of many pieces keep at least in their longest sequence.
 const SHORT: usize = 8;
-
-/// Makes of a problem one that a kernel can write new rows for: few queries, and room for the rows.
-fn take_new_rows(problem: &mut Problem, head_dim: HeadDim) {
-    const TILE_ROWS: usize = 16;
-    if problem.heads / problem.heads_k > TILE_ROWS {
-        problem.heads = problem.heads_k;
-    }
-    let most = TILE_ROWS * problem.heads_k / problem.heads;
-    let rows = problem.options.append.map_or(0, |append| append.rows);
-    for (queries, keys) in &mut problem.sequences {
-        *queries = (*queries).min(most);
-        *keys = if *keys == 0 { 0 } else { (*keys).max(rows) };
-    }
-    if problem.sequences.iter().all(|&(queries, _)| queries == 0) {
-        problem.sequences[0].0 = 1;
-    }
-    let no_keys = problem.sequences.iter().all(|&(_, keys)| keys == 0);
-    if let Some(append) = &mut problem.options.append {
-        append.clipped = append.clipped && !no_keys;
-        append.rotary = append.rotary.map(|(wanted, interleaved)| (wanted.min(head_dim.qk as usize / 16), interleaved));
-    }
-    if let Some(pages) = &mut problem.options.pages {
-        pages.shared = 0;
-    }
-    problem.lengths = Lengths::PackedQuery;
-    let aligned = !matches!(problem.layout, Layout::Unaligned | Layout::UnalignedPart(0..3, _));
-    if !aligned || problem.options.kv.is_some() {
-        problem.layout = Layout::Padded;
-    }
-}
 
 /// The same sequences at three quarters of their lengths.
 fn shorten(sequences: &mut [(usize, usize)]) {
@@ -465,7 +431,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{self, oracle::memory_layout::Side},
-        kernel::{Features, HeadDim, Target, Variant},
+        kernel::{Feature, Features, Target, Variant},
     };
     use std::collections::HashSet;
 

@@ -11,7 +11,7 @@ use crate::{
         self, Kind,
         oracle::arithmetic::{Arithmetic, Sums},
     },
-    kernel::{self, Dtype, Feature, Features, HeadDim, Target, Variant},
+    kernel::{self, Dtype, Features, HeadDim, Target, Variant},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl Scope {
             let entry = match variant.kind {
                 Kind::Fwd => Entry::Fwd,
                 // Nothing else computes them.
-                Kind::FwdSplit if variant.features.has(Feature::Qv) || variant.features.has(Feature::Append) => Entry::Fwd,
+                Kind::FwdSplit if variant.features.any(|info| info.is_split_only) => Entry::Fwd,
                 Kind::Bwd => Entry::Bwd,
                 _ => continue,
             };
@@ -170,7 +170,7 @@ impl Scope {
 fn kind_for(case: &FuzzCase) -> Kind {
     match case.entry {
         Entry::Bwd => Kind::Bwd,
-        Entry::Fwd if case.problem.options.qv || case.problem.options.append.is_some() => Kind::FwdSplit,
+        Entry::Fwd if case.problem.options.wanted(case.causal).1.any(|info| info.is_split_only) => Kind::FwdSplit,
         Entry::Fwd => Kind::Fwd,
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     device::Order,
     family::attention::{
-        Cache, CallOptions, SinkType, Slopes,
+        features::{FEATURES, FeatureRoom, features_of_rows, masks_and_scores},
         oracle::{
             descale::Descales,
             problem::{Inputs, Layout, Lengths, Scale},
@@ -168,30 +168,16 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
 
 /// Asks for less of masks and scores: nothing, one thing less, or the plainer form of one.
 fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
-    let kept = |options: CallOptions| CallOptions {
-        pages: options.pages,
-        qv: options.qv,
-        cache: options.cache,
-        kv: options.kv,
-        append: options.append,
-        ..CallOptions::default()
-    };
-    offer(&|c| c.problem.options = kept(c.problem.options));
-    offer(&|c| c.problem.options.window = None);
-    offer(&|c| c.problem.options.chunk = 0);
-    offer(&|c| c.problem.options.softcap_hundredths = 0);
-    offer(&|c| c.problem.options.alibi = None);
-    offer(&|c| c.problem.options.sinks = None);
-    offer(&|c| c.problem.options.cache = None);
-    offer(&|c| c.problem.options.cache = c.problem.options.cache.map(|_| Cache::Padded));
-    offer(&|c| c.problem.options.pages.iter_mut().for_each(|pages| pages.shared = 0));
-    offer(&|c| c.problem.options.pages.iter_mut().for_each(|pages| pages.rows = 16));
-    offer(&|c| c.problem.options.pages.iter_mut().for_each(|pages| pages.descales = None));
-    for side in 0..2 {
-        offer(&|c| c.problem.options.window.iter_mut().for_each(|window| window[side] = -1));
+    offer(&|c| {
+        masks_and_scores().for_each(|room| room.leave_out(&mut c.problem.options));
+        (c.problem.options.declared, c.problem.options.query_limits) = (None, [0; 2]);
+    });
+    for room in FEATURES {
+        offer(&|c| room.leave_out(&mut c.problem.options));
     }
-    offer(&|c| c.problem.options.alibi = c.problem.options.alibi.map(|_| Slopes::ByHead));
-    offer(&|c| c.problem.options.sinks = c.problem.options.sinks.map(|_| SinkType::Fp32));
+    for change in features_of_rows().chain(masks_and_scores()).flat_map(FeatureRoom::plainer) {
+        offer(&|c| change(&mut c.problem.options));
+    }
 }
 
 #[cfg(test)]
