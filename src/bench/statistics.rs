@@ -1,13 +1,13 @@
-//! What a list of round times says: median, spread, and how sure the median is.
+//! Summary of a list of round times: median, spread and confidence interval.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// Bootstrap samples: the ends of a 95 % interval are then each 50 samples from the end.
+/// Bootstrap samples: each end of a 95 % interval is then 50 samples from the extreme.
 const DRAWS: usize = 2000;
 
-/// Median, spread and certainty of some numbers, in their unit.
+/// Median, spread and confidence interval of a list of numbers, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The middle one, or the mean of the middle two.
@@ -16,12 +16,12 @@ pub struct Summary {
     pub mad: f64,
     /// 95 % interval of the median: percentiles 2.5 and 97.5 of the medians of bootstrap samples (Efron, 1979).
     pub interval: [f64; 2],
-    /// How many numbers there were.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Summary {
-    /// Of `values`, none of which is NaN; `None` of nothing. `seed` draws the bootstrap samples.
+    /// Summary of `values`, which must not contain NaN; `None` if there are none. `seed` draws the bootstrap samples.
     pub fn of(values: &[f64], seed: u64) -> Option<Self> {
         if values.is_empty() {
             return None;

@@ -43,7 +43,7 @@ pub struct Args {
     build: BuildArgs,
 }
 
-/// How to build; shared with `build-all`.
+/// Build flags, shared with `build-all`.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 #[command(next_help_heading = "Build")]
@@ -104,7 +104,7 @@ pub(super) struct BuildArgs {
 }
 
 impl BuildArgs {
-    /// The build of `selection` with these flags.
+    /// The build request for `selection` with these flags.
     pub fn request(self, selection: SelectionArgs) -> Request {
         Request {
             selection: selection.into(),

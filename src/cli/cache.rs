@@ -26,7 +26,7 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do with what earlier runs left for later ones.
+/// Action on the cached results of earlier runs.
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Action {
     /// Print its size.

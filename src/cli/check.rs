@@ -68,7 +68,7 @@ pub struct Args {
     run_as: Option<TargetWord>,
 }
 
-/// What to check and where.
+/// Cases and device of a check.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Check")]
 struct CheckArgs {
@@ -127,7 +127,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     outcome.verdict()
 }
 
-/// The table, what failed, and totals.
+/// The table, the failures, and totals.
 fn describe(verdicts: &[Verdict]) -> String {
     let columns = [
         Column::text("variant").needed(),
@@ -142,7 +142,7 @@ fn describe(verdicts: &[Verdict]) -> String {
     let rows = verdicts.iter().map(|verdict| {
         let mut row = vec![verdict.name.clone(), verdict.kind.to_string(), verdict.cases_run.to_string()];
         row.extend(worst_cells(verdict));
-        // An older run's seconds are not this one's.
+        // The seconds of a cached verdict are those of another run.
         row.push(if verdict.cached { "-".to_owned() } else { format!("{:.2}", verdict.seconds) });
         row.push(result_cell(verdict));
         Row { cells: row, notable: !verdict.passed() }
@@ -176,7 +176,7 @@ fn describe(verdicts: &[Verdict]) -> String {
     text
 }
 
-/// Worst error, what is allowed, and the one as a part of the other; blank where no case ran to its end.
+/// Worst error, tolerance, and their ratio; blank if no case completed.
 fn worst_cells(verdict: &Verdict) -> [String; 3] {
     verdict.worst.as_ref().map_or_else(Default::default, |worst| {
         [format!("{:.1e} {}", worst.error, worst.output), format!("{:.1e}", worst.tolerance), format!("{:.2}", worst.ratio)]

@@ -2,7 +2,7 @@
 
 use crate::command::ScoreRequest;
 
-/// Arguments. Those after the first two say more of it.
+/// Arguments. All but the first two describe the score and the mask further.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct ScoreArgs {
     /// Kernels that compute this with each product, for example 's - decay * abs(q - k)'; `kgen expression` shows what

@@ -17,7 +17,7 @@ Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'
 Fields: kind, hdim, dtype, causal, full, mask, feature words (window, softcap, …), plain, score, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
-/// What narrows a selection; a name needs no narrowing.
+/// Flags that narrow a selection; a name does not need them.
 const FLAGS: [&str; 16] = [
     "kind",
     "head_dim",
@@ -128,7 +128,7 @@ impl From<SelectionArgs> for SelectionRequest {
     }
 }
 
-/// Whether helper kernels come along; shared by the commands that make files.
+/// Selection of helper kernels; shared by the commands that write files.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub(super) struct HelperArgs {
@@ -138,13 +138,13 @@ pub(super) struct HelperArgs {
 }
 
 impl HelperArgs {
-    /// Whether they do.
+    /// True if helper kernels are added.
     pub fn wanted(self) -> bool {
         !self.no_helpers
     }
 }
 
-/// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
+/// Parser of the words of an axis, canonical names and aliases; completions offer the canonical names.
 #[derive(Debug, Clone, Copy)]
 struct Words<T>(PhantomData<T>);
 
@@ -167,7 +167,7 @@ impl<T: AxisWord> TypedValueParser for Words<T> {
     }
 }
 
-/// Reads [`TargetWord`]s; completions offer the canonical names and `native`.
+/// Parser of [`TargetWord`]s; completions offer the canonical names and `native`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TargetParser;
 
@@ -185,7 +185,7 @@ impl TypedValueParser for TargetParser {
     }
 }
 
-/// Takes a set of features, whose words the grid knows; completions offer kgen's own.
+/// Parser of a set of features, whose words the grid defines; completions offer the built-in ones.
 #[derive(Debug, Clone, Copy)]
 struct FeaturesParser;
 

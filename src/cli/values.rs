@@ -30,7 +30,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A number of things done at once, as written on the command line.
+/// Parses a degree of parallelism from the command line.
 ///
 /// # Errors
 /// The expectation, if it is not a whole number from 1 on.

@@ -55,7 +55,7 @@ pub struct Args {
     what: What,
 }
 
-/// Projects that kgen knows its way about.
+/// Projects that kgen can modify.
 #[derive(Debug, clap::Subcommand)]
 enum Project {
     /// Put the kernels into a checkout of vLLM, whose attention modules are then built on them.
@@ -76,7 +76,7 @@ enum Project {
     },
 }
 
-/// What is to be done, wherever it is.
+/// The kernels and options, for any destination.
 #[derive(Debug, clap::Args)]
 struct What {
     #[command(flatten)]
@@ -97,7 +97,7 @@ struct What {
     act: Act,
 }
 
-/// What is done with the changes; without a flag they are made.
+/// Treatment of the changes; without a flag they are written.
 #[derive(Debug, Clone, Copy, clap::Args)]
 struct Act {
     /// Write nothing; fail and name the files that would change.

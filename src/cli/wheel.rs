@@ -57,7 +57,7 @@ pub struct Args {
     runs_on: DeviceWord,
 }
 
-/// What a library runs on.
+/// Device that a library runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DeviceWord {
     Gpu,

@@ -31,7 +31,8 @@ enum TaskWord {
     HostCompiler,
 }
 
-/// Serves one request from standard input, if the task has one, on what is standard output until a kernel can print.
+/// Serves one request from standard input, if the task has one; answers go to the original standard output, which
+/// kernels cannot print to.
 ///
 /// # Errors
 /// As [`serve`].

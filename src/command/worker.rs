@@ -18,7 +18,7 @@ pub enum Task {
     Fuzz,
 }
 
-/// Serves the one request that `input` holds, with answers to `output`.
+/// Serves the one request in `input` and writes its answers to `output`.
 ///
 /// # Errors
 /// [`CommandError::Usage`] if the request cannot be understood: something else than kgen sent it.

@@ -1,9 +1,10 @@
-//! Why a text is no expression.
+//! Errors in the text of an expression.
 
 use crate::text::Finding;
 use std::ops::Range;
 
-/// Why a text is no expression. Its `Display` is several lines: the reason, the text with a caret, what to change.
+/// The reason why a text is not a valid expression. Its `Display` is several lines: the reason, the text with a caret,
+/// and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}", finding.render("expression", text))]
 pub struct ExpressionError {
@@ -16,7 +17,7 @@ impl ExpressionError {
         Self { text: text.to_owned(), finding }
     }
 
-    /// The part of the text that is wrong, in bytes; empty at its end.
+    /// The wrong part of the text, in bytes; empty at its end.
     pub fn span(&self) -> Range<usize> {
         self.finding.span.clone()
     }
