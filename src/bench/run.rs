@@ -26,7 +26,7 @@ pub struct BenchRequest {
     pub made: Made,
 }
 
-/// How everything is timed.
+/// Options of a timing run.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// The library of kernels.

@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(first, again);
         let [low, high] = first.interval;
         assert!(low < first.median && first.median < high && 0.0 < low && high < 19.0, "{first:?}");
-        // The exact 95 % interval by order statistics of 20 values is that of the 6th and the 15th.
+        // The exact 95 % interval by order statistics of 20 values is from the 6th to the 15th.
         assert!((low - 5.0).abs() <= 1.5 && (high - 14.0).abs() <= 1.5, "{first:?}");
         assert_eq!(Summary::of(&[5.0; 8], 3).expect("there are values").interval, [5.0; 2]);
         assert_eq!(Summary::of(&[], 1), None);

@@ -32,7 +32,7 @@ use std::{
 /// Folders that every output folder contains.
 const FOLDERS: [&str; 3] = ["obj", "log", "lib"];
 
-/// How to build.
+/// Options of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// Maximum number of parallel compilers.
@@ -72,8 +72,8 @@ impl<'a> Builder<'a> {
     /// writing into the generated folder, so that two processes that share the folders run one after the other.
     ///
     /// # Errors
-    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a launcher that is not
-    /// there, or cancelled while waiting.
+    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a missing launcher, or
+    /// cancellation while waiting.
     pub fn open(
         nvcc: &'a Nvcc,
         host: &'a HostCompiler,
@@ -111,7 +111,7 @@ impl<'a> Builder<'a> {
     /// Compiles `units`, whose files must exist in the generated folder by now. A failed unit does not stop the others.
     ///
     /// # Errors
-    /// [`BuildError`] only for what concerns all units: unreadable headers, no threads, an unwritable cache.
+    /// [`BuildError`] only for problems that affect all units: unreadable headers, no threads, an unwritable cache.
     pub fn compile(&self, units: &[Unit]) -> Result<BuildReport, BuildError> {
         let start = Instant::now();
         let mut keys = KeyHasher::new(self.nvcc, self.host);

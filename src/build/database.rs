@@ -65,7 +65,7 @@ impl Builder<'_> {
     }
 }
 
-/// `words` with each of [`NVCC_FLAGS`] and its value as one, so that tools which know only clang's flags can leave out
+/// `words` with each of [`NVCC_FLAGS`] and its value joined, so that tools that support only clang's flags can drop
 /// both.
 fn joined(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();

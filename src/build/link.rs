@@ -43,7 +43,7 @@ impl Builder<'_> {
     /// objects comes from the cache.
     ///
     /// # Errors
-    /// [`BuildError::Link`] with the first real error line; the library of an earlier run is then still there.
+    /// [`BuildError::Link`] with the first real error line; the library of an earlier run is then kept.
     pub fn link(&self, artifacts: &[Artifact]) -> Result<Library, BuildError> {
         let key = self.link_key(artifacts);
         let found = self.cache.lookup(&key);

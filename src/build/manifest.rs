@@ -80,7 +80,7 @@ impl Builder<'_> {
     /// Names of the kernels in the library in the output folder; empty if there is no library.
     ///
     /// # Errors
-    /// [`BuildError::Manifest`] where there is a library and what it holds cannot be read.
+    /// [`BuildError::Manifest`] if a library exists and its manifest cannot be read.
     pub fn held(&self) -> Result<Vec<String>, BuildError> {
         let folder = self.options.out_dir.join("lib");
         if !folder.join("libkgen.so").exists() {

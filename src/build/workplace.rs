@@ -30,7 +30,7 @@ fn obeyed_by_a_shell(path: &Path) -> Option<char> {
 /// and with a launcher the generated folder's.
 ///
 /// # Errors
-/// [`BuildError::Obeyed`], saying which one it is and what to do.
+/// [`BuildError::Obeyed`], which names the path and the remedy.
 pub(super) fn refuse_obeyed_paths(nvcc: &Nvcc, host: &HostCompiler, options: &BuildOptions) -> Result<(), BuildError> {
     let mut seen = vec![
         ("kgen's cache folder", options.cache_dir.as_path(), "set `XDG_CACHE_HOME` to a folder"),
@@ -83,8 +83,8 @@ impl Builder<'_> {
 /// The object's name in a workplace.
 pub(super) const OUTPUT: &str = "output";
 
-/// Names temporary files after the source, in the folder where nvcc runs, instead of after process ids. The flag for
-/// the front end follows.
+/// Names temporary files after the source instead of process ids, and puts them into nvcc's working folder. The flag
+/// for the front end follows.
 const PLAIN_NAMES: [&str; 4] = ["-keep", "-keep-dir", ".", "-Xcudafe"];
 
 /// Derives symbol names from a path that is the same everywhere. nvcc passes its front end this option with the

@@ -75,7 +75,7 @@ pub struct Tally {
 /// Meanings of an element's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Index {
-    /// Sequence, head, row and, but for LSE, column.
+    /// Sequence, head, row and, except for LSE, column.
     Attention,
     /// Only the last number.
     Element,

@@ -65,7 +65,7 @@ pub enum Event {
     Case {
         /// Number, from 1.
         number: usize,
-        /// How many there are.
+        /// Number of cases.
         of: usize,
         /// Name.
         name: String,

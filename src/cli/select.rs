@@ -37,7 +37,7 @@ const FLAGS: [&str; 16] = [
     "all",
 ];
 
-/// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
+/// Selection of variants. Without flags, the whole grid; flags narrow it, and all of them must hold.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {

@@ -31,7 +31,7 @@ pub struct Args {
 enum Action {
     /// Install them, unless they are there (about 110 MB to download, 290 MB on disk).
     Install,
-    /// Say where they are.
+    /// Show their paths and sizes.
     Show {
         /// Print only the path of nvcc; exit code 3 if kgen has installed none.
         #[arg(long)]

@@ -13,7 +13,7 @@ use std::io;
 /// Arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Args {
-    /// What the request on standard input is about.
+    /// Kind of the request on standard input.
     #[arg(value_enum)]
     task: TaskWord,
 }
@@ -27,7 +27,7 @@ enum TaskWord {
     Bench,
     /// Random calls of a library.
     Fuzz,
-    /// What the environment names as C++ compiler.
+    /// The C++ compiler that the environment names.
     HostCompiler,
 }
 

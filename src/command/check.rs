@@ -162,7 +162,7 @@ impl Outcome {
 /// used.
 ///
 /// # Errors
-/// [`CommandError::Environment`] if a GPU is asked for and there is none, or no library.
+/// [`CommandError::Environment`] if a GPU is requested and there is none, or no library.
 pub(super) fn place(
     device: DeviceChoice,
     library: &Path,

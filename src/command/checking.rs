@@ -103,7 +103,7 @@ fn interrupted(done_before: Option<&str>, passed: usize, all: usize) -> CommandE
 /// it.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it: no host compiler, an unwritable cache, an interruption.
+/// [`CommandError`] if the whole run stops: no host compiler, an unwritable cache, an interruption.
 pub(super) fn run(
     requests: &[CheckRequest],
     how: How,

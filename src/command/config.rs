@@ -49,7 +49,7 @@ pub struct Config {
 pub(super) struct DefaultTarget {
     /// In the form of requests.
     pub words: Vec<TargetWord>,
-    /// Where they are written, for messages: the key `target` and the file.
+    /// Their origin, for messages: the key `target` and the file.
     pub place: String,
 }
 

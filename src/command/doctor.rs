@@ -54,7 +54,7 @@ pub struct Finding {
 /// Searches for everything that kgen uses.
 ///
 /// # Errors
-/// [`CommandError::Environment`] if there is no folder for a cache.
+/// [`CommandError::Environment`] if there is no folder for the cache.
 pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let pip = Pip::find(&Cancel::default());
     let nvcc_request = NvccRequest { flag: request.nvcc.clone(), offline: true, ..NvccRequest::default() };

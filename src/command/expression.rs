@@ -53,7 +53,7 @@ pub struct Report {
     pub canonical: String,
     /// Hash of that text.
     pub hash: String,
-    /// Integers that a call has to pass positive.
+    /// Integers that must be positive in a call.
     pub divisors: Vec<String>,
     /// Operations per element.
     pub work: Work,

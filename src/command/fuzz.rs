@@ -34,7 +34,7 @@ const EMULATED_HEAD_DIMS: [u32; 2] = [64, 128];
 /// Default time limit of a call. On a GPU the driver may compile the kernel first.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// Request of random calls. Either `count` or `calls` has to be set.
+/// Request of random calls. Either `count` or `calls` must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {

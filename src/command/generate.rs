@@ -175,7 +175,7 @@ impl Outcome {
     /// Fails if files differ from the rendered ones.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with what to do.
+    /// [`CommandError::Failed`] with the remedy.
     pub fn verdict(&self) -> Result<(), CommandError> {
         let Compared { output, drift, .. } = match self {
             Self::Written(_) => return Ok(()),
@@ -221,7 +221,7 @@ fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
 /// whole grid. Returns the variants it now contains.
 ///
 /// # Errors
-/// [`CommandError::Usage`]; the folder is then as it was.
+/// [`CommandError::Usage`]; the folder is then unchanged.
 fn write_folder(
     session: &Session,
     folder: &Path,

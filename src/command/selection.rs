@@ -62,8 +62,8 @@ impl SelectionRequest {
     /// targets that were taken by default, and variants whose features no template supports.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
-    /// what is to blame. [`CommandError::Environment`] for the target `native` if there is no GPU.
+    /// [`CommandError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message
+    /// names the cause. [`CommandError::Environment`] for the target `native` if there is no GPU.
     pub(super) fn resolve(&self, context: &Context, grid: &Grid, observer: &dyn Observer) -> Result<Vec<Variant>, CommandError> {
         if self.is_by_name() {
             if *self != (Self { names: self.names.clone(), ..Self::default() }) {

@@ -72,7 +72,7 @@ impl Session {
     /// only `plans` if `asked`, their variants, are the whole grid.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] if a template fails or a kernel it held can no longer be made.
+    /// [`CommandError::Usage`] if a template fails or one of its kernels can no longer be rendered.
     pub fn folder_files(
         &self,
         folder: &Path,
@@ -99,7 +99,7 @@ impl Session {
 /// Plans `variant` with its tile from `grid`.
 ///
 /// # Errors
-/// A sentence: why there is no plan, and the line of the grid if a tile written there asks for what cannot be.
+/// A sentence: the reason why there is no plan, and the line of the grid if it contains an impossible tile.
 pub(super) fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
     Plan::new(variant, grid.tile_override(&variant).as_ref()).map_err(|error| match grid.tile_place(&variant) {
         Some(place) if !matches!(error, PlanError::Unsupported { .. }) => format!("{error}; its `[[tile]]` is at {place}"),

@@ -44,7 +44,7 @@ impl TargetWord {
     /// The target; for `native`, the driver is queried.
     ///
     /// # Errors
-    /// [`CommandError::Environment`] for `native` if there is no GPU, or one that no kernels are for.
+    /// [`CommandError::Environment`] for `native` if there is no GPU, or no target supports it.
     pub fn target(&self) -> Result<Target, CommandError> {
         match self.known()? {
             Self::Named { target, .. } | Self::Gpu { target, .. } => Ok(target),

@@ -106,9 +106,9 @@ pub struct Outcome {
 /// Puts kernels into another project, updates them there, or removes them.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if no kernel is named and none is there, a variant has no plan, the folder is not the
-/// command's own or has local changes, or a checkout is not as it is known. Changes that [`Mode::Check`] finds are in
-/// the outcome.
+/// [`CommandError::Usage`] if no kernel is named and none is there, a variant has no plan, the folder was not created
+/// by this command or has local changes, or a checkout differs from the supported ones. Changes that [`Mode::Check`]
+/// finds are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     if request.remove && request.mode == Mode::Check {
         return Err(CommandError::Usage("`remove` has nothing to check; set another `mode`".to_owned()));

@@ -38,7 +38,7 @@ impl Contents {
 /// new folder in `root` is filled and then renamed into place; if another process was first, its folder stays.
 ///
 /// # Errors
-/// [`KitError`], also what `fill` gives.
+/// [`KitError`], including those of `fill`.
 pub(super) fn made(
     root: &Path,
     folder: &Path,

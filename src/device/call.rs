@@ -26,7 +26,7 @@ impl Call {
     /// A mutable field of the structure; `path` is its name in C.
     ///
     /// # Panics
-    /// If the parameters are another type, or the structure has no such field: the caller has made the call.
+    /// If the parameters have another type, or the structure has no such field: the caller built the call itself.
     pub(crate) fn field(&mut self, path: &str) -> &mut Field {
         let fields: &mut Fields = self.params.get_mut().expect("a call by fields");
         fields.at(path)

@@ -1,8 +1,7 @@
 //! Compiles an unmodified generated `.cu` file with the host's C++ compiler against the emulator's headers.
 //!
-//! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
-//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is
-//! made again before anything in it is compiled against or loaded.
+//! Everything is content-addressed in one folder and appears there by rename: processes that work on the same kernel at
+//! once only duplicate work. A folder whose contents changed is rebuilt before anything in it is used.
 
 use super::cache_dir::{self, Contents};
 use crate::{
@@ -30,7 +29,7 @@ const RUNTIME_OPTIMISATION: &str = "-O2";
 pub(super) const KERNEL_OPTIMISATION: &str = "-Og";
 
 /// Flags that expose mistakes of a kernel that the host would hide, used if the compiler supports them: an
-/// uninitialised variable holds a pattern, which is turned into NaN ([`UNSET`], or by `kgen/emulator.h` where GCC calls
+/// uninitialised variable holds a pattern, which is turned into NaN ([`UNSET`], or by `kgen/emulator.h` if GCC calls
 /// memset); and an index beyond an array's bounds traps, as does a reference to the element after its last. (GCC's
 /// tuning determines the size from which it calls memset: it is smallest for K8.)
 const STRICT: [&str; 4] = [
@@ -117,9 +116,8 @@ impl EmulatorKit {
     /// Writes the sources to `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless an
     /// unchanged kit of the same content exists.
     ///
-    /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler's version identifies it,
-    /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel`
-    /// is requested.
+    /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler is identified by its version,
+    /// not its path. Leftovers of killed processes are removed. Compilers are stopped when `cancel` is requested.
     ///
     /// # Errors
     /// [`KitError`].
@@ -166,7 +164,7 @@ impl EmulatorKit {
         Ok(kit)
     }
 
-    /// Hash of everything that a kernel's behaviour on the emulator depends on besides its own source.
+    /// Hash of all inputs of a kernel's behaviour on the emulator except its own source.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -174,7 +172,7 @@ impl EmulatorKit {
     /// The shared library of one kernel, compiled unless the same text was compiled before and the result is unchanged.
     ///
     /// # Errors
-    /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
+    /// [`KitError`]: the compiler rejects the text, or the cache cannot be written.
     pub fn library(&self, name: &str, text: &str) -> Result<PathBuf, KitError> {
         let mut key = FieldHasher::default();
         for (field, value) in [("kit", self.hash.as_str()), ("name", name), ("text", text)] {

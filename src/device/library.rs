@@ -70,7 +70,7 @@ impl KernelLibrary {
     /// Calls the launcher on `stream`; NULL is the default stream.
     ///
     /// # Safety
-    /// The pointers in `params` must lead to memory of the device the launcher runs on, large enough for the strides
+    /// The pointers in `params` must point to memory of the device the launcher runs on, large enough for the strides
     /// and lengths beside them, until the launch has finished; `stream` must be one of that device.
     pub(super) unsafe fn launch(&self, params: &Structure, stream: *mut c_void) -> Result<(), DeviceError> {
         // SAFETY: `params` is a valid structure for the call; the rest is the caller's promise.
@@ -117,7 +117,7 @@ impl KernelLibrary {
 /// Looks up a function.
 ///
 /// # Safety
-/// `T` must be the function pointer type of its C declaration, and the pointer must not be called when `library` has
+/// `T` must be the function pointer type of its C declaration, and the pointer must not be called after `library` has
 /// been dropped.
 unsafe fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
     // SAFETY: the caller's promise.

@@ -61,7 +61,7 @@ pub(crate) trait Device {
     /// Bytes of workspace that `<name>_workspace` requests for this call on this device.
     ///
     /// # Errors
-    /// [`DeviceError::Symbol`] where the library has no such function.
+    /// [`DeviceError::Symbol`] if the library has no such function.
     fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError>;
 
     /// The paths that `kgen_fwd` can take with the workspace of this call on this device.

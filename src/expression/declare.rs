@@ -37,7 +37,7 @@ impl UserScore {
     /// A declaration from its texts, which must use every declared name.
     ///
     /// # Errors
-    /// The whole message; where an expression cannot be read it points at the column.
+    /// The complete message; for an expression that cannot be parsed it points at the column.
     pub fn of(name: &str, names: Declared, score: Option<&str>, mask: Option<&str>) -> Result<Self, String> {
         let refused = |error: super::NameError| format!("{}\nhelp: {}", error.title, error.help);
         check_lower_case(name).map_err(refused)?;
@@ -100,7 +100,7 @@ pub(crate) struct Entry {
 /// Reads the scores of a TOML text, in name order. `origin` is the file's name for messages.
 ///
 /// # Errors
-/// [`DeclarationError`] with the first declaration that does not hold.
+/// [`DeclarationError`] with the first invalid declaration.
 pub fn read(text: &str, origin: &str) -> Result<Vec<UserScore>, DeclarationError> {
     let file = toml::from_str::<File>(text).map_err(|error| explain(&error, text, example_of));
     let scores = file.and_then(|file| file.score.iter().map(|(name, entry)| declare(name, entry, text)).collect());

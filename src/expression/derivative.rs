@@ -1,7 +1,7 @@
 //! The derivative of a score with respect to `s`, for the backward pass.
 //!
-//! At a kink it is the derivative of one side: `abs(u)` counts as `u` where `u` is 0, and of equal values `min` and
-//! `max` take the first. A condition is taken to be constant, so the derivative knows nothing of jumps.
+//! At a kink it is a one-sided derivative: `abs(u)` counts as `u` if `u` is 0, and `min` and `max` take the first of
+//! equal values. Conditions are treated as constant, so the derivative ignores jumps.
 
 use super::{
     simplify::{binary, select, simplify, unary},

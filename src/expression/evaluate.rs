@@ -32,7 +32,7 @@ impl Expr {
     /// used.
     ///
     /// # Panics
-    /// Where `at` lacks a value that was declared.
+    /// If `at` lacks a declared value.
     pub fn value(&self, at: &At<'_>) -> f64 {
         self.rounded(at, &|value| value)
     }

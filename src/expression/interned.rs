@@ -77,7 +77,7 @@ fn all() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first 16 digits of a hash; 0, which stands for no score, becomes 1.
+/// The first 16 digits of a hash; 0, which denotes the absence of a score, becomes 1.
 fn id_of(hash: &str) -> u64 {
     u64::from_str_radix(&hash[..16], 16).unwrap_or_default().max(1)
 }

@@ -7,7 +7,7 @@
 //!    parse    check  simplify
 //! ```
 //!
-//! Knows nothing of grids, plans, templates or terminals.
+//! Independent of grids, plans, templates and terminals.
 
 mod check;
 mod cuda;

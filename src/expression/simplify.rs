@@ -1,7 +1,7 @@
 //! Simplifies nodes: constants folded, neutral elements dropped, constant choices resolved.
 //!
-//! Values are taken to be finite and divisors not to be 0: `0 * x` is 0, also where `x` would be NaN, and `c * (x / c)`
-//! is `x`. Apart from that only integers are regrouped.
+//! Values are assumed to be finite and divisors to be nonzero: `0 * x` is 0, even if `x` would be NaN, and `c * (x /
+//! c)` is `x`. Otherwise only integers are regrouped.
 
 use super::{
     range,

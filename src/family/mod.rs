@@ -42,7 +42,7 @@ pub trait Family: Sync {
     /// Plans a kernel with its default tile, modified by the entries of `variants.toml`.
     ///
     /// # Errors
-    /// [`PlanError`] if the target cannot run it, a resource is exceeded, or a tile key is one that it does not read.
+    /// [`PlanError`] if the target cannot run it, a resource is exceeded, or the kernel does not read a tile key.
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError>;
 
     /// The kernel of a plan, compiled for `target` instead of the variant's own.

@@ -1,5 +1,4 @@
-//! What is asked for: the schema of `variants.toml`, its expansion, filters and sets.
-//! Knows nothing of plans, templates, compilers or terminals.
+//! The requested kernels: the schema of `variants.toml`, its expansion, filters and sets.
 //!
 //! ```text
 //! text ─▶ schema ─▶ declare ─▶ expand ─▶ select ─▶ variants

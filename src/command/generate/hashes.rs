@@ -67,7 +67,7 @@ impl Hashed {
     /// Fails if hashes differ from the current ones.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with what to do.
+    /// [`CommandError::Failed`] with the remedy.
     pub(super) fn verdict(&self) -> Result<(), CommandError> {
         let lines = match self.drift.as_ref().map_or(0, Vec::len) {
             0 => return Ok(()),

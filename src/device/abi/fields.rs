@@ -40,7 +40,7 @@ pub(in crate::device) struct Structure {
     first_version: u32,
 }
 
-/// Bytes that an older caller leaves in fields it does not know: not a plausible size, stride, count or address.
+/// Bytes that an older caller leaves in fields of later versions: not a plausible size, stride, count or address.
 const GARBAGE: u64 = 0x7fa5_7fa5_7fa5_7fa5;
 
 impl Field {

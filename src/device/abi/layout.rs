@@ -87,7 +87,7 @@ impl Layout {
     /// the size of the workspace, and reserved numbers are 0.
     ///
     /// # Panics
-    /// If another number has no value, or a value has no place.
+    /// If any other number has no value, or a value has no field.
     pub fn fill<'a>(&'static self, flags: u32, values: impl IntoIterator<Item = (impl Into<String>, Field)> + 'a) -> Fields {
         let value = |place: &Place| match place.declaration {
             Declaration { is_pointer: true, name, .. } => Some(Field::Tensor(name)),

@@ -63,13 +63,13 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Of a row of `number`.
+    /// The reference for a row of `number`.
     ///
     /// With u = 2⁻²⁴, a lane of at least 32 adds at most columns / 32 + 8 squares one after the other, and ten
     /// butterflies follow: (columns / 32 + 18) u of a sum of positive numbers. The share of a column and the sum with
-    /// eps add 2 u. The root halves that; rsqrt.approx errs by 4 u, two products by 2 u. So what is rounded to the
-    /// dtype, once, is within (columns / 64 + 17) u of the value in float64, and since rounding is monotonic, the
-    /// result lies between the rounded ends of that interval.
+    /// eps add 2 u. The root halves that; rsqrt.approx adds an error of 4 u, two products 2 u. So the value that is
+    /// rounded to the dtype, once, is within (columns / 64 + 17) u of the value in float64, and since rounding is
+    /// monotonic, the result is between the rounded ends of that interval.
     pub fn of(number: Number, input: &[f32], residual: Option<&[f32]>, weight: &[f32], eps: f32) -> Self {
         let h: Vec<f32> = match residual {
             Some(residual) => input.iter().zip(residual).map(|(a, b)| number.through(a + b)).collect(),

@@ -27,7 +27,7 @@ const FLAG_WINDOW: u32 = 4;
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strides {
-    /// From one batch entry to the next; not read if `cu_seqlens` is given.
+    /// From one batch entry to the next; not read if the call has `cu_seqlens`.
     pub batch: i64,
     /// From one token to the next.
     pub row: i64,

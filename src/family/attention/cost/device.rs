@@ -28,9 +28,9 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
 /// Sorted by compute capability; a capability that is not listed uses the previous row.
 ///
 /// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
-/// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these
-/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes a clock and multiprocessor; the others are that
-/// times clock and multiprocessors, not measured.
+/// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, its sustained clock under these
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes per clock and multiprocessor; the others are
+/// scaled by clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
     row(75, 1590, 320, 3400, 4),
     row(80, 1410, 2039, 8100, 40),

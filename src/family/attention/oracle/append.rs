@@ -73,7 +73,7 @@ impl Problem {
         self.sequences.iter().enumerate().map(span).collect()
     }
 
-    /// `seqlen_k` of the call: that of the longest sequence if rows beyond it are to be skipped.
+    /// `seqlen_k` of the call: the longest sequence's if rows beyond it are to be skipped.
     fn told_keys(&self, append: Append) -> usize {
         let plan = self.rows(Side::Key);
         if !append.clipped {

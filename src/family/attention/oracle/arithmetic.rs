@@ -1,5 +1,4 @@
-//! A kernel's arithmetic: the type of its tensors, that of its products, and the summation in its tensor cores for Q
-//! Kᵀ.
+//! A kernel's arithmetic: the types of its tensors and of its products, and the summation of Q Kᵀ in its tensor cores.
 
 use crate::{
     check::Number,
@@ -61,7 +60,7 @@ pub struct Row(Vec<Step>);
 /// The part of a row that one instruction reads.
 struct Step {
     values: [f32; STEP],
-    /// Exponents that determine the products' powers of two; a subnormal number has the smallest exponent.
+    /// Exponents of the values; a subnormal number has that of the smallest normal one.
     exponents: [i32; STEP],
 }
 
@@ -96,7 +95,7 @@ impl Row {
     }
 }
 
-/// The exponent of a number; the smallest normal one for a subnormal number.
+/// The exponent of a normal number; [`NO_EXPONENT`] for 0.
 fn exponent_of(value: f32) -> i32 {
     if value == 0.0 { NO_EXPONENT } else { (value.to_bits() >> 23 & 0xff).cast_signed() - 127 }
 }

@@ -56,7 +56,7 @@ pub struct Gradients {
     heads_k: usize,
     /// Allowed errors of dQ, dK and dV.
     pub tolerance: [f64; 3],
-    /// The gradient of each query head's sink; 0 where there are no sinks.
+    /// The gradient of each query head's sink; 0 if there are no sinks.
     pub sinks: Vec<f64>,
     /// Allowed error of the sinks' gradients.
     pub sink_tolerance: f64,

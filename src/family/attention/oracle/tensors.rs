@@ -129,8 +129,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Step of the logits from one key to the next for `Rising` and `Falling`, times 1/2, 1 or 2 by row: 64 keys are a
-/// factor of e⁸ ≈ 2¹¹·⁵ where it is 1.
+/// Step of the logits from one key to the next for `Rising` and `Falling`, times 1/2, 1 or 2 by row: with factor 1, 64
+/// keys are e⁸ ≈ 2¹¹·⁵.
 const LOGIT_STEP: f32 = 0.125;
 
 /// Step of the logits from one key to the next for `Crossing`: 32 keys are 185 powers of two.
