@@ -1,4 +1,4 @@
-//! `kgen build-all` through the binary, with a mock in place of nvcc.
+//! `kgen build-all` through the binary, with a mock instead of nvcc.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -26,7 +26,7 @@ fn build_all_checks_what_compiled_and_nothing_else() {
 #[test]
 fn the_emulator_is_compiled_while_kernels_are() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
-        return; // nothing is compiled beside something else
+        return; // nothing is compiled in parallel
     }
     let bench = Bench::new();
     // No compilation ends before the emulator is there.
