@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds, checks and times what the NVIDIA GPU at hand can run, with its machine's own nvcc (13.0 or newer).
+# Builds, checks and times everything that the local NVIDIA GPU can run, with the machine's own nvcc (13.0 or newer).
 #
 #   [STEPS="build check runas sanitize bench-fwd"] scripts/gpu_check.sh [OUT_DIR]
 #
 # Needs no Rust: KGEN names the kgen binary (default target/release/kgen). Logs, JSON and summary.json go to OUT_DIR
-# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ from them. A
+# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` creates the tables of docs/results/ from them. A
 # step whose tool is not installed is skipped with a message. Exits 1 if any step failed; later steps still run.
 #
 #   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma

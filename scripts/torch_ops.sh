@@ -49,7 +49,7 @@ compile() {
     "$cxx" "${flags[@]}" "$@" -c "$source" -o "$work/$object.o"
 }
 
-# What the linker needs to know of libkgen_vllm.so: its name and the functions that are called.
+# A stub of libkgen_vllm.so for the linker: its name and the functions that are called.
 for function in kgen_fwd kgen_fwd_workspace kgen_fwd_metadata kgen_explain_choice kgen_append_kv kgen_last_error ${DEVICE:+kgen_emulator_tensor}; do
     echo "void $function(void) {}"
 done > "$work/stub.c"

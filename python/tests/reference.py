@@ -1,4 +1,4 @@
-"""Attention in float64, and the same in a low precision, by which its error is measured."""
+"""Attention in float64, and the same in a low precision, relative to which its error is measured."""
 
 import math
 
@@ -37,7 +37,7 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
 
 
 def batch(q, k, v, **options):
-    """`attention` of each entry of a batch; slopes may be by entry too."""
+    """`attention` for each entry of a batch; slopes may differ between entries too."""
     slopes = options.pop("slopes", None)
     rows = [
         attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], **options)

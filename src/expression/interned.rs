@@ -1,4 +1,5 @@
-//! A declared score as a small `Copy` value for sets of features and points of a grid.
+//! A declared score as a small `Copy` value for sets of features and points of a grid. There are few declarations, and
+//! they live until the process ends.
 
 use super::{Declared, Expr, List, UserScore};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -1,4 +1,5 @@
-//! The requested kernels: the schema of `variants.toml`, its expansion, filters and sets.
+//! The requested kernels: the schema of `variants.toml`, its expansion, filters and sets. Independent of plans,
+//! templates, compilers and terminals.
 //!
 //! ```text
 //! text ─▶ schema ─▶ declare ─▶ expand ─▶ select ─▶ variants

@@ -101,6 +101,8 @@ impl Variant {
     }
 
     /// The unique name of this variant: file stem, launcher symbol, cache label.
+    /// `<prefix><kind>[_hdim<D>][_<dtype>][_causal][_<feature>…]_<target>`, with `hdim<D>_<DV>` if V and O have another
+    /// head dim.
     pub fn name(&self) -> String {
         let info = self.kind.info();
         let mut name = format!("{}{}", info.prefix, info.name);

@@ -115,7 +115,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/faults")
 }
 
-/// Every list, in the order of their names.
+/// Every list, in name order.
 pub fn lists() -> Vec<List> {
     let files = std::fs::read_dir(folder()).expect("the folder is there").map(|entry| entry.expect("it can be read").path());
     let paths: BTreeSet<PathBuf> = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();

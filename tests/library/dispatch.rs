@@ -90,7 +90,7 @@ fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i3
 
 const NOT_WORTH_SPLITTING: &str = "no sequence is worth a second split";
 
-/// Split counts that are weighed besides those that fill the device, as far as splits have 128 keys.
+/// Split counts that are considered in addition to those that fill the device, if splits have at least 128 keys.
 const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 #[test]
