@@ -22,7 +22,7 @@ cargo test --release --no-fail-fast
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
 kgen="${CARGO_TARGET_DIR:-target}/release/kgen"
 
-step "generated/ and generated.b3 are what the templates give"
+step "generated/ and generated.b3 are up to date"
 scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"

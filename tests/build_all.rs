@@ -57,7 +57,8 @@ fn ctrl_c_during_the_check_says_what_is_kept_and_names_no_kernel_that_was_not_ch
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("text");
     assert_eq!(kgen.wait().expect("ended").code(), Some(130), "{rest}");
-    let kept = "error: interrupted; 2 of 2 kernels compiled and 1 check passed, which is kept; run the same command to resume\n";
+    let kept =
+        "error: interrupted; 2 of 2 kernels compiled and 1 check passed; results are kept; run the same command to resume\n";
     assert_eq!(rest, kept);
 }
 

@@ -339,7 +339,7 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     said.read_to_string(&mut heard).expect("text");
     assert_eq!(first.wait().expect("a child").code(), Some(130), "{heard}");
     assert!(
-        heard.ends_with("error: interrupted; 1 of 2 variants passed, which is kept; run the same command to resume\n"),
+        heard.ends_with("error: interrupted; 1 of 2 variants passed; results are kept; run the same command to resume\n"),
         "{heard}"
     );
     assert_eq!(heard.lines().filter(|line| line.contains("flash_")).count(), 1, "one was done: {heard}");

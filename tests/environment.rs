@@ -111,7 +111,7 @@ fn a_path_that_nvccs_shell_would_obey_is_refused_with_what_to_do() {
         fs::create_dir(&folder).expect("made");
         let refused = |build: &mut assert_cmd::Command, remedy: &str| {
             let said = build.assert().code(3);
-            said.stderr(contains(obeyed).and(contains("the shell that nvcc works through")).and(contains(remedy)));
+            said.stderr(contains(obeyed).and(contains("the shell behind nvcc")).and(contains(remedy)));
             assert!(!bench.path("build").exists(), "folders were made for nothing");
         };
         refused(bench.build(&[]).env("XDG_CACHE_HOME", &folder), "set `XDG_CACHE_HOME`");

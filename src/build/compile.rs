@@ -131,7 +131,7 @@ impl Builder<'_> {
         }
         if let Some(reason) = ptxas::serialised(&String::from_utf8_lossy(&stored.log)).filter(|_| !spills_allowed) {
             let message = format!(
-                "ptxas serialises its `wgmma` products ({reason}), which is slow; change its tile, or take it as it is with `--allow-spills`"
+                "ptxas serialises its `wgmma` products ({reason}), which is slow; change its tile, or accept it with `--allow-spills`"
             );
             return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
         }

@@ -35,7 +35,7 @@ pub enum BuildError {
     },
     /// nvcc passes all its work through a shell, which would expand part of this path.
     #[error(
-        "the path of {what}, `{}`, holds {}, which the shell that nvcc works through would obey; {remedy} without {} or control characters",
+        "the path of {what}, `{}`, holds {}, which the shell behind nvcc would interpret; {remedy} without {} or control characters",
         .path.display().to_string().replace(char::is_control, "\u{fffd}"),
         shown(*.character),
         "`$`, `` ` ``, `\"`, `\\`, `:`"

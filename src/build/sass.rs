@@ -60,8 +60,8 @@ impl MachineCode {
     pub(super) fn slow_memory(&self) -> Option<String> {
         (!self.local_memory.is_empty()).then(|| {
             format!(
-                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or take it \
-                 as it is with `--allow-spills`",
+                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or accept it \
+                 with `--allow-spills`",
                 listed(&self.local_memory)
             )
         })

@@ -273,7 +273,7 @@ fn supervise(
 fn meaning(exit: ExitStatus) -> &'static str {
     match exit.signal() {
         Some(libc::SIGILL | libc::SIGTRAP) => {
-            "; an index lies beyond the bounds of one of the kernel's arrays: kgen has it compiled so that it traps there"
+            "; an index is beyond the bounds of one of the kernel's arrays: kgen compiles it so that it traps there"
         }
         _ => "",
     }

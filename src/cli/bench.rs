@@ -68,7 +68,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// The sizes; every combination of what is listed.
+/// The sizes; every combination of the listed values.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Shapes")]
 struct ShapeArgs {

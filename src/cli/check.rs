@@ -88,8 +88,8 @@ struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), where
-    /// warps run by priorities, of which N are lowered [default: both, N chosen per case].
+    /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), in
+    /// which warps run by priorities that are lowered N times [default: both, N chosen per case].
     #[arg(long, value_name = "ORDER")]
     schedule: Option<Order>,
 

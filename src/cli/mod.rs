@@ -55,11 +55,11 @@ const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 #[command(name = "kgen", version, max_term_width = 100, propagate_version = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Cli {
-    /// Options that stand before or after any command.
+    /// Options accepted before or after any command.
     #[command(flatten)]
     pub global: Global,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -224,11 +224,11 @@ pub enum Command {
     Check(check::Args),
     /// Time kernels on the GPU at hand.
     Bench(bench::Args),
-    /// Show what kgen makes of a user-defined score or mask.
+    /// Show the code that kgen generates for a user-defined score or mask.
     Expression(expression::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
-    /// Show the size of kgen's cache, or remove what has not been used for a while.
+    /// Show the size of kgen's cache, or remove entries that have not been used for a while.
     Cache(cache::Args),
     /// Report what kgen finds on this machine, and how to get what is missing.
     Doctor(doctor::Args),

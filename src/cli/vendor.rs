@@ -42,7 +42,7 @@ Examples:
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(subcommand_help_heading = "Projects kgen knows", subcommand_value_name = "PROJECT", disable_help_subcommand = true)]
+#[command(subcommand_help_heading = "Supported projects", subcommand_value_name = "PROJECT", disable_help_subcommand = true)]
 pub struct Args {
     #[command(subcommand)]
     project: Option<Project>,
@@ -85,7 +85,8 @@ struct What {
     #[command(flatten)]
     helpers: HelperArgs,
 
-    /// Take a folder that kgen did not make and that holds other files. They stay; none may have a name of kgen's.
+    /// Take a folder that kgen did not make and that holds other files. They stay; none may have the name of a file of
+    /// kgen's.
     #[arg(long, conflicts_with = "remove")]
     beside_others: bool,
 

@@ -92,9 +92,9 @@ pub(super) struct How {
 fn interrupted(done_before: Option<&str>, passed: usize, all: usize) -> CommandError {
     let kept = match (done_before, passed) {
         (None, 0) => "no variant has passed yet".to_owned(),
-        (None, _) => format!("{passed} of {} passed, which is kept", count(all, "variant")),
-        (Some(done), 0) => format!("{done}, which is kept"),
-        (Some(done), _) => format!("{done} and {} passed, which is kept", count(passed, "check")),
+        (None, _) => format!("{passed} of {} passed; results are kept", count(all, "variant")),
+        (Some(done), 0) => format!("{done}; results are kept"),
+        (Some(done), _) => format!("{done} and {} passed; results are kept", count(passed, "check")),
     };
     CommandError::Interrupted(format!("{kept}; run the same command to resume"))
 }

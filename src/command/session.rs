@@ -138,7 +138,7 @@ pub(super) fn unwritable_unless(other: &str, error: RenderError) -> CommandError
         ErrorKind::InvalidData => return CommandError::Usage(format!("{error}, or {other}")),
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space and run the command again",
-        ErrorKind::ReadOnlyFilesystem => "it lies on a file system that is mounted read-only: mount it anew",
+        ErrorKind::ReadOnlyFilesystem => "it is on a file system that is mounted read-only: remount it writable",
         _ => "make it writable",
     };
     CommandError::Usage(format!("{error}; {remedy}, or {other}"))

@@ -82,7 +82,7 @@ impl Checker<'_> {
             return Ok(expr);
         }
         let help = "write `select(condition, a, b)` to choose between numbers";
-        Err(Finding::new("a condition stands where a number is needed", syntax.span.clone(), "true or false", help))
+        Err(Finding::new("a condition where a number is needed", syntax.span.clone(), "true or false", help))
     }
 
     fn real(&self, expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
@@ -103,8 +103,8 @@ impl Checker<'_> {
         }
         if let Some(variable) = Variable::ALL.into_iter().find(|variable| variable.name() == name) {
             if variable == Variable::S && self.goal == Goal::Mask {
-                let help = "a mask knows `q`, `k`, `h`, `b` and what is declared; what depends on the product is a `score`";
-                return Err(Finding::new("`s` cannot stand in a mask", at.clone(), "the scaled product", help));
+                let help = "a mask may use `q`, `k`, `h`, `b` and declared names; use a `score` for the product";
+                return Err(Finding::new("`s` cannot be used in a mask", at.clone(), "the scaled product", help));
             }
             return Ok(Expr::variable(variable));
         }
@@ -269,7 +269,7 @@ fn condition(expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
         return Ok(expr);
     }
     let help = "compare it with something, for example `k <= q`";
-    Err(Finding::new("a number stands where a condition is needed", at.clone(), "a number", help))
+    Err(Finding::new("a number where a condition is needed", at.clone(), "a number", help))
 }
 
 fn converted(expr: Expr) -> Expr {

@@ -203,7 +203,7 @@ mask = 'k <= q'
         for (from, to, says, quotes) in [
             ("abs(q - k)", "abs(q - kk)", "unknown name `kk`", "abs(q - kk)"),
             ("abs(q - k)", "abs(q - k", "`)` is missing", "abs(q - k"),
-            ("k < sinks", "s < sinks", "`s` cannot stand in a mask", "s < sinks"),
+            ("k < sinks", "s < sinks", "`s` cannot be used in a mask", "s < sinks"),
             ("[\"decay\"]", "[\"decay\", \"other\"]", "`other` is declared and not used", "\"other\""),
             ("\"decay\"", "\"float\"", "`float` is a name of C++ and CUDA", "float"),
             ("\"decay\"", "\"de cay\"", "`de cay` is no name", "de cay"),

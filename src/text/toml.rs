@@ -65,12 +65,7 @@ pub(crate) fn unlike(error: &toml::de::Error, span: Range<usize>, text: &str) ->
             "keep one of the two; arrays of tables are written `[[family]]`",
         );
     }
-    Finding::new(
-        format!("this is not TOML: {message}"),
-        span,
-        "here",
-        "correct the TOML; strings stand in quotes, arrays in `[ ]`",
-    )
+    Finding::new(format!("this is not TOML: {message}"), span, "here", "correct the TOML; strings need quotes, arrays `[ ]`")
 }
 
 /// String delimiters.

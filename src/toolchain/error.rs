@@ -44,7 +44,7 @@ pub enum ToolchainError {
     /// No nvcc anywhere, and `--offline` forbids fetching one.
     #[error(
         "no nvcc found in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`, and `--offline` forbids installing one; run `kgen toolchain \
-         install` once with a network (the compiler then lies in `{}`), or name yours with `--nvcc`",
+         install` once with a network (it puts the compiler into `{}`), or name yours with `--nvcc`",
         .destination.display()
     )]
     Offline {

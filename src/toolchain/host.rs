@@ -46,7 +46,7 @@ pub struct Named {
 /// [`ToolchainError::Cancelled`].
 pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
     let asking = |detail: String| ToolchainError::NoHostCompiler { tried: tried(), detail };
-    let failed = |error: std::io::Error| asking(format!("could not be asked for ({error})"));
+    let failed = |error: std::io::Error| asking(format!("could not be queried ({error})"));
     let answer = tempfile::NamedTempFile::new().map_err(failed)?;
     let mut command = Command::new(program);
     command.args(ASK).stdin(Stdio::null()).stdout(answer.reopen().map_err(failed)?).stderr(Stdio::null());
@@ -54,7 +54,7 @@ pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, To
         process::Ending::Exited(0) => {}
         process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
         process::Ending::TimeLimit => return Err(asking(format!("gave no answer in {} s", ASKING_LIMIT.as_secs()))),
-        other => return Err(asking(format!("could not be asked for ({other:?})"))),
+        other => return Err(asking(format!("could not be queried ({other:?})"))),
     }
     let answer = std::fs::read(answer.path()).map_err(failed)?;
     let named: Result<Named, String> = serde_json::from_slice(&answer).map_err(|error| failed(error.into()))?;
@@ -67,7 +67,7 @@ pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, To
 /// # Errors
 /// A fragment to follow the name of the compiler.
 pub fn named_by_environment() -> Result<Named, String> {
-    let scratch = tempfile::tempdir().map_err(|error| format!("could not be asked for ({error})"))?;
+    let scratch = tempfile::tempdir().map_err(|error| format!("could not be queried ({error})"))?;
     let mut build = cc::Build::new();
     build.cpp(true).target(env!("KGEN_TARGET")).host(env!("KGEN_TARGET")).opt_level(2).out_dir(scratch.path());
     build
@@ -82,7 +82,7 @@ pub fn named_by_environment() -> Result<Named, String> {
         let usual = || USUAL.iter().find_map(|name| find_in_path(name)).ok_or_else(|| "is not in `PATH`".to_owned());
         build.compiler(variable("NVCC_CCBIN").map_or_else(usual, |named| Ok(PathBuf::from(named)))?);
     }
-    let tool = build.try_get_compiler().map_err(|error| format!("could not be asked for ({error})"))?;
+    let tool = build.try_get_compiler().map_err(|error| format!("could not be queried ({error})"))?;
     // The command contains the flags of `CXX` too. A launcher (ccache) would come before the compiler; kgen's cache
     // does not need one.
     let command = tool.to_command();

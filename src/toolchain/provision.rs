@@ -214,7 +214,7 @@ fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError>
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|e| broken(e.to_string()))?;
         let Some(name) = entry.enclosed_name() else {
-            return Err(broken("it holds a file that lies outside of it".into()));
+            return Err(broken("it contains a path outside of its own folder".into()));
         };
         let Some(inside) = place_of(&name, wheel.package).filter(|_| entry.is_file()) else { continue };
         let path = tree.join(&inside);

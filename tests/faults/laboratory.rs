@@ -190,7 +190,7 @@ impl Laboratory {
         let (wanted, sign) = match fault.expect.as_str() {
             "fail" => (Status::Fail, String::new()),
             "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
-            "trap" => (Status::Crash, "an index lies beyond the bounds of one of the kernel's arrays".to_owned()),
+            "trap" => (Status::Crash, "an index is beyond the bounds of one of the kernel's arrays".to_owned()),
             "refusal" => (Status::Fail, "the launcher must refuse this and say `".to_owned()),
             kind => (Status::Fail, format!("{kind}: ")),
         };

@@ -190,17 +190,17 @@ tile_keys! {
     rescale_threshold: u32, replaces "accuracy";
     /// `exact`: a `rescale_threshold` of 0, whatever the default is.
     accuracy: Accuracy, replaces "rescale_threshold";
-    /// How tiles reach shared memory.
+    /// The way tiles reach shared memory.
     copy: CopyPath;
     /// The instruction of FP8 kernels.
     fp8_mma: Fp8Mma;
     /// Hopper: Q K^T of the next keys runs under the softmax of these.
     overlap: bool;
-    /// Hopper: what warpgroups take turns at.
+    /// Hopper: the work that warpgroups do in turns.
     turns: Turns;
     /// Hopper: one block per multiprocessor walks over all work, instead of one block for each piece of it.
     persistent: bool;
-    /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share what they fetch of K and V.
+    /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share the loaded tiles of K and V.
     cluster: u32;
     /// Hopper: how O reaches device memory.
     store: StorePath;

@@ -129,12 +129,12 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     let operator_at = rest_of_token(i);
     let operator = opt(operator).parse_next(i)?;
     if field == "full" && operator.is_some() {
-        return Err(reject("`full` stands alone", operator_at, "no operator here", "write `full`, or `mask == full`"));
+        return Err(reject("`full` takes no operator", operator_at, "no operator here", "write `full`, or `mask == full`"));
     }
     if let Some(test) = alone {
         if operator.is_some() {
             let help = format!("write `{field}`, or `not {field}`");
-            return Err(reject(format!("`{field}` stands alone"), operator_at, "no operator here", help));
+            return Err(reject(format!("`{field}` takes no operator"), operator_at, "no operator here", help));
         }
         return Ok(Node::Test(test));
     }
