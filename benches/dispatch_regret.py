@@ -202,7 +202,7 @@ def measure(bench, shape, library, old):
         if r.us() <= times * best or key in ("own", "old", chosen)}
     best = min(runner.us() for runner in runners.values())
     quick = kept(runners, SLOW)
-    for runner in quick.values():  # as many calls per graph as take a fifth of a millisecond
+    for runner in quick.values():  # a fifth of a millisecond of calls per graph
         runner.capture(max(problem.count, min(64, math.ceil(200 / runner.us()))))
     race(quick, 2, 500 * args.round_ms)
     best = min(runner.us() for runner in quick.values())

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 PRODUCT = 8
 MAXIMA = 3
 EXPONENTIALS = 12
-PASS = 9  # of the exponentials, before the turn is passed
+PASS = 9  # part of the exponentials, before the turn is passed
 ISSUE = 1
 COPY = 5  # one tile of Q, K or V
 WRITE = 9  # O and the log-sum-exp

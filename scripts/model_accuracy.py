@@ -94,7 +94,7 @@ def train(report, shape, device, seed, steps, tiny):
     ways["kgen"] = ("kgen", 0)
     config = shape.config
     if not tiny and shape.peers is SDPA and getattr(config, "num_key_value_heads", config.num_attention_heads) == config.num_attention_heads:
-        ways["SDPA, efficient"] = ("efficient", 0)  # which does not support shared key heads
+        ways["SDPA, efficient"] = ("efficient", 0)  # it does not support shared key heads
     runs = {name: training_curve(initial, shape, how, device, steps, order, seed) for name, (how, order) in ways.items()}
     peers = [curve for name, curve in runs.items() if name != "kgen"]
     noise = max(max(values) - min(values) for values in zip(*peers))

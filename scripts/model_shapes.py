@@ -34,7 +34,7 @@ class Shape:
 
     name: str
     config: object
-    lengths: list  # of the sequences in unequal batches
+    lengths: list  # lengths of the sequences in unequal batches
     dense: tuple  # batch size and length of equal ones
     long: int  # the long prompt
     peers: dict = field(default_factory=lambda: SDPA)
@@ -131,7 +131,7 @@ def initial_model(shape, device, seed):
     with torch.device(device):
         model = kind.from_config(shape.config, attn_implementation="eager", dtype=torch.float32)
     sharpen(model)
-    model.config.use_cache = False  # except for generation, which needs it
+    model.config.use_cache = False  # only generation needs it
     return model.to(device).eval()
 
 

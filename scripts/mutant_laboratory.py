@@ -22,7 +22,7 @@ from pathlib import Path
 
 from mutations import applied
 
-# How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts with the same assembly are the
+# Compiler flags that kgen uses for the emulator (src/device/emulator_kit.rs): two texts with the same assembly are the
 # same kernel. The line number of a call, which emulated primitives report, is fixed: an additional line changes
 # nothing.
 FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1", "-D__builtin_LINE()=0"]
@@ -88,19 +88,19 @@ class Features:
     headers: frozenset
     head_dim: int
     traits: frozenset  # kind, target, dtype, mask, and the plan's decisions
-    constants: dict  # by name, as text
+    constants: dict  # values as text, by name
     lines: frozenset  # the kernel's lines, without the numbers in them
 
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        """`grids`: files besides the built-in grid."""
+        """`grids`: files in addition to the built-in grid."""
         self.deadline, self.limits = deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
         # A copy: edits and builds in the meantime change nothing here.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
-        # By name, so that results hold in another folder.
+        # Keyed by name, so that results hold in another folder.
         self.grids = {None: None, **{Path(grid).name: Path(shutil.copy2(grid, self.work)) for grid in grids}}
         self.templates = self.work / "as-given"
         shutil.rmtree(self.templates, ignore_errors=True)

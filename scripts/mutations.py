@@ -40,7 +40,7 @@ class Mutant:
     """One changed line of one file in the templates' folder."""
 
     file: str
-    line: int  # from 0, in the current file
+    line: int  # line number in the current file, from 0
     before: str
     after: str
     kind: str

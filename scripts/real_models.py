@@ -266,7 +266,7 @@ def collect(report, name, out, tell):
         report.write()
         return
     report.rows += json.loads((out / "real_models.json").read_text())["rows"]
-    for line in (out / "real_models.txt").read_text().splitlines()[1:]:  # without the line about the machine
+    for line in (out / "real_models.txt").read_text().splitlines()[1:]:  # the line about the machine is dropped
         tell(line)
     report.finish(name)
 

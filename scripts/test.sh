@@ -26,7 +26,7 @@ step "generated/ and generated.b3 are up to date"
 scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"
-rm -rf build/log  # from earlier runs
+rm -rf build/log  # left by earlier runs
 "$kgen" build-all --set slice --device emulator --generated build/generated
 if grep -rn "warning #" build/log; then
     echo "error: nvcc warns about generated kernels, as listed above" >&2

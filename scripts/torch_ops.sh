@@ -40,7 +40,7 @@ if ! printf '2.10\n%s\n' "${version%%[a-z+]*}" | sort -V -C; then
     exit 3
 fi
 
-# Of the interface of torch 2.10, which newer ones keep.
+# The interface of torch 2.10, which newer versions keep.
 flags=(-std=c++17 -O2 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -Wall -Wextra -DTORCH_TARGET_VERSION=0x020a000000000000
     "-DKGEN_TORCH_KEY=${KEY:-CUDA}" -I "$sources" -I "${INCLUDE:-$root/generated/include}" -isystem "$torch/include" -isystem "$python_include")
 compile() {

@@ -1,4 +1,4 @@
-//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any moment leaves no half file.
+//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any time leaves no partial file.
 //! Each test draws from a seed and runs for seconds; `KGEN_FUZZ=N` multiplies the number of inputs by N and
 //! `KGEN_FUZZ_SEED` sets the seed (`scripts/fuzz.sh`).
 

@@ -294,7 +294,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
     if cache_batch_idx is not None and page_table is None and cu_seqlens_k is None:  # elsewhere the library refuses it
-        if k.shape[0] == 0:  # which a structure cannot express
+        if k.shape[0] == 0:  # a structure cannot express it
             raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
         sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)

@@ -167,7 +167,7 @@ def flash_attn_with_kvcache(
     if padded:  # copies of the caches, as in FlashAttention
         q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
         k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
-    # Of the mask as requested: a window that hides nothing still implies that positions rise.
+    # The requested mask counts: a window that hides nothing still implies that positions rise.
     causal = arguments.flag(causal, "causal")
     rising = causal or max(arguments.sides(window_size)) >= 0
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)

@@ -139,7 +139,7 @@ def _setup(ctx, inputs, output) -> None:
     ctx.set_materialize_grads(False)
     ctx.refused = () if _have_gradients(*optional) else _refused(optional)
     ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9])
-    ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
+    ctx.numbers = (*numbers[:-2], numbers[-1])  # num_splits is dropped
 
 
 def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv) -> bool:

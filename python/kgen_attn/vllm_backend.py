@@ -33,7 +33,7 @@ class KgenImpl(FlashAttentionImpl):
     """The attention of one layer."""
 
     def __init__(self, *args, sinks=None, **kwargs) -> None:
-        super().__init__(*args, **kwargs)  # which accepts sinks only on Hopper
+        super().__init__(*args, **kwargs)  # accepts sinks only on Hopper
         self.sinks = sinks
         # Kernels for an FP8 cache take 16-bit queries.
         self.supports_quant_query_input = False

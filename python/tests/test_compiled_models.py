@@ -56,7 +56,7 @@ def test_padding_compiles(device, name, batch, padding):
         runs = compiled(kgen), plain(kgen), plain(low), plain(exact)
         found, eager, *others = (run(**given, use_cache=False) for run in runs)
     assert_as_good(*(logits[there] for logits in (found, *others)), "logits")
-    assert torch.allclose(found, eager, atol=1e-2)  # also for padding, whose O is 0
+    assert torch.allclose(found, eager, atol=1e-2)  # also for padding, where O is 0
 
 
 def plain(model):

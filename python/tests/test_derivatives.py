@@ -131,7 +131,7 @@ def test_tangents_are_refused(draw, place):
             flash_attn_func(*dual)
         with pytest.raises(NotImplementedError, match="no tangents through `torch.ops.kgen_attn`"):
             torch.ops.kgen_attn.forward(*dual, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)
-        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # without tangents as usual
+        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # no tangents, as usual
 
 
 def test_a_tangent_of_the_gradient_is_refused(draw):

@@ -24,7 +24,7 @@ def test_a_missing_kernel_is_made_once(draw, monkeypatch, tmp_path):
     out = flash_attn_func(q, k, v, causal=True)
     (exact, _), (low, _) = (batch(*(t.detach().cpu() for t in (q, k, v)), causal=True, dtype=d) for d in (torch.float64, q.dtype))
     assert_close(out.detach().cpu(), exact, low, "O")
-    out.sum().backward()  # of another kernel
+    out.sum().backward()  # uses another kernel
     assert all(torch.isfinite(t.grad).all() for t in (q, k, v))
     made = sorted(path.relative_to(tmp_path).parts[1:] for path in tmp_path.rglob("libkgen.so"))
     assert made == [("wheel", "lib", "libkgen.so")] * 2, "one library for each pass, and nothing elsewhere"

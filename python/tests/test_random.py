@@ -44,13 +44,13 @@ class Call:
     leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks, as stored in memory
     views: dict[str, Callable]  # from a leaf to the function's argument; works for tensors of any type and device
     options: dict
-    masks: dict  # of the reference
+    masks: dict  # arguments of the reference
     # (rows of Q and O, rows of LSE, of K and V) of each sequence: indices of the views.
     sequences: list[tuple]
     packed: str = ""  # the leaf that holds several: qkv or kv
-    refused: Optional[str] = None  # what has no gradient
+    refused: Optional[str] = None  # argument without a gradient
     slopes: Optional[torch.Tensor] = None
-    dtype: torch.dtype = torch.bfloat16  # of the computation
+    dtype: torch.dtype = torch.bfloat16  # dtype of the computation
     autocast: bool = False
 
     def given(self, leaves):
@@ -128,7 +128,7 @@ def masks_of(random, heads, sequences, device, call_options):
         masks["softcap"] = random.choice([0.5, 2.0, 20.0])
         call_options["softcap"] = scalar(random, masks["softcap"])
     if random.random() < 0.1:
-        slopes = torch.randn(*random.choice([(heads,), (sequences, heads)]))  # of both signs
+        slopes = torch.randn(*random.choice([(heads,), (sequences, heads)]))  # both signs
         call_options["alibi_slopes"] = slopes.to(device)
     if random.random() < 0.15:
         leaf = torch.randn(heads)
@@ -241,7 +241,7 @@ def draw_cache(random, device, head_dims, batch, heads, key_heads):
 
 def draw(random, device):
     head_dims = random.choice(PAIRS)
-    if random.random() < 0.15:  # padded up to it
+    if random.random() < 0.15:  # a head dim that is padded to it
         head_dims = (head_dims[0] - random.choice([1, 4, 7]), head_dims[1] - random.choice([1, 4, 7]))
     batch, (heads, key_heads) = random.choice([1, 2, 3]), heads_of(random)
     make = random.choice([draw_dense, draw_dense, draw_varlen, draw_cache])

@@ -156,7 +156,7 @@ def test_packed_sequences_are_refused_behind_others(device):
 
 @pytest.mark.parametrize("contiguous", [False, True])
 def test_ranges_are_read_where_they_lie(draw, device, contiguous):
-    q = draw(3, 4, 2, 32).transpose(1, 2).contiguous().transpose(1, 2)  # as models pass it
+    q = draw(3, 4, 2, 32).transpose(1, 2).contiguous().transpose(1, 2)  # the strides that models pass
     k, v = (draw(3, 2, 10, 32).transpose(1, 2) for _ in range(2))
     if not contiguous:
         k, v = (torch.cat([t, t, t[:, :5]], 1)[:, :10] for t in (k, v))
@@ -179,7 +179,7 @@ def test_masks_of_caches(device):
     assert asked(q_length=7, device=device).shape == (2, 1, 7, masks.NOTHING)
     assert asked(q_offset=6, device=device).tolist() == [[[[7]]]] * 2  # a window's, computed in Python
     assert asked(q_offset=offset).tolist() == asked(q_offset=offset, attention_mask=there).tolist() == [[[[7]]]] * 2
-    assert asked(q_offset=offset + 20).tolist() == [[[[12]]]] * 2  # never rows that do not exist
+    assert asked(q_offset=offset + 20).tolist() == [[[[12]]]] * 2  # only existing rows
     there[0, :3] = False
     assert asked(q_offset=offset, attention_mask=there).tolist() == [[[[3, 4]]], [[[0, 7]]]]
     assert asked(q_offset=6, attention_mask=there).tolist() == [[[[3, 4]]], [[[0, 7]]]]

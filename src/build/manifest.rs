@@ -21,9 +21,9 @@ struct Manifest<'a> {
     host_compiler: &'a str,
     /// Size of the library (bytes).
     library_bytes: u64,
-    /// By target, `host` for the dispatcher.
+    /// Groups by target; `host` for the dispatcher.
     targets: BTreeMap<&'a str, Group<'a>>,
-    /// By kind of kernel; `host` for the dispatcher.
+    /// Sizes by kind of kernel; `host` for the dispatcher.
     kinds: BTreeMap<&'a str, Size>,
     variants: Vec<Entry<'a>>,
 }

@@ -69,7 +69,7 @@ impl Drop for Permit<'_> {
 pub(super) fn available() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    // Version 2 and version 1 of control groups, as they are mounted inside containers.
+    // Versions 2 and 1 of control groups, at their mount points inside containers.
     let groups = [
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),

@@ -231,7 +231,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
     }
 }
 
-/// Has a worker serve the request, forwards its progress and waits until it ends in any way.
+/// Has a worker run the request, forwards its progress and waits until it ends in any way.
 fn supervise(
     request: &Request,
     program: &Path,

@@ -90,11 +90,11 @@ pub(super) struct BuildArgs {
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
 
-    /// Where kernels are written.
+    /// Folder for the rendered kernels.
     #[arg(long, value_name = "DIR", default_value = "generated")]
     generated: PathBuf,
 
-    /// Where objects, logs and the library are written.
+    /// Folder for objects, logs and the library.
     #[arg(long, value_name = "DIR", default_value = "build")]
     build_dir: PathBuf,
 

@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     build: BuildArgs,
 
-    /// Where kernels are smoke-tested: auto (the GPU if there is one), gpu or emulator.
+    /// Device of the smoke tests: auto (the GPU if there is one), gpu or emulator.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
 }

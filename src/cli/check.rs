@@ -72,7 +72,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Check")]
 struct CheckArgs {
-    /// Where kernels run: auto (the GPU if there is one), gpu or emulator.
+    /// Device that runs the kernels: auto (the GPU if there is one), gpu or emulator.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
 

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long)]
     plan: bool,
 
-    /// Where `--plan` looks for the registers of kernels that have been compiled.
+    /// Build folder in which `--plan` looks up registers of compiled kernels.
     #[arg(long, value_name = "DIR", default_value = "build")]
     build_dir: PathBuf,
 }

@@ -76,7 +76,7 @@ const EPOCH_VARIABLE: &str = "SOURCE_DATE_EPOCH";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command to print the page of, as it is typed or as the page is named [default: kgen itself].
+    /// The command whose page is printed, as typed or as the page's name [default: kgen itself].
     #[arg(value_name = "COMMAND", conflicts_with = "output")]
     command: Vec<String>,
 

@@ -124,7 +124,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR", env = TEMPLATES_VARIABLE)]
     pub templates: Option<PathBuf>,
 
-    /// How results are printed.
+    /// Format of results.
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
@@ -222,7 +222,7 @@ pub enum Command {
     Wheel(wheel::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
     Check(check::Args),
-    /// Time kernels on the GPU at hand.
+    /// Time kernels on the GPU of this machine.
     Bench(bench::Args),
     /// Show the code that kgen generates for a user-defined score or mask.
     Expression(expression::Args),
@@ -230,7 +230,7 @@ pub enum Command {
     Toolchain(toolchain::Args),
     /// Show the size of kgen's cache, or remove entries that have not been used for a while.
     Cache(cache::Args),
-    /// Report what kgen finds on this machine, and how to get what is missing.
+    /// Report the tools that kgen finds on this machine, and remedies for missing ones.
     Doctor(doctor::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

@@ -25,7 +25,7 @@ pub fn print(result: &str) -> Result<(), CommandError> {
     write(&wrap::within(wrap::columns(&Term::stdout()), &styled(result)))
 }
 
-/// The same without line breaks: for source, scripts and paths.
+/// The same without wrapping: for source, scripts and paths.
 ///
 /// # Errors
 /// As [`print`].

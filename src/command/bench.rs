@@ -1,4 +1,4 @@
-//! Times of kernels on the GPU at hand.
+//! Times of kernels on the GPU of this machine.
 
 use super::{
     CommandError, Context, Event, Observer, SelectionRequest, TargetWord, Work,

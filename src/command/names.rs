@@ -36,7 +36,7 @@ fn find(grid: &Grid, name: &str) -> Result<Variant, CommandError> {
     })
 }
 
-/// The head dim in a name, possible or not: 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in
+/// The head dim in a name, not necessarily a valid one: 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in
 /// `flash_fwd_hdim192_128_fp16_sm80`.
 fn head_dim(name: &str) -> Option<HeadDim> {
     let (_, rest) = name.split_once("_hdim")?;

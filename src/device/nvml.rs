@@ -22,7 +22,7 @@ type GetVersion = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type GetOfKind = unsafe extern "C" fn(*mut c_void, c_int, *mut c_uint) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_int;
 
-/// State of the card at one moment.
+/// State of the card at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CardState {
     /// Clock of the multiprocessors, MHz.

@@ -26,7 +26,7 @@ fn without_conversion(expr: &Expr) -> &Expr {
     if let Expr::Unary(Unary::Real, inner) = expr { inner } else { expr }
 }
 
-/// Two operands as they are written: an integer is converted implicitly only beside a real number.
+/// Two operands in written form: an integer is converted implicitly only beside a real number.
 fn pair<'e>(a: &'e Expr, b: &'e Expr) -> (&'e Expr, &'e Expr) {
     let is_converted = |expr: &Expr| matches!(expr, Expr::Unary(Unary::Real, _));
     if is_converted(a) {

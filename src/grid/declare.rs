@@ -36,7 +36,7 @@ pub(super) struct Declarations {
     pub excludes: Vec<Exclude>,
     /// The `[[tile]]` tables.
     pub tiles: TileTable,
-    /// By name.
+    /// Sets, by name.
     pub sets: Vec<Set>,
 }
 

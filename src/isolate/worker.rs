@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Seconds between a worker's time limit and the moment it ends itself, so that a living parent acts first.
+/// Seconds between a worker's time limit and its own exit, so that a living parent acts first.
 const GRACE_SECONDS: f64 = 10.0;
 
 /// Range of the answer's descriptor number: above those of a kernel's own files, below the usual limit of 1024.

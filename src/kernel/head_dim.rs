@@ -24,7 +24,7 @@ impl HeadDimError {
         format!("impossible head dim `{}`", self.asked)
     }
 
-    /// The valid ones, nearest first.
+    /// The nearest valid head dims, as a sentence.
     pub(crate) fn help(self) -> String {
         let (smallest, largest, step) = (i64::from(SMALLEST), i64::from(LARGEST), i64::from(STEP));
         let below = (self.asked.clamp(smallest, largest) / step) * step;

@@ -33,7 +33,7 @@ fn that_take(change: impl Fn(&str) -> Option<String>) -> Vec<&'static Kernel> {
     laboratory.shapes("kernels").filter(|kernel| change(kernel.text(laboratory)).is_some()).collect()
 }
 
-/// On five multiprocessors each head is a group by itself.
+/// On five multiprocessors each head is a separate group.
 fn groups_of_heads() -> Result<(), String> {
     let all = "heads_a_group(p, params.blocks, static_cast<uint32_t>(m_blocks))";
     let grouped = |text: &str, heads: &str| replace_once(text, all, heads).ok();

@@ -20,7 +20,7 @@ type Length = fn(&Sequence) -> usize;
 /// A tensor of new rows and its values.
 struct Values {
     lie: Lie,
-    /// By row index, then by head.
+    /// Rows by index, then by head.
     rows: Vec<Vec<Vec<f32>>>,
     image: Image,
 }

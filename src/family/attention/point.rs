@@ -107,8 +107,8 @@ impl Point {
         })
     }
 
-    /// The features of the calls that the kernel serves: its own, and for a split-KV kernel also those that the combine
-    /// kernel handles.
+    /// The features of the calls that the kernel supports: its own, and for a split-KV kernel also those that the
+    /// combine kernel handles.
     pub fn served_features(&self) -> Features {
         if self.kind == Kind::FwdSplit { self.features.with(Features::combined()) } else { self.features }
     }

@@ -194,7 +194,7 @@ tile_keys! {
     copy: CopyPath;
     /// The instruction of FP8 kernels.
     fp8_mma: Fp8Mma;
-    /// Hopper: Q K^T of the next keys runs under the softmax of these.
+    /// Hopper: Q K^T of the next keys overlaps with the softmax of the current ones.
     overlap: bool;
     /// Hopper: the work that warpgroups do in turns.
     turns: Turns;

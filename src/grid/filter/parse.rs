@@ -161,7 +161,7 @@ fn alone(word: &str) -> Option<Test> {
     head_dim.or_else(|| word.parse().ok().map(Test::Feature))
 }
 
-/// `64` and `192_128`, possible or not.
+/// A head dim such as `64` or `192_128`, not necessarily a valid one.
 fn pair(text: &str) -> Option<HeadDim> {
     let number = |digits: &str| digits.parse::<u32>().ok();
     match text.split_once('_') {

@@ -99,7 +99,7 @@ struct Pass {
 #[derive(Debug, Clone, Copy, Default)]
 struct SinkGradient {
     exact: f64,
-    /// By each of the two methods.
+    /// Contribution by each of the two methods.
     naive: [f32; 2],
     /// Sum of its terms' magnitudes.
     terms: f64,

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 /// The correct results of one case, and the tolerance.
 #[derive(Debug, Clone)]
 pub struct Reference {
-    /// By sequence and query head.
+    /// Results by sequence and query head.
     heads: Vec<Head>,
     /// Query heads per sequence.
     heads_per_sequence: usize,
