@@ -57,8 +57,8 @@ class Schedule:
                 pages.append(self.free.pop())
 
     def advance(self, step):
-        """The step's queries; the keys grow by them. Sequences end from the last one on, or another takes the place and
-        the pages of one that ends."""
+        """The step's queries; the keys grow by the same number. Sequences end in order from the last one, or a new one
+        takes over the row and pages of one that ends."""
         live = SEQUENCES if self.restarts else SEQUENCES - 5 * (step // 10)
         self.queries = [1] * live + [0] * (SEQUENCES - live)
         if self.mixed and step % 3 == 2:

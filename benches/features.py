@@ -69,7 +69,7 @@ def kgen(library, qkv, causal=False, window=None, softcap=0.0, sinks=None):
 
 
 def error_of(qkv, out, sinks=None, **features):
-    """The largest error of the middle rows of the first head, over the largest element."""
+    """The largest error of the middle rows of the first head, relative to the largest element."""
     o, first = out[0] if isinstance(out, list) else out, qkv[0].shape[1] // 2
     if o.isnan().any():
         return float("nan")

@@ -119,7 +119,7 @@ def build(bench, folder, tile, kind="fwd", head_dim=64, dtype="bf16", masks=("fu
 
 
 def built(bench, folder, wanted):
-    """{(head dim, label): (library, spilled bytes)} of {(head dim, label): keyword arguments of `build`}, eight at a
+    """{(head dim, label): (library, spilled bytes)} for {(head dim, label): keyword arguments of `build`}, eight at a
     time."""
     with ThreadPoolExecutor(8) as pool:
         made = pool.map(lambda given: build(bench, folder, **given), wanted.values())

@@ -17,7 +17,7 @@ import random
 BLOCKS = 132
 TILE_US, STEP_US = 1.5, 0.75
 L2_FOR_KEYS = 17 << 20
-TILES = {64: (192, 96), 128: (128, 128)}  # by head dim: queries and keys of a tile
+TILES = {64: (192, 96), 128: (128, 128)}  # queries and keys of a tile, by head dim
 
 
 def item_us(length, tile, m, n):

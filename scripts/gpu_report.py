@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benches"))
 
 from lab import bench, record  # noqa: E402
 
-# Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything
-# newer.
+# Compute capability of each target, and the newest one that runs its objects (src/plan/compile.rs): PTX runs on every
+# newer GPU.
 NEWER = 999
 
 # Prefixes of kernel names, longer ones first.

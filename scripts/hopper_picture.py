@@ -14,8 +14,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 # Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP per cycle and multiprocessor (dense bf16), so a tick
-# is about 64 cycles. So do 64 x 128 exponentials at 16 per cycle, in addition to which there are the additions and the
-# packing. The others are round numbers.
+# is about 64 cycles. 64 x 128 exponentials at 16 per cycle take the same time, plus the additions and the packing. The
+# others are round numbers.
 PRODUCT = 8
 MAXIMA = 3
 EXPONENTIALS = 12

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 # Initial weights give scores near 0, and attention that is nearly the mean of V. The scores of trained models differ;
-# queries and keys are scaled so that theirs have this standard deviation.
+# queries and keys are scaled so that scores have this standard deviation.
 SPREAD_OF_SCORES = 2.0
 
 #: Column titles of PyTorch's own attention, and its names for `use`.

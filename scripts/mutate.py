@@ -52,7 +52,7 @@ SMOKE, MORE, THOROUGH = 2, 6, 3
 # Minimum share of the sample, for a file of few lines.
 LEAST_SHARE = 0.01
 
-# Seconds after which a check counts as failed, or four times what the unharmed kernel takes if that is more.
+# Seconds after which a check counts as failed; four times the unharmed kernel's time if that is more.
 LIMITS = {False: 40, True: 400}
 
 
@@ -111,7 +111,7 @@ class Campaign:
             left = {file: lines[file] for file in candidates if places[file] < len(candidates[file])}
             if not left:
                 break
-            # Each round ends before the next one's shares are known, so that they depend on the seed alone.
+            # Each round ends before the next one's shares are computed, so that they depend only on the seed.
             quotas = {file: len(chosen[file]) + more for file, more in shares(left, missing).items()}
             self.fill(quotas, candidates, places, chosen)
         return [mutant for mutants in chosen.values() for mutant in mutants]
@@ -237,7 +237,7 @@ class Slot:
         return self.place
 
     def keep(self):
-        """The cache now holds only unharmed kernels, and is kept."""
+        """The cache now contains only unharmed kernels, and is kept."""
         if not hasattr(self, "seen"):
             self.seen = True
             folder = self.folder / "cache/kgen/emulator"

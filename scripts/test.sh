@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU.
-# The whole grid is `kgen build-all`. Stops at the first failure and says which step it was.
+# Runs every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU. For the
+# whole grid, use `kgen build-all`. Stops at the first failure and prints the name of the step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -327,7 +327,7 @@ fn known_before(verdicts: &[u8]) -> Vec<(String, bool)> {
 #[test]
 fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     let folder = folder();
-    // All smoke cases, among them those that change an ordinary call.
+    // All smoke cases, including those that change an ordinary call.
     let mut first = kgen_process(folder.path(), &["--device", "emulator", "-j", "1"]);
     let mut first = first.stdout(process::Stdio::null()).stderr(process::Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(first.stderr.take().expect("a pipe"));
@@ -451,7 +451,7 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
         std::fs::write(&kernel, broken).expect("the copy is writable");
         check(&["--templates", templates, "--case", "unaligned-k-row"]).code(1)
     };
-    // Rows of two heads of 16 elements and one more.
+    // The row stride is two heads of 16 elements plus one element.
     let expected = "must refuse this and say `K: the stride of dimension 1 is 72; TMA takes `, but";
     let said = "KGEN_ERROR_UNSUPPORTED";
     changed("self.name, \"K\"", "self.name, \"V\"").stdout(contains(expected).and(contains(said)).and(contains("V: the stride")));

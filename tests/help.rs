@@ -117,7 +117,7 @@ fn literals(tokens: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// Paths and string literals of the sources below a folder, without those of tests.
+/// Paths and string literals of the sources in a folder, without tests.
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

@@ -182,7 +182,7 @@ impl Bench {
     fn try_selections(&self, place: &str, one: &str, other: &str) {
         let [first, second, remove] = [one, other, "--remove"].map(|what| format!("{place} {what}"));
         self.try_lines([&first, &second, &remove]);
-        // Without a selection, an update that had begun is finished.
+        // Without a selection, an update that had begun is completed.
         let [held, wanted] = ["one", "other"].map(|name| tree(&self.path(name)));
         self.try_faults("one", &second, &[Next { line: place.to_owned(), leaves: vec![&held, &wanted] }]);
     }

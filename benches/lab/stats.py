@@ -1,4 +1,4 @@
-"""Statistics of the times of rounds. Needs nothing but Python."""
+"""Statistics of the times of rounds. Needs only Python."""
 
 import math
 import random

@@ -29,7 +29,7 @@ def copies_for(bytes_each, times, most=64):
 
 
 def elapsed_us(run, times):
-    """Microseconds of one of `times` runs between two CUDA events."""
+    """Microseconds per run of `times` runs between two CUDA events."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(times):

@@ -270,7 +270,7 @@ def is_transformed() -> bool:
 
 
 def _refuse_transforms(tensors: dict) -> None:
-    """Raises `NotImplementedError` for tensors with tangents, and for those of `torch.func`'s transforms."""
+    """Raises `NotImplementedError` for tensors with tangents, and for tensors of `torch.func`'s transforms."""
     for name, tensor in tensors.items():
         if tensor is None:
             continue

@@ -47,8 +47,8 @@ def batch(q, k, v, **options):
 
 
 def assert_close(found, exact, low, what):
-    """FlashAttention's rule: the error is at most twice that of the same computation in the low precision, plus two
-    roundings of the largest value. NaN never passes."""
+    """FlashAttention's rule: the error is at most twice the error of the same computation in the low precision, plus
+    two roundings of the largest value. NaN never passes."""
     assert found.shape == exact.shape, f"{what}: shape {tuple(found.shape)}, not {tuple(exact.shape)}"
     assert not torch.isnan(found).any(), f"{what}: NaN"
     if exact.numel() == 0:

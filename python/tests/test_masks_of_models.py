@@ -153,7 +153,7 @@ DOCUMENTS = torch.zeros(64, dtype=torch.long)
 
 
 def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device):
-    """A tensor may also be a global, or behind a function or an object."""
+    """A tensor may also be a global, or be reached through a function or an object."""
     def by_global(b, h, q, k):
         return (k <= q) & (DOCUMENTS.to(q.device)[q] == DOCUMENTS.to(q.device)[k])
 

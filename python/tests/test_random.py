@@ -64,7 +64,7 @@ class Call:
             return self.function(*tensors.values(), **self.options, **more)
 
     def reference(self, leaves, dtype):
-        """O and LSE of all sequences. Values are those that the kernel sees, rounded where autocast rounds."""
+        """O and LSE of all sequences. Values are those that the kernel sees, rounded if autocast rounds."""
         tensors = self.given(leaves)
         if "kv" in tensors or "qkv" in tensors:
             axis = -3
@@ -267,7 +267,7 @@ def draw(random, device):
 
 
 def written(random, device):
-    """New keys into a dense cache, slots or pages, with rotary embedding or without, and attention to them."""
+    """New keys in a dense cache, slots or pages, with or without rotary embedding, and attention to them."""
     (heads, key_heads), batch, new = heads_of(random), random.choice([1, 2, 3]), random.choice([1, 2, 5])
     causal, kind = random.random() < 0.7, random.choice(["dense", "slots", "paged"])
     bf16 = lambda *shape: torch.randn(*shape).bfloat16().to(device)

@@ -44,7 +44,7 @@ def prompt(device, batch, rows, padding=None):
 
 def generated(model, tokens, there, compiled=False, **words):
     """New tokens, greedily chosen with a cache of fixed size, and the logits of each step."""
-    if compiled:  # the steps after the prompt, as `generate` does on a GPU
+    if compiled:  # compile the steps after the prompt, as `generate` does on a GPU
         words["compile_config"] = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
         words["compile_config"]._compile_all_devices = True
     said = model.generate(

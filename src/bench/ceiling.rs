@@ -39,7 +39,7 @@ impl Ceiling {
     pub fn of(facts: &GpuFacts) -> Self {
         let a_clock = FLOPS_A_CLOCK.iter().find(|(capability, _)| *capability == facts.info.compute_capability);
         let tflops = a_clock.map(|(_, flops)| flops * f64::from(facts.multiprocessors) * f64::from(facts.sm_clock_khz) / 1e9);
-        // Two transfers a clock, as the driver counts the clocks of GDDR and HBM alike.
+        // Two transfers per clock; the driver counts the clocks of GDDR and HBM in the same way.
         let gbs = 2.0 * f64::from(facts.memory_clock_khz) * f64::from(facts.memory_bus_bits) / 8.0 / 1e6;
         Self {
             tflops_16_bit: tflops.filter(|rate| *rate > 0.0),

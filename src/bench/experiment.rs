@@ -1,4 +1,4 @@
-//! One kernel at one shape on the GPU: checks what it computes, times it, and checks again.
+//! One kernel at one shape on the GPU: checks its results, times it, and checks again.
 
 use super::trial::{Output, Trial};
 use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan};

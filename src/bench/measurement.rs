@@ -52,7 +52,7 @@ pub struct Numbers {
     pub tflops: f64,
     /// TFLOP/s at the ends of the interval, lower first.
     pub tflops_interval: [f64; 2],
-    /// GB/s of K and V at the median time; of split-KV kernels only.
+    /// GB/s of K and V at the median time; only for split-KV kernels.
     pub kv_gbs: Option<f64>,
     /// GB/s of the unavoidable reads and writes, at the median time; only for memory-bound kernels.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The worker's side: times one variant at its shapes, in a process that a faulting kernel may take with it.
+//! The worker's side: times one variant at its shapes, in a separate process because a kernel may fault.
 
 use super::{
     Bench, Draws, Measurement, Size, Status, Trials,

@@ -233,7 +233,7 @@ impl Builder<'_> {
 
 /// The reason to reject nvcc's output whatever its exit status: no object, or one without the promised instructions.
 fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
-    // Host code has no launcher of its name, and no device code.
+    // Host code has no launcher named after it, and no device code.
     let kernel = unit.promised.is_some();
     if let Some(flaw) = object_flaw(&stored.output, kernel.then_some(&*unit.name), kernel) {
         let message = format!("nvcc reported success, but its object {flaw}");

@@ -14,7 +14,7 @@ use std::{
 /// The file name that tools search for.
 const FILE: &str = "compile_commands.json";
 
-/// The key of an entry that names its source.
+/// The key with the path of an entry's source.
 const SOURCE: &str = "file";
 
 /// nvcc-only flags whose values follow as separate words.

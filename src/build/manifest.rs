@@ -10,7 +10,7 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io};
 
-/// Version of the file's format: raised when a reader of the old one would misread the new one.
+/// Version of the file's format: raised if a reader of the old format would misread the new one.
 const FORMAT: u32 = 2;
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use super::KernelResources;
 /// The kernels of a compile log, in order. Lines of other tools are skipped.
 pub(super) fn parse(log: &str) -> Vec<KernelResources> {
     let mut kernels: Vec<KernelResources> = Vec::new();
-    // Properties of device functions that were not inlined look like those of kernels; they belong to no entry.
+    // Properties of device functions that were not inlined look like a kernel's; they belong to no entry.
     let mut inside_entry = false;
     for line in log.lines() {
         if let Some(rest) = line.split_once("Compiling entry function '").map(|(_, rest)| rest) {

@@ -64,7 +64,7 @@ pub struct Artifact {
     pub cpu_seconds: f64,
     /// Time from start to end of the compiler (seconds), when it was compiled.
     pub wall_seconds: f64,
-    /// Largest resident set of any one process of the compiler (bytes), when it was compiled.
+    /// Largest resident set of any single process of the compiler (bytes), when it was compiled.
     pub peak_memory_bytes: u64,
     /// True if it came from the cache.
     pub cached: bool,

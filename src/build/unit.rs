@@ -1,4 +1,4 @@
-//! One translation unit to compile, and the flags it is compiled with.
+//! One translation unit, and its compiler flags.
 
 use crate::{
     kernel::{Kind, Target},

@@ -80,11 +80,11 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     allow_spills: bool,
 
-    /// Memory limit for all compilers together, for example 8G [default: what is available].
+    /// Memory limit for all compilers together, for example 8G [default: the available memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Compile with portable instructions for the GPUs of this target, to try kernels of other targets there. Output
+    /// Compile with portable instructions for the GPUs of this target, to test kernels of other targets there. Output
     /// goes to run-as-TARGET in the build folder.
     #[arg(long, value_name = "TARGET", conflicts_with = "generated", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]

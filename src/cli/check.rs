@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Check kernels as `kgen build --run-as` makes them for the GPUs of this target.
+    /// Check kernels built with `kgen build --run-as` for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
@@ -101,7 +101,7 @@ struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
-    /// Run everything again, also what passed before and has not changed.
+    /// Run all kernels again, including those that passed before and have not changed.
     #[arg(long, visible_alias = "no-cache")]
     fresh: bool,
 }

@@ -22,7 +22,7 @@ pub fn report(error: &CommandError, format: Format) -> ExitCode {
     let label = console::style("error").red().bold().for_stderr();
     ui::tell(format_args!("{label}: {}", plain(&error.to_string())));
     if format == Format::Json && ui::no_json_yet() {
-        // If standard output cannot be written, the message above has to do.
+        // If standard output cannot be written, the message above is sufficient.
         ui::print_json(&ErrorDocument::of(error)).ok();
     }
     ExitCode::from(code(error))

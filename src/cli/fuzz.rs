@@ -31,7 +31,7 @@ pub(super) struct FuzzArgs {
     #[arg(long, value_name = "SECONDS", requires = "fuzz", value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     seconds: Option<u64>,
 
-    /// Repeat the call of this name, as a failed `--fuzz` prints it; can be given several times.
+    /// Repeat the call of this name, as printed by a failed `--fuzz`; can be passed several times.
     #[arg(long, value_name = "CASE", conflicts_with = "fuzz", conflicts_with_all = CONFLICTS)]
     fuzz_case: Vec<LibraryCall>,
 }

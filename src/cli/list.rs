@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Add how each variant would be done: tile, shared memory, registers, blocks per multiprocessor.
+    /// Add the plan of each variant: tile, shared memory, registers, blocks per multiprocessor.
     #[arg(long)]
     plan: bool,
 

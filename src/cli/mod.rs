@@ -128,7 +128,7 @@ pub struct Global {
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Print only results and errors, no progress, and no notes but those on files that you edited.
+    /// Print only results and errors, no progress, and no notes except on files that you edited.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
@@ -208,7 +208,7 @@ pub enum Format {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Print the variants a selection holds, without making anything.
+    /// Print the variants of a selection, without building anything.
     List(list::Args),
     /// Render kernels to files.
     Generate(generate::Args),

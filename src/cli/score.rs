@@ -1,4 +1,4 @@
-//! A score or a mask on the command line, for kernels that are made on demand.
+//! A score or a mask on the command line, for kernels that are generated on demand.
 
 use crate::command::ScoreRequest;
 

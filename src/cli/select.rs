@@ -1,4 +1,4 @@
-//! The selection flags that commands share, and their parsers.
+//! The selection flags shared by commands, and their parsers.
 
 use super::{
     names::{NameParser, SetParser},

@@ -1,4 +1,4 @@
-//! Results on standard output, and sentences on standard error.
+//! Output of results on standard output, and of sentences on standard error.
 
 use super::{
     escape::{plain, styled},

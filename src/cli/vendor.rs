@@ -47,7 +47,7 @@ pub struct Args {
     #[command(subcommand)]
     project: Option<Project>,
 
-    /// Folder for the kernels: a new one, or one that `kgen vendor` made.
+    /// Folder for the kernels: a new one, or one that `kgen vendor` created.
     #[arg(value_name = "DIR", required = true)]
     folder: Option<PathBuf>,
 
@@ -61,12 +61,12 @@ enum Project {
     /// Put the kernels into a checkout of vLLM, whose attention modules are then built on them.
     #[command(after_help = VLLM_EXAMPLES)]
     Vllm {
-        /// The checkout. `kgen/` in it is for the kernels; one file of its build gets three lines that lead there.
+        /// The checkout. The kernels go to `kgen/` in it; one file of its build gets three lines that include them.
         #[arg(value_name = "PATH")]
         checkout: PathBuf,
 
-        /// PATH is an installed vLLM, whose built modules those in DIR replace; its own are kept beside them. DIR is
-        /// what `scripts/torch_ops.sh` has written; `--check` and `--remove` need none.
+        /// PATH is an installed vLLM. The modules in DIR replace its built modules, which are kept beside them. DIR is
+        /// the output of `scripts/torch_ops.sh`; `--check` and `--remove` do not need it.
         #[arg(long, value_name = "DIR", num_args = 0..=1)]
         #[allow(clippy::option_option, reason = "absent, without a folder, with one")]
         prebuilt: Option<Option<PathBuf>>,
@@ -90,7 +90,7 @@ struct What {
     #[arg(long, conflicts_with = "remove")]
     beside_others: bool,
 
-    /// Leave out the dispatcher: kernels are called by their names, and `kgen_fwd` is not there.
+    /// Leave out the dispatcher: kernels are called by their names, and `kgen_fwd` does not exist.
     #[arg(long)]
     no_dispatcher: bool,
 
@@ -109,7 +109,7 @@ struct Act {
     #[arg(long)]
     dry_run: bool,
 
-    /// Remove what was written, and the folder if nothing else is in it.
+    /// Remove the files written before, and the folder if it is then empty.
     #[arg(long, conflicts_with = "no_dispatcher")]
     remove: bool,
 }

@@ -22,7 +22,7 @@ pub enum Request {
     Show,
     /// Remove entries.
     Prune {
-        /// Days since an entry was last used, after which it is removed.
+        /// Days after its last use when an entry is removed.
         days: u64,
         /// Only count entries.
         #[serde(default)]

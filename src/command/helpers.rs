@@ -35,7 +35,7 @@ pub(super) fn complete(grid: &Grid, selected: Vec<Variant>, observer: &dyn Obser
 struct Missing {
     /// Helpers in the grid.
     there: BTreeSet<Variant>,
-    /// Kinds that the grid has for no target whose files run on the GPUs that need them.
+    /// Kinds for which the grid has no target whose files run on the GPUs that need them.
     nowhere: BTreeSet<(Kind, Target)>,
 }
 

@@ -23,7 +23,7 @@ pub struct SelectionRequest {
     /// Kinds of kernel; empty for all.
     pub kinds: Vec<Kind>,
     /// Head dims, in elements; empty for all. One that the grid lacks is generated on demand. JSON: `128`, or
-    /// `"192_128"` if V and O have another than Q and K.
+    /// `"192_128"` if V and O differ from Q and K.
     #[serde(with = "head_dims")]
     pub head_dims: Vec<HeadDim>,
     /// Element types; empty for all.
@@ -32,7 +32,7 @@ pub struct SelectionRequest {
     pub causal: Option<bool>,
     /// Features as `--features` takes them: words with commas, `none` or `any`.
     pub features: Option<String>,
-    /// A score and a mask of the caller's own.
+    /// The caller's own score and mask.
     pub score: ScoreRequest,
     /// Targets, or GPUs; empty for all, or for the default target of the context if other fields narrow the selection.
     pub targets: Vec<TargetWord>,

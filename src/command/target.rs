@@ -1,4 +1,4 @@
-//! Words for a target: its name or alias, a GPU it does not name (`rtx3090`, `sm86`), or `native`.
+//! Words for a target: its name or alias, the name of a GPU (`rtx3090`, `sm86`), or `native`.
 
 use super::CommandError;
 use crate::{
@@ -57,7 +57,7 @@ impl TargetWord {
     pub(super) fn places(&self) -> Option<String> {
         let Self::Named { word, target } = self else { return None };
         let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;
-        // NVIDIA gives the name Blackwell to two architectures whose files do not run on each other.
+        // NVIDIA uses the name Blackwell for two architectures whose files do not run on each other.
         let other = if word.eq_ignore_ascii_case(BLACKWELL) { "; B200 and GB200 are `--target b200`" } else { "" };
         Some(files + other)
     }

@@ -29,8 +29,8 @@ const FOLDER: &str = "wheel";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// Request of the build. The library contains only the selected kernels and is in a folder of its own below the
-    /// build folder.
+    /// Request of the build. The library contains only the selected kernels and is in a separate folder in the build
+    /// folder.
     pub build: build::Request,
     /// Folder for the wheel.
     pub output: PathBuf,

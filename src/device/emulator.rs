@@ -16,7 +16,7 @@ type Report = unsafe extern "C" fn() -> *const c_char;
 type SetCapability = unsafe extern "C" fn(c_int);
 type SetMultiprocessors = unsafe extern "C" fn(c_int);
 
-/// A kernel loaded into this process. A hanging or crashing kernel takes the process with it: use a worker.
+/// A kernel loaded into this process. If it hangs or crashes, so does the process: use a worker.
 pub struct Emulator {
     library: KernelLibrary,
     reset: Reset,

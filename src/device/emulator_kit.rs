@@ -133,7 +133,7 @@ impl EmulatorKit {
             .chain(emulator.map(|(path, text)| (format!("{EMULATOR}/{path}"), text)))
             .collect();
         let mut hasher = FieldHasher::default();
-        // A compiler's version does not name the processor it compiles for.
+        // A compiler's version does not include the processor it compiles for.
         hasher.field("processor", std::env::consts::ARCH);
         hasher.field("compiler", &compiler.version);
         for flag in compiler

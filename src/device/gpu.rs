@@ -1,5 +1,5 @@
 //! The GPU: memory through the CUDA driver, which is loaded at run time, so that kgen starts on machines without it;
-//! the launch through the launcher in a library of kernels, on the default stream of the device's primary context.
+//! launches through the launcher in a library of kernels, on the default stream of the device's primary context.
 #![allow(unsafe_code)]
 
 use super::{

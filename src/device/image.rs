@@ -57,7 +57,7 @@ pub struct Image {
     element: Element,
     /// Elements from the start of the memory to element (0, 0, 0).
     origin: usize,
-    /// Elements from the first to the last, gaps included.
+    /// Elements from the first to the last, including gaps.
     span: usize,
     /// One entry per element: 1 if it is part of the tensor, 0 in gaps and guard zones.
     map: Vec<u8>,
@@ -148,7 +148,7 @@ impl Image {
     /// Marks the element at `offset` as part of the tensor without writing it; returns its index in memory.
     ///
     /// # Panics
-    /// When `offset` lies outside the memory.
+    /// If `offset` is outside the memory.
     pub fn mark(&mut self, offset: i64) -> usize {
         let index = self.index(offset);
         self.map[index] = 1;
@@ -158,7 +158,7 @@ impl Image {
     /// The bits of the element at `offset`.
     ///
     /// # Panics
-    /// When `offset` lies outside the memory.
+    /// If `offset` is outside the memory.
     pub fn bits(&self, offset: i64) -> u32 {
         self.bits_at(self.index(offset))
     }
@@ -181,7 +181,7 @@ impl Image {
         self.element
     }
 
-    /// Size of the memory in bytes, guard zones included.
+    /// Size of the memory in bytes, including guard zones.
     pub fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice())
     }

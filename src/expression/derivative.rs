@@ -36,7 +36,7 @@ fn of_unary(op: Unary, whole: &Expr, u: &Expr) -> Expr {
             binary(Binary::Multiply, sign, inner)
         }
         Unary::Exp => binary(Binary::Multiply, whole.clone(), inner),
-        // 1 - tanh(u)^2, from the value that the score needs anyway.
+        // 1 - tanh(u)^2, from the value that the score computes anyway.
         Unary::Tanh => {
             let square = binary(Binary::Multiply, whole.clone(), whole.clone());
             binary(Binary::Multiply, binary(Binary::Subtract, Expr::real(1.0), square), inner)
@@ -56,7 +56,7 @@ fn of_binary(op: Binary, whole: &Expr, a: &Expr, b: &Expr) -> Expr {
             let grows_left = binary(Binary::Multiply, left, b.clone());
             binary(Binary::Add, grows_left, binary(Binary::Multiply, a.clone(), right))
         }
-        // (a / b)' = (a' - (a / b) b') / b, from the quotient that the score needs anyway.
+        // (a / b)' = (a' - (a / b) b') / b, from the quotient that the score computes anyway.
         Binary::Divide => {
             let lost = binary(Binary::Multiply, whole.clone(), right);
             binary(Binary::Divide, binary(Binary::Subtract, left, lost), b.clone())

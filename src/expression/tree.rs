@@ -1,4 +1,5 @@
-//! The tree of a checked expression. Every node has the operands its operation needs, and a type that follows from it.
+//! The tree of a checked expression. Every node has the operands its operation needs, and a type that follows from
+//! them.
 
 use std::{fmt, sync::Arc};
 

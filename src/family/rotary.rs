@@ -2,7 +2,7 @@
 
 use crate::check::Number;
 
-/// Half the distance of 1 from the next fp32, relative to 1: largest relative error of one rounding.
+/// Half the distance of 1 from the next fp32 number: largest relative error of one rounding.
 const ROUNDING: f64 = 5.960_464_477_539_063e-8;
 
 /// The rotary embedding.

@@ -278,7 +278,7 @@ fn head_dim(value: &Spanned<WrittenHeadDim>) -> Result<HeadDim, Finding> {
         .map_err(|error: ReadHeadDimError| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
 }
 
-/// A set of features; the empty one is a plain kernel.
+/// A set of features; the empty set is a plain kernel.
 fn feature_set(words: &Spanned<Vec<Word>>, scores: &[KeptScore]) -> Result<Features, Finding> {
     let mut set = Features::NONE;
     for word in words.get_ref() {

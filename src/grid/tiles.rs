@@ -63,7 +63,7 @@ impl TileTable {
     }
 }
 
-/// The texts of a row, besides its tile keys.
+/// The texts of a row, in addition to its tile keys.
 pub(super) struct Texts {
     pub required: &'static [&'static str],
     pub optional: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! The axes of the grid as types: every word a user may write for a kind, a dtype or a target is defined here, once.
+//! The axes of the grid as types: every word for a kind, a dtype or a target is defined here, once.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};

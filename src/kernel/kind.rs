@@ -36,7 +36,7 @@ impl Axis {
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
-    /// Forward attention for little work: warpgroups share the keys of few query tiles.
+    /// Forward attention for small problems: warpgroups share the keys of few query tiles.
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,

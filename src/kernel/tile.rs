@@ -34,7 +34,7 @@ pub enum TileType {
     Words(&'static [&'static str]),
 }
 
-/// A value of a key, of the key's type.
+/// A value of a key, with the key's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileValue {
     /// A whole number.

@@ -113,7 +113,7 @@ pub struct Plan {
     pub registers: RegisterEstimate,
     /// Occupancy model, from the two above.
     pub occupancy: Occupancy,
-    /// Limits of the target the plan was checked against.
+    /// Limits of the target, against which the plan was checked.
     pub limits: Limits,
     /// Tensor-core instructions required in its machine code.
     pub tensor_core: TensorCore,

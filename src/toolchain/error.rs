@@ -122,7 +122,7 @@ pub enum ToolchainError {
         /// Actual sha256, hexadecimal.
         found: String,
     },
-    /// A wheel with the right hash did not unpack.
+    /// A wheel with the right hash could not be unpacked.
     #[error("cannot unpack `{file}`: {reason}; run `kgen toolchain install` again")]
     Unpack {
         /// File name of the wheel.

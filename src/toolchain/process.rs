@@ -149,7 +149,7 @@ fn wait4(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<(ExitStatu
     }
 }
 
-/// Kills every process of the group `pid` leads. It is unreaped, so its id cannot have been reused.
+/// Kills every process in the group of `pid`, which is unreaped, so its id cannot have been reused.
 fn kill_group(pid: libc::pid_t) {
     // SAFETY: killpg(2) takes integers only; failure means that the group is gone, which is the goal.
     unsafe { libc::killpg(pid, libc::SIGKILL) };

@@ -1,4 +1,4 @@
-//! Findings of a build in the machine code that ptxas leaves: spills, broken promises, a disassembler that fails.
+//! Findings of a build in ptxas's machine code: spills, broken promises, a failing disassembler.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The kernels that faults are planted in, and the check that must reject them.
+//! The kernels in which faults are planted, and the check that must reject them.
 
 use super::{
     list::{Fault, List, folder, lists},

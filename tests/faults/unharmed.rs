@@ -7,7 +7,7 @@ use super::{
 };
 use libtest_mimic::Trial;
 
-/// One trial for each kernel that faults may be planted in.
+/// One trial for each kernel in which faults may be planted.
 pub fn trials() -> impl Iterator<Item = Trial> {
     let laboratory = laboratory();
     laboratory.grids().flat_map(move |(grid, kernels)| {

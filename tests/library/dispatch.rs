@@ -270,7 +270,7 @@ fn long_contexts_beside_a_prompt_are_split_and_prompts_alone_take_one_kernel() {
         let told = answer(in_pages(batch, [longest, total], longest));
         assert_eq!(told.chosen().path, PACKED, "{told:?}");
     }
-    // 63 decodes beside a chunk of 1985: measured on an H200, 236 us mixed and 237 packed.
+    // 63 decodes together with a chunk of 1985: measured on an H200, 236 us mixed and 237 packed.
     let told = answer(in_pages(64, [1985, 2048], 3000));
     assert!((0.8..1.25).contains(&(microseconds(&told, MIXED) / microseconds(&told, PACKED))), "{told:?}");
 }

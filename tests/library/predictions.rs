@@ -15,7 +15,7 @@ enum Path {
     Scheduled,
 }
 
-/// A path, its splits, and the µs that it took.
+/// A path, its splits, and its time in µs.
 type Measured = (Path, u32, f64);
 
 /// A request that was measured.

@@ -102,7 +102,7 @@ impl Paths {
     }
 }
 
-/// Offsets of all fields, by their names in C, and the sizes: for the test that compares them with the header.
+/// Offsets of all fields, by their names in C, and the sizes, for the test that compares them with the header.
 #[cfg(test)]
 pub(super) fn layouts() -> [Layout; 2] {
     use super::tests::each;

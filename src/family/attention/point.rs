@@ -14,9 +14,9 @@ pub enum Kind {
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,
-    /// Merges the partial results of `FwdSplit`. Has no head dim, dtype or mask of its own.
+    /// Merges the partial results of `FwdSplit`. Not specialised for a head dim, dtype or mask.
     FwdCombine,
-    /// Chooses the split count of each sequence on the device. Has no head dim, dtype or mask of its own.
+    /// Chooses the split count of each sequence on the device. Not specialised for a head dim, dtype or mask.
     PrepareScheduler,
     /// Backward attention: dQ, dK, dV from O, LSE and dO.
     Bwd,
@@ -113,7 +113,7 @@ impl Point {
         if self.kind == Kind::FwdSplit { self.features.with(Features::combined()) } else { self.features }
     }
 
-    /// The one name of this kernel: file stem, launcher symbol, cache label.
+    /// The unique name of this kernel: file stem, launcher symbol, cache label.
     pub fn name(&self) -> String {
         Variant::from(*self).name()
     }

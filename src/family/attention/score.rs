@@ -32,7 +32,7 @@ impl Score {
         Self { softcap, ..self }
     }
 
-    /// The same, less `slope` times the distance of query and key, query row 0 being at `first_position`.
+    /// The same, minus `slope` times the distance of query and key, with query row 0 at `first_position`.
     #[must_use]
     pub fn sloped(self, slope: f64, first_position: i64) -> Self {
         Self { slope, first_position, ..self }
@@ -65,7 +65,7 @@ impl Score {
         self.declared.map_or(own, |declared| declared.of(own, self.position(row), key))
     }
 
-    /// The same in fp32, as a kernel that fuses nothing computes it.
+    /// The same in fp32, as computed by an unfused kernel.
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };

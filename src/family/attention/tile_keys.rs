@@ -148,7 +148,7 @@ macro_rules! tile_keys {
             $($(#[doc = $doc])+ pub $key: Option<$type>,)+
         }
 
-        /// Every key of attention's, in the order of documentation.
+        /// Every key of attention, in the order of documentation.
         pub(super) static KEYS: &[TileKey] = &[$(TileKey {
             name: stringify!($key),
             about: concat!($($doc),+).trim_ascii_start(),
@@ -186,7 +186,7 @@ tile_keys! {
     q_in_registers: bool;
     /// Second argument of `__launch_bounds__`: caps registers so that this many blocks fit.
     min_blocks_per_sm: u32;
-    /// Powers of two a row maximum may grow before O is rescaled; 0 rescales at every growth.
+    /// Powers of two a row maximum may grow before O is rescaled; 0 rescales whenever it grows.
     rescale_threshold: u32, replaces "accuracy";
     /// `exact`: a `rescale_threshold` of 0, whatever the default is.
     accuracy: Accuracy, replaces "rescale_threshold";
@@ -198,7 +198,7 @@ tile_keys! {
     overlap: bool;
     /// Hopper: the work that warpgroups do in turns.
     turns: Turns;
-    /// Hopper: one block per multiprocessor walks over all work, instead of one block for each piece of it.
+    /// Hopper: one block per multiprocessor iterates over all work items, instead of one block for each item.
     persistent: bool;
     /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share the loaded tiles of K and V.
     cluster: u32;

@@ -342,7 +342,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?')
 }
 
-/// A word of the language itself, in any case.
+/// A keyword of the language, in any case.
 fn keyword<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode<Reject>> {
     word.verify(move |found: &str| found.eq_ignore_ascii_case(expected)).void()
 }

@@ -35,7 +35,7 @@ pub struct FwdParams {
     pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,
-    /// `KGEN_DTYPE_*` of K and V; 0: that of Q.
+    /// `KGEN_DTYPE_*` of K and V; 0: Q's type.
     pub kv_dtype: i32,
     /// Causal mask.
     pub causal: bool,

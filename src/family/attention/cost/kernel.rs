@@ -131,7 +131,7 @@ impl KernelCost {
                 step_cycles: 290,
                 ..Self::default()
             },
-            // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
+            // 6.2 µs for 32 sequences on an H100: "scheduler each time" minus "scheduler once" in the results' decoding
             // table.
             Kind::PrepareScheduler => {
                 Self { rows: 32, group_rows: 32, keys: 0, resident: 1, launch_ns: 5800, tile_cycles: 700, ..Self::default() }

@@ -39,7 +39,7 @@ impl BackwardProblem {
         self.sink_gradient && self.problem.options.sinks.is_some()
     }
 
-    /// Its stable name under a causal mask or none.
+    /// Its stable name with a causal or full mask.
     pub fn name(&self, causal: bool) -> String {
         let mut name = self.problem.name(causal);
         if self.total_q {

@@ -291,7 +291,7 @@ impl Tensors {
     }
 }
 
-/// The number of QV, the second part of the queries.
+/// Tensor number of QV, the second part of the queries.
 const QUERY_OF_VALUES: usize = 8;
 
 /// Tensor number `tensor` in memory: every row that `row` returns (by sequence, head and row), and poison elsewhere;
