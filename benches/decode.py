@@ -71,8 +71,8 @@ class Problem:
         return worst
 
     def kgen(self, library, num_splits=0, direct=False, prepared=False, **details):
-        """kgen on every copy. `direct` launches the two kernels by name with `num_splits` for every sequence; `prepared`
-        runs the scheduler once, outside the timed part."""
+        """kgen on every copy. `direct` launches the two kernels by name with `num_splits` for every sequence;
+        `prepared` runs the scheduler once, outside the timed part."""
         variant = attention.kernel_name("fwd_split", self.shape["head_dim"], "bf16", False, "sm80")
         calls = []
         for q, k, v in self.copies:

@@ -87,7 +87,7 @@ def relative(gradients, exact):
 
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
-    """Errors of dQ, dK and dV due to fp32 sums alone, as in kgen's own check (src/family/attention/oracle/gradients.rs):
+    """Errors of dQ, dK and dV due to fp32 sums alone, as in kgen's check (src/family/attention/oracle/gradients.rs):
     delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q propagate that. Relative to the largest
     gradient."""
     longest, largest = [t.norm(dim=-1).max().item() for t in (dout, v)], [max(1e-30, t.abs().max().item())

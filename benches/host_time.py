@@ -121,8 +121,8 @@ def functions(bench, device, tell):
 
 
 def of_engine(device):
-    """Arguments of the ops for a decode step of 8 sequences, as vLLM's engine passes them: for FA3's `fwd` by the number
-    of splits, for its metadata, and for FA2's `varlen_fwd`."""
+    """Arguments of the ops for a decode step of 8 sequences, as vLLM's engine passes them: for FA3's `fwd` by the
+    number of splits, for its metadata, and for FA2's `varlen_fwd`."""
     import torch
 
     batch, heads, heads_k, dim, on = 8, 8, 2, 64, {"device": device}

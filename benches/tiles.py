@@ -11,9 +11,8 @@ templates of the folder in the key `templates` if there is one. Candidates of a 
 process, by the rules of forward.py. One that spills is timed too, and its row reports that.
 
 portable  sm80's forward kernels against FlashAttention-2, with the candidates of this file
-hopper    sm90's against cuDNN and FlashAttention-3. --candidates is a file {"<head dim>": [{"m": 128, "n": 128, …},
-…]},
-          or {"<head dim> causal": …} and {"<head dim> full": …} for one mask
+hopper    sm90's against cuDNN and FlashAttention-3. --candidates is a file {"<head dim>": [{"m": 128, "n": 128,
+          …}, …]}, or {"<head dim> causal": …} and {"<head dim> full": …} for one mask
 tma       sm100's portable kernels, run as sm90's, with K and V by TMA and by cp.async, each with the plan's tile and
           with one of two stages; ratios are to the plan's tile with cp.async
 split     sm80's split-KV kernels at the shapes of decode.py

@@ -59,8 +59,8 @@ def compared(report, shape, what, own, peers, exact, calls, labels):
 
 
 def judged_gradients(own, peers, exact):
-    """The largest ratio of errors and its place, and violations of the rule: root mean squares of each parameter with at
-    least LEAST_ELEMENTS elements, and the largest error of any element of the model. (The largest of only a few
+    """The largest ratio of errors and its place, and violations of the rule: root mean squares of each parameter with
+    at least LEAST_ELEMENTS elements, and the largest error of any element of the model. (The largest of only a few
     hundred elements is half chance.)"""
     unit = torch.finfo(own["logits"].dtype).eps / 2
     ours_all, theirs_all = 0.0, 0.0

@@ -25,7 +25,7 @@ def compared(report, shape, way, model, judge, given, new):
 
     * logits have at most twice the error of the peer's, each side against float64 of its own text;
     * in the peer's text, passed step by step, kgen's best token is the peer's if the peer's two best logits are
-    further apart than the largest errors of both sides' logits in bf16 against float64.
+      further apart than the largest errors of both sides' logits in bf16 against float64.
     """
     peer, how = next(iter(shape.peers.items()))
     tokens, logits = zip(*(generated(model, name, given, new) for name in (how, "kgen")))

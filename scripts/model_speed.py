@@ -134,8 +134,8 @@ def agreement(report, shape, generation, text):
 
 
 def first_others(own, logits, tokens):
-    """Distinguishes a tie from an error where the text `tokens` diverges from the text `own`, both (batch, new + 1), for
-    the first time in each sequence: from the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between
+    """Distinguishes a tie from an error where the text `tokens` diverges from the text `own`, both (batch, new + 1),
+    for the first time in each sequence: from the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between
     the best token and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the
     texts are equal. After the first difference the logits of a sequence say nothing about the other text."""
     at = (tokens == own).cumprod(1).sum(1)

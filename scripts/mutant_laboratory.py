@@ -250,8 +250,8 @@ class Laboratory:
         return changed
 
     def in_order(self, kernels, mutant):
-        """The kernels, each as different from the previous ones as possible, primarily in the constants that the changed
-        line names; kernels with features that the line names before others, small ones before large ones, and the
+        """The kernels, each as different from the previous ones as possible, primarily in the constants that the
+        changed line names; kernels with features that the line names before others, small ones before large ones, and the
         built-in grid's before those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))

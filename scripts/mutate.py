@@ -2,14 +2,11 @@
 kernels that contain it.
 
     python3 scripts/mutate.py --seed 20261122 --count 400 --jobs 16 --out mutants.jsonl
-    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues an
-    earlier run
-    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or
-    rules
+    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues a run
+    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # new cases or rules
     python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # your own mutant
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
-    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent
-    survivor
+    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent one
 
 Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as
 possible ("smoke"); survivors are run on more ("more"), then with --thorough. A mutant is killed when a check fails,

@@ -209,7 +209,7 @@ def main():
         print(f"{len(programs) + 1} programs in {folder}; lines known of {len(lines_of(programs['as it is'], folder))} instructions")
         return 0
 
-    # These programs alone, one after another, before the tool's verdict.
+    # First without the tool, one program after another.
     wrong = []
     for what, program in programs.items():
         for shape in SHAPES:

@@ -15,8 +15,8 @@ NAN = float("nan")
 
 
 def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, peers=(), **shapes):
-    """The arguments common to all benches; `library` None omits --library. `peers` are the names among `site`, `fa3` and
-    `fa4` that locate a peer, `shapes` default lists of sizes, such as `head_dim`."""
+    """The arguments common to all benches; `library` None omits --library. `peers` are the names among `site`, `fa3`
+    and `fa4` that locate a peer, `shapes` default lists of sizes, such as `head_dim`."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
     made.add_argument("--only", action="append", default=[], metavar="TEXT",

@@ -64,12 +64,12 @@ def flash_attn_func(
             no limit.
         softcap: scores s become softcap · tanh(s / softcap); 0: no softcap.
         alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
-        from a score.
+            from a score.
         deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
         return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and an empty
-        tensor in place of FlashAttention's probabilities for tests of dropout.
+            tensor in place of FlashAttention's probabilities for tests of dropout.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
-        of the result beyond them are not written.
+            of the result beyond them are not written.
         attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
@@ -166,8 +166,7 @@ def flash_attn_varlen_func(
     Shapes:
         q: (total_q, heads, head_dim), sequence b from row cu_seqlens_q[b] to cu_seqlens_q[b + 1].
         k, v: (total_k, key heads, head_dim or head_dim_v), in the same way by `cu_seqlens_k`; with `block_table`
-        (pages, page
-            size, key heads, ·).
+            (pages, page size, key heads, ·).
         cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32, starting at 0.
         block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
             `cu_seqlens_k`.

@@ -56,10 +56,10 @@ def flash_attn_with_kvcache(
             `block_table`. Of the type of `q`, or FP8 with factors `k_descale` and `v_descale`, (batch, key heads)
             float32, or a number for all. Changed in place by `k` and `v`.
         k, v: (batch, seqlen_new, key heads, head_dim): written from row `cache_seqlens` of each sequence on. Rows
-        that do not fit in the cache are not written.
+            that do not fit in the cache are not written.
         rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their
-        position, `cache_seqlens` for the first; queries too with a causal mask or a window, else all by the first
-        position.
+            position, `cache_seqlens` for the first; queries too with a causal mask or a window, else all by the first
+            position.
         cache_seqlens: int or (batch,) int32: rows in the cache before this call. None: all of them.
         cache_batch_idx: (batch,) int32: the entry of the cache that each sequence has; with `block_table`, its row.
         cache_leftpad: (batch,) int32: rows of an entry before its first key, which `cache_seqlens` counts.

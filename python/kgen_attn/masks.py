@@ -7,8 +7,7 @@ unchanged, and no mask of a model is int32. The size of its last axis determines
     NOTHING  (batch, 1, seen, 0)     K and V have more rows than keys; all of the first `seen` are valid.
     COUNT    (batch, 1, 1, 1)        the number of valid rows, which come first.
     RANGE    (batch, 1, 1, 2)        the first valid row, and the number of valid rows.
-    PLACES   (batch, 1, rows, 3)     any row may be valid. For each row of K and V and, after them, of Q: the number
-    of the
+    PLACES   (batch, 1, rows, 3)     any row may be valid. For each row of K and V and, after them, of Q: the number of the
                                      row to put there, valid ones first; its place among these; whether it is valid.
 
 The last three keep lengths in device memory, so that they need no synchronisation and may change in a graph's replay.

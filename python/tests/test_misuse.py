@@ -21,7 +21,7 @@ def integers(device):
 
 @pytest.fixture
 def q(draw):
-    """Of a valid call."""
+    """A tensor for which the call is valid."""
     q = draw(1, 6, 1, 32)
     flash_attn_func(q, q, q)
     return q

@@ -58,7 +58,7 @@ pub(super) struct DefaultTarget {
 pub enum Nearest {
     /// There is none.
     Absent,
-    /// The one in the current folder or the nearest above it.
+    /// The file in the current folder or in the nearest folder above it that has one.
     Found(PathBuf),
     /// The nearest one above the current folder, which belongs to another user and is not used: it may name programs,
     /// and anyone who can write into a folder above, such as `/tmp`, could have put it there.
