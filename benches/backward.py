@@ -4,10 +4,9 @@
     python3 benches/backward.py --library build/lib/libkgen.so --quick
 
 Without --quick every head dim of the grid, both masks, s 512 to 16384, 16,384 tokens in total. Both sides get the
-same O
-and LSE, FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up
-to s 4096 with float64 gradients of one head; deterministic kernels must give the same bits again. FLOPs are 10 B H Sq
-Sk D, halved for causal.
+same O and LSE, FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole,
+and up to s 4096 with float64 gradients of one head; deterministic kernels must give the same bits again. FLOPs are 10 B
+H Sq Sk D, halved for causal.
 """
 
 import sys

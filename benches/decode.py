@@ -5,10 +5,9 @@
 
 bf16, random normal inputs, one query per sequence. Calls rotate through copies of K and V that total ten times the
 L2, as graph replays, so L2 is cold for K and V (a combine kernel's inputs are warm, as in real use). GB/s count K and
-V once;
-the time includes every launch of `kgen_fwd`. O and LSE are compared with float64 before and after timing. Peers: FA2
-(PyTorch's flash backend), and FA3 if the wheel `fa3-fwd` is installed (`fa3`) or if --fa3 or the folder `PEERS` names
-`_vllm_fa3_C.abi3.so` (`fa3_vllm`).
+V once; the time includes every launch of `kgen_fwd`. O and LSE are compared with float64 before and after timing.
+Peers: FA2 (PyTorch's flash backend), and FA3 if the wheel `fa3-fwd` is installed (`fa3`) or if --fa3 or the folder
+`PEERS` names `_vllm_fa3_C.abi3.so` (`fa3_vllm`).
 """
 
 import os

@@ -8,8 +8,7 @@ Shapes are drawn from a seed: decoding steps, prefills and shapes in between, wi
 heads in groups, and sequences that differ in length. For each, every path that `kgen_explain_choice` reports as
 possible is forced by a flag and timed, each split count separately, and so is the dispatcher's own choice, with the
 workspace that it requests. `--old-lib` times another library's dispatcher in the same rounds. regret = time of the
-dispatcher / time of
-the fastest forced path - 1.
+dispatcher / time of the fastest forced path - 1.
 
 Calls are graph replays; all are timed once first, then those within a fifth of the best in more rounds. They rotate
 through copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a model. O

@@ -11,9 +11,8 @@ they are missing. The library may come from another machine. A second --library 
 Calls rotate through copies of the tensors that total five times the L2. GB/s count the required traffic: three
 vectors, two matrices, one input. `floor` is the fraction of the reference's rate that kgen must reach: of the best
 copy of the same number of bytes (cudaMemcpy's or Tensor.copy_'s), 0.95 at 1 GiB and 0.90 at 64 MiB; for a reduction
-0.95 of the fastest
-reader of its input (several probes and torch.sum). Ratios to peers must be 1 or more. Every side's result is compared
-with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
+0.95 of the fastest reader of its input (several probes and torch.sum). Ratios to peers must be 1 or more. Every side's
+result is compared with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
 
 Exit code 1: a result of kgen was wrong. A rate below its floor is not an error; it is listed and counted. --huge
 checks tensors of more than 2^31 elements, with about 40 GiB of device memory, without timing.

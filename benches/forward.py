@@ -9,8 +9,7 @@
 
 16,384 tokens in total, 2048 / head dim heads, random normal inputs. L2 is warm: the same tensors throughout, which
 exceed it from s 2048 on. FLOPs are 4 B H Sq Sk D with the true head dim, halved for causal. O of the last 128 rows of
-one head
-is compared with float64 before and after timing, and kgen writes the LSE too, as FlashAttention does.
+one head is compared with float64 before and after timing, and kgen writes the LSE too, as FlashAttention does.
 
 --dtype fp8: Q, K and V in E4M3 with a descale for each batch entry and head, O in bf16. The reference is attention of
 the dequantised inputs. `fa2_bf16` and `fa3_bf16` are those peers on the tensors in bf16, since FlashAttention-2 has

@@ -10,9 +10,9 @@
 
 `package` and `ops` call a library whose functions return at once, with tensors in host memory: the cost of a launch
 in the library and the driver is excluded, and the CPU's allocator replaces the GPU's. Times are CPU times. An op
-without a body, with the same schema, measures the cost of calling any such op from Python. `gpu`
-times problems so small that the GPU waits for the host. A round is as many calls as the launch queue accepts without
-blocking, then an untimed synchronisation; times are wall times. The fastest round of a call counts.
+without a body, with the same schema, measures the cost of calling any such op from Python. `gpu` times problems so
+small that the GPU waits for the host. A round is as many calls as the launch queue accepts without blocking, then an
+untimed synchronisation; times are wall times. The fastest round of a call counts.
 """
 
 import os

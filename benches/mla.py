@@ -7,12 +7,10 @@
 Needs torch and a Hopper GPU. The cache is (pages, 64, 1, 576), pages in random order: the latent of 512 columns,
 which is V as well, then the 64 with rotary embedding; queries have the same layout. kgen is called as in engines,
 with head dims 576 and 512 and V inside K; FA3, the library in vLLM's wheel, with `q_v`; FlashMLA, if it can be
-imported, by its
-own function. Graphs of calls rotate through copies of the cache that exceed the L2 in total, as the layers of a model
-do. O is compared with float64 before and after. GB/s count the cache once, FLOPs 2 (64 + 512 + 512) for each visible
-pair of a
-query's head and a key. `--splits` times forced numbers of splits as well, to which the constants of
-`KernelCost::latent` are fitted.
+imported, by its own function. Graphs of calls rotate through copies of the cache that exceed the L2 in total, as the
+layers of a model do. O is compared with float64 before and after. GB/s count the cache once, FLOPs 2 (64 + 512 + 512)
+for each visible pair of a query's head and a key. `--splits` times forced numbers of splits as well, to which the
+constants of `KernelCost::latent` are fitted.
 """
 
 import sys

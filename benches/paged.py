@@ -8,15 +8,13 @@
 Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. The cache has vLLM's layout: (pages, 16, key heads,
 2 head dim), K in the first half of a row and V in the second; pages are in random order; Q is a view of a fused QKV
 tensor. Graphs of calls rotate through copies of the cache that exceed the L2 in total, as the layers of a model do.
-FA3
-runs as vLLM runs it (`FA3 eager`: its own number of splits; `FA3 graph`: 32 splits with scheduler metadata made once).
-O is compared with float64 before and after. GB/s count K and V once. `kgen` is the dispatcher's choice, with a work
-counter and counters of row tiles; `kgen captured` an engine's captured decoding: the maximum keys of the model, 32
-splits, counters, and counts computed by kgen_fwd_metadata beforehand; with --ways also by merging kernel. --ways
-times
+FA3 runs as vLLM runs it (`FA3 eager`: its own number of splits; `FA3 graph`: 32 splits with scheduler metadata made
+once). O is compared with float64 before and after. GB/s count K and V once. `kgen` is the dispatcher's choice, with a
+work counter and counters of row tiles; `kgen captured` an engine's captured decoding: the maximum keys of the model, 32
+splits, counters, and counts computed by kgen_fwd_metadata beforehand; with --ways also by merging kernel. --ways times
 each path with and without the work counter too, and paths that split with partial results merged by fwd_combine
-(`launch`) and by the last block of each row tile (`last block`). --beside, or another --library, times other
-libraries in the same run in the same way as `kgen`. Ways without a kernel in the library are skipped:
+(`launch`) and by the last block of each row tile (`last block`). --beside, or another --library, times other libraries
+in the same run in the same way as `kgen`. Ways without a kernel in the library are skipped:
 
     kgen build --features packgqa,paged --target sm90 --dtype bf16 --head-dim 64,128 --causal --build-dir build-paged
 """

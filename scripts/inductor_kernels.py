@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """Checks without a GPU that compiling a model of transformers with kgen's attention terminates.
 
-    kgen wheel --device emulator --filter "hdim == 64 and dtype == bf16 and target == sm80 and kind == fwd and not
-    paged"
-    python3 scripts/inductor_kernels.py --library build/wheel/lib/libkgen.so [--models GPT,Llama] [--shapes
-    1x4096,4x512]
+    kgen wheel --device emulator --filter "hdim == 64 and dtype == bf16 and target == sm80 and kind == fwd \\
+        and not paged"
+    python3 scripts/inductor_kernels.py --library build/wheel/lib/libkgen.so [--models GPT,Llama] \\
+        [--shapes 1x4096,4x512]
 
 Inductor writes Triton kernels for the operations around attention. Triton takes minutes for some that look harmless:
-any(i + 1
-<= i) over 4095 numbers is one, which results from the check that position ids rise if they are a range. This script
-has Inductor generate code for an H100, which need not be present, and compiles each kernel with each configuration
-that
-`max_autotune_pointwise` would try. Matrix products are left to cuBLAS. Nothing is run. Calls, for models with
---layers layers:
+any(i + 1 <= i) over 4095 numbers is one, which results from the check that position ids rise if they are a range. This
+script has Inductor generate code for an H100, which need not be present, and compiles each kernel with each
+configuration that `max_autotune_pointwise` would try. Matrix products are left to cuBLAS. Nothing is run. Calls, for
+models with --layers layers:
 
   prefill   a prompt of BATCH x LENGTH tokens
   padded    the same with an attention mask that has five tokens of padding on the left

@@ -3,14 +3,15 @@
 compute-sanitizer.
 
     kgen generate flash_fwd_short_hdim64_bf16_causal_sm90 --output short
-    python3 scripts/racecheck_short.py OUT --source short/flash_fwd_short_hdim64_bf16_causal_sm90.cu [--work DIR]
-    [--build-only]
+    python3 scripts/racecheck_short.py OUT --source short/flash_fwd_short_hdim64_bf16_causal_sm90.cu [--work DIR] \\
+        [--build-only]
 
 Creates variants of that kernel with one change each, runs each under racecheck for four shapes, and compares O with
 float64. Does the same with scripts/racecheck/patterns.cu, the same hand-over in isolation, correct by construction,
-with one ingredient added or removed at a time. Writes racecheck_short.json, .txt
-(tables: hazards, and between which lines) and .log. Exit code 0: the controls behaved as expected (a removed barrier is
-reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is missing.
+with one ingredient added or removed at a time. Writes racecheck_short.json, .txt (tables:
+hazards, and the lines between which they occur) and .log. Exit code 0: the controls behaved as expected (a removed
+barrier is reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is
+missing.
 """
 
 import argparse

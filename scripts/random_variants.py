@@ -5,8 +5,7 @@
 
 The grid contains the head dims and features that users request; other kernels can be generated too. The script draws
 the kind, the head dims of Q and K and of V (half of them near multiples of 64, where panels end, and at both limits),
-the
-dtype, the target, the mask and up to four features, often together with pages and packed heads. Kernels that kgen
+the dtype, the target, the mask and up to four features, often together with pages and packed heads. Kernels that kgen
 refuses to generate, with exit code 2 and a reason, are counted and cost milliseconds.
 
 Prints the command of each kernel that fails, which is how to run it again, and the counts. --out FILE has the same as

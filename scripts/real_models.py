@@ -3,8 +3,8 @@
 
     kgen wheel --filter "kind in (fwd_combine, prepare_scheduler) or dtype in (bf16, fp16) and hdim in (64, 128, 256) \\
         and (target == sm90 or kind == fwd_split) and not paged and not cache"
-    python3 scripts/real_models.py --library build/wheel/lib/libkgen.so --out OUT [--parts compare,train] [--models
-    GPT,Llama]
+    python3 scripts/real_models.py --library build/wheel/lib/libkgen.so --out OUT [--parts compare,train] \\
+        [--models GPT,Llama]
 
 Shapes of GPT-2 124M, Llama-3.2-1B, Gemma-2 2B, Mistral 7B, gpt-oss 20B and BERT base with random weights, some with
 fewer layers (scripts/model_shapes.py). The peer is SDPA; for Gemma-2 and gpt-oss, whose softcap and sinks it does not
@@ -13,31 +13,31 @@ support, it is transformers' unfused attention ("eager"; "plain" rounds everythi
   compare   logits, loss of each token and gradient of each parameter, of equal, padded and packed batches. The
             reference is the same model in float64; kgen's error may be twice that of the peer in the same dtype (the
             larger one of torch's choice and of its unfused computation, "math"), FlashAttention's own rule.
-  train     50 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of the peers' by twice
-            what theirs differ from each other: torch's choice, math, "efficient" (or eager, plain, and in float32), and
-            the first two with the batch in another order.
+  train     50 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of the peers' by at
+            most twice the spread of these. Peers: torch's choice, math, "efficient" (or eager, plain, and in float32),
+            and the first two with the batch in another order.
   generate  greedy, with a growing key cache: equal and left-padded prompts, and a long one. Each step's logits obey the
-            2x rule against float64. In the peer's text kgen's best token is the peer's wherever the peer's two best
-            logits are further apart than bf16 makes both sides' logits err by.
-  speed     tokens per second of prefill and of generation apart, for each of --batches and --lengths, and the share of
-            prefill's time that the GPU is in attention kernels.
+            2x rule against float64. In the peer's text, kgen's best token must be the peer's if the peer's two best
+            logits are further apart than the errors of both sides' logits in bf16.
+  speed     tokens per second of prefill and, separately, of generation, for each of --batches and --lengths, and the
+            share of attention kernels in prefill's GPU time.
   steps     tokens per second, forward and backward.
-  compile   prefill, and generation with a cache of fixed size, beside torch.compile, for --compiled and --mode. Minutes
-            each. Also the GPU's time in one call and attention's part of it. Of generation: for how many tokens the
-            sides' text is that of kgen uncompiled, and, where another begins, how far kgen's logit of the other token
-            is below its best, in units of bf16's spacing there.
+  compile   prefill, and generation with a cache of fixed size, against torch.compile, for --compiled and --mode.
+            Minutes each. Also the GPU time of one call and attention's share of it. For generation: the number of
+            tokens before a side's text differs from the text of kgen uncompiled, and the gap between kgen's logit of
+            the first different token and its best one, in units of bf16's spacing there.
 
-Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds. --each S runs each piece in a
-separate process and ends it after S seconds. Finished pieces are in OUT/real_models.json after each piece, and
+Sides alternate; figures are medians of rounds. With --limit S no piece begins after S seconds. --each S runs each
+piece in a separate process and ends it after S seconds. OUT/real_models.json is written after each piece, and
 --resume FILE skips the pieces in such a file.
 
---together N compiles N pieces of compile at a time, each in a separate process, after all other parts. None is timed
-before all N are ready, have ended, or --each S has passed; a process that is not ready then is ended. Those that are
-ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin.
---limit S begins no further N after S seconds. Pieces with matrix products of like sizes are kept apart: torch has the
-choices of the first one on disk when the next N begin. max-autotune's own measurements run concurrently with the
-other N. The N share the GPU's memory; a row reports it if a side ran out. Unless
-TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its part of the cores.
+--together N compiles N pieces of `compile` at a time, each in a separate process, after all other parts. None is timed
+before all N are ready or have ended, or --each S has passed; a process that is not ready then is ended. Those that are
+ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin. With
+--limit S no further N begin after S seconds. Pieces with matrix products of similar sizes are in different groups of N:
+torch has the choices of the first one on disk when the next N begin. max-autotune's own measurements run concurrently
+with the other pieces. The N share the GPU's memory; if a side ran out of it, its row says so. Unless
+TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its share of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
 library; 4: passed as far as the limit went.

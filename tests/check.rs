@@ -274,7 +274,7 @@ fn kgen(cache: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The same as a process that the test waits for.
+/// The same command as a [`process::Command`], without a time limit.
 fn kgen_process(cache: &Path, args: &[&str]) -> process::Command {
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);

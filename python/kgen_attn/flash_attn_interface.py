@@ -102,8 +102,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Result:
     """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), or (batch, seqlen, heads + 2 key heads,
-    head_dim)
-    with `num_heads_q` heads; it is read in place."""
+    head_dim) with `num_heads_q` heads; it is read in place."""
     if not isinstance(qkv, torch.Tensor):
         raise TypeError(f"`qkv` is of type {type(qkv).__name__}; it must be a torch.Tensor")
     num_heads_q = None if num_heads_q is None else arguments.integer(num_heads_q, "num_heads_q")

@@ -75,11 +75,10 @@ def flash_attn_with_kvcache(
 
     `rotary_interleaved`: pairs of rotated columns are adjacent; otherwise they come from the two halves of
     `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`,
-    (batch, key
-    heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of the queries,
-    which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 / sqrt(head_dim +
-    head_dim_v). This is DeepSeek's MLA decoding with absorbed projections. The other arguments, masks and errors
-    are as for `flash_attn_func`.
+    (batch, key heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of
+    the queries, which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 /
+    sqrt(head_dim + head_dim_v). This is DeepSeek's MLA decoding with absorbed projections. The other arguments, masks
+    and errors are as for `flash_attn_func`.
 
     Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
     there are none: the backward pass raises `NotImplementedError`.

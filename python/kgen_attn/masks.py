@@ -69,9 +69,8 @@ def mask(
 
     Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor if the cache
     has a fixed size (`StaticCache`), because a compiled graph may add to its contents. `attention_mask`, (batch,
-    positions)
-    of bool, is False for padding. `mask_function` restricts the keys that a query sees: a band, or it is refused
-    with its name. `cache_position` replaces `q_length` and `q_offset` in older versions.
+    positions) of bool, is False for padding. `mask_function` restricts the keys that a query sees: a band, or it is
+    refused with its name. `cache_position` replaces `q_length` and `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device

@@ -51,8 +51,8 @@ pub struct SelectionArgs {
     #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
-    /// Only these head dims: `128`, or `192_128` if V and O differ from Q and K. A multiple of 8 from 16 to
-    /// 256 that is not in the grid is generated on demand.
+    /// Only these head dims: `128`, or `192_128` if V and O differ from Q and K. A multiple of 8 from 16 to 256 that is
+    /// not in the grid is generated on demand.
     #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
     #[arg(value_parser = HeadDim::from_str, allow_negative_numbers = true)]
     head_dim: Vec<HeadDim>,

@@ -40,7 +40,7 @@ impl DeviceMemory {
     /// [`DeviceError::Driver`].
     ///
     /// # Panics
-    /// Where `data` is larger than this.
+    /// If `data` is larger than the allocation.
     pub fn write(&self, data: &[u8]) -> Result<(), DeviceError> {
         assert!(data.len() <= self.bytes, "more is written than there is room for");
         // SAFETY: the allocation is at least as large.
@@ -75,7 +75,7 @@ impl DeviceMemory {
     /// [`DeviceError::Driver`].
     ///
     /// # Panics
-    /// Where `into` is larger than this.
+    /// If `into` is larger than the allocation.
     pub fn read(&self, into: &mut [u8]) -> Result<(), DeviceError> {
         assert!(into.len() <= self.bytes, "more is read than there is");
         // SAFETY: the allocation is at least as large, and the caller waits for the device's work.

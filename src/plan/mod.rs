@@ -1,6 +1,5 @@
-//! The plan of a variant: every number a template prints is decided here, where it can be tested.
-//! It includes the compiler flags of a kernel, and is independent of the location of nvcc, installed GPUs, files and
-//! terminals.
+//! The plan of a variant: every number a template prints is decided here, where it can be tested. It includes the
+//! compiler flags of a kernel, and is independent of the location of nvcc, installed GPUs, files and terminals.
 
 mod compile;
 mod design;

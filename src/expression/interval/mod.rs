@@ -27,7 +27,7 @@ impl Interval {
     /// The keys of a row among those that exist.
     ///
     /// # Panics
-    /// Where `at` lacks a value that was declared.
+    /// If `at` lacks a declared value.
     pub fn keys(&self, at: &At<'_>) -> Range<i64> {
         let low = self.low.whole(at).max(0);
         let keys = i64::try_from(at.seqlen_k).unwrap_or(i64::MAX);

@@ -180,7 +180,7 @@ tile_keys! {
     n: u32;
     /// Warps per block.
     warps: u32;
-    /// Buffers for each tensor that is walked over.
+    /// Number of buffers for each tensor that the main loop reads: K and V, in the backward pass Q and dO.
     stages: u32;
     /// Q fragments stay in registers, instead of being read from shared memory in each step.
     q_in_registers: bool;
