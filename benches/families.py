@@ -8,6 +8,7 @@
 
 Needs PyTorch; nvcc (for the read probe, the naive and the tiled transposition) and CuPy are skipped with a note if
 they are missing. The library may come from another machine. A second --library is timed in the same run as `kgen 2`.
+
 Calls rotate through copies of the tensors that total five times the L2. GB/s count the required traffic: three
 vectors, two matrices, one input. `floor` is the fraction of the reference's rate that kgen must reach: of the best
 copy of the same number of bytes (cudaMemcpy's or Tensor.copy_'s), 0.95 at 1 GiB and 0.90 at 64 MiB; for a reduction

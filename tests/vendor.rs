@@ -231,7 +231,7 @@ fn a_local_change_is_never_overwritten_or_removed() {
         fs::write(project.path(file), right.clone() + "// mine\n").expect("written");
         let before = project.files(".");
         let name = file.strip_prefix("k/").expect("below it");
-        // Replaced by the first three, removed by the others.
+        // The first three would replace the file, the others would remove it.
         for line in
             ["k", "k --dry-run", &format!("k {ONE} --no-dispatcher"), &format!("k {OTHER}"), "k --remove", "k --remove --dry-run"]
         {

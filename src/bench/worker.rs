@@ -30,7 +30,7 @@ pub struct Request {
     /// Shared library that holds the variant's launcher.
     #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
-    /// At these sizes, one after the other.
+    /// The sizes to time, in this order.
     pub shapes: Vec<Size>,
     /// The timing plan.
     pub plan: TimingPlan,

@@ -28,10 +28,6 @@ impl VerdictCache {
     /// the same in every process; nothing in it comes from `Debug`, which prints addresses of functions. A case is
     /// identified by its name, which describes it completely, and by the code that draws it, which is part of the
     /// judge.
-    ///
-    /// It is made of text that is the same in every process, so nothing of it is written by `Debug`: that shows
-    /// addresses of functions. A case is known by its name, which tells all of it, and by the code that draws it, which
-    /// is part of the judge.
     pub(super) fn key(cases: Cases, kernel: &[&str], request: &worker::Request) -> serde_json::Result<String> {
         // Every field is named, so that a new one cannot be forgotten here. Only the cases that pass the filter enter
         // the key, below.

@@ -52,8 +52,8 @@ impl TargetWord {
         }
     }
 
-    /// Note on the GPUs that run the files of a target that the caller named, if newer ones cannot load them; and on
-    /// the other meaning of the word.
+    /// Note on the GPUs that run the files of the target that the caller named, if newer GPUs cannot load them; for
+    /// `blackwell` also on the other architecture of this name.
     pub(super) fn places(&self) -> Option<String> {
         let Self::Named { word, target } = self else { return None };
         let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;

@@ -49,8 +49,6 @@ struct Line([u16; 128]);
 
 /// A tensor in memory: its elements at the offsets their strides give, gaps between them, and a guard zone on both
 /// sides. Elements are addressed by their offset from element (0, 0, 0), which may be negative.
-///
-/// Elements are addressed by their offset from the tensor's element (0, 0, 0), which may be negative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     lines: Vec<Line>,
@@ -66,8 +64,6 @@ pub struct Image {
 impl Image {
     /// Memory for `span` elements whose number `origin` is element (0, 0, 0): all poisoned, none marked. The first of
     /// the `span` elements is aligned to 256 bytes.
-    ///
-    /// The first of the `span` elements is aligned to 256 bytes.
     pub fn poisoned(element: Element, span: usize, origin: usize) -> Self {
         let bytes = GUARD_BYTES + (span * element.bytes()).next_multiple_of(size_of::<Line>()) + GUARD_BYTES;
         Self {

@@ -489,7 +489,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::Crossing => {
             source.fill_normal(into);
             match at.tensor {
-                // A thread holds two rows that are 8 apart; its neighbours' rows cross each other.
+                // Opposite signs for neighbouring rows, and for the two rows of a thread, which are 8 apart.
                 Tensor::Q => {
                     let sign = if (at.row + at.row / 8).is_multiple_of(2) { 1.0 } else { -1.0 };
                     into.fill(0.0);
