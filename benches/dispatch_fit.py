@@ -30,7 +30,7 @@ from lab.kgen import DTYPE_NUMBERS, FLAG_CAUSAL, PATHS, FwdParams, Library, made
 from lab.stats import spread
 
 KERNELS = {"dense": "dense", "short": "short", "split": "split", "scheduled": "split"}
-PARTS = ("launch", "tile", "chain", "step", "memory")  # parts of a prediction, and its helpers
+PARTS = ("launch", "tile", "chain", "step", "memory")  # parts of a predicted time
 ALL_PARTS = ("predicted", *PARTS, "combine", "scheduler")
 # Name of a factor, and the constant that it scales.
 FACTORS = {

@@ -77,7 +77,7 @@ pub fn named_by_environment() -> Result<Named, String> {
         .cargo_metadata(false)
         .cargo_warnings(false)
         .cargo_debug(false);
-    // `cc` does not support nvcc's variable, nor a machine with `g++` but without `c++`.
+    // The crate `cc` supports neither nvcc's variable nor a machine with `g++` but without `c++`.
     if !["CXX", "HOST_CXX"].iter().any(|name| variable(name).is_some()) {
         let usual = || USUAL.iter().find_map(|name| find_in_path(name)).ok_or_else(|| "is not in `PATH`".to_owned());
         build.compiler(variable("NVCC_CCBIN").map_or_else(usual, |named| Ok(PathBuf::from(named)))?);

@@ -133,7 +133,7 @@ impl<'a> Source<'a> {
 /// keys are e⁸ ≈ 2¹¹·⁵.
 const LOGIT_STEP: f32 = 0.125;
 
-/// Step of the logits from one key to the next for `Crossing`: 32 keys are 185 powers of two.
+/// Step of the logits from one key to the next for `Crossing`: over 32 keys weights change by 2¹⁸⁵.
 const CROSSING_STEP: f32 = 4.0;
 
 /// Logits, alternating by row, of the dominating key in `Overtaken`, beyond the logits of the earlier keys: they make
