@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Errors of O in units of its last place, and what they cost: kgen's forward kernels beside FlashAttention-2, -3 and
+"""Errors of O in units in the last place, and their cost: kgen's forward kernels compared with FlashAttention-2, -3 and
 cuDNN.
 
     kgen build --filter "kind in (fwd, fwd_short, fwd_split, fwd_combine) and dtype in (bf16, fp16) \\
@@ -11,13 +11,13 @@ Needs torch and a Hopper GPU. Several --library are builds to compare. FlashAtte
 FlashAttention-3 is the wheel `fa3-fwd` (scripts/fetch_peers.sh; bf16 alone).
 
 Errors: Q, K and V are randn times 1, 2 and 3, rounded to the dtype; the reference is float64 attention of the rounded
-tensors. An element's error counts in ulp of the reference, or of the root mean square of its row where that is larger:
-an element that cancels to almost nothing has no more exact bits than its row. `worst_ulp` is the largest of all rows,
+tensors. An element's error is in ulp of the reference, or of the root mean square of its row if that is larger: an
+element that cancels to almost nothing has no more exact bits than its row. `worst_ulp` is the largest of all rows,
 `dominated_ulp` of the rows whose largest weight is at least 0.9, `mean_over_best` the mean absolute error over that of
 the most exact peer. They are in the rows' details.
 
-Speed (--speed): each library and a peer (FlashAttention-2 beside sm80's kernels, else -3) in interleaved rounds, for
-randn times 1 and times 3, since a kernel may rescale O more often where few weights dominate. Ratios are to the first
+Speed (--speed): each library and a peer (FlashAttention-2 for sm80's kernels, else -3) in interleaved rounds, for
+randn times 1 and times 3, since a kernel may rescale O more often if few weights dominate. Ratios are to the first
 library.
 """
 
@@ -29,7 +29,7 @@ from lab import Bench, Contender, attention, parser, stats
 from lab.kgen import FLAG_PATHS, fwd_params
 from lab.peers import Fa3Wheel, Sdpa, first_line
 
-MANTISSA = {"bf16": 8, "fp16": 11}  # bits, the leading one included
+MANTISSA = {"bf16": 8, "fp16": 11}  # bits, including the leading one
 # batch, heads, seqlen_q, seqlen_k, head dim, causal
 SHAPES = [
     (2, 4, 300, 2000, 96, False), (2, 4, 1024, 1024, 64, True), (1, 4, 2048, 2048, 128, True),
@@ -52,7 +52,7 @@ def draw(shape, dtype, times, seed):
 
 
 def ulps(out, reference, largest, dtype):
-    """Errors of O by the reference (batch, seqlen, heads, head_dim) and each row's largest weight."""
+    """Errors of O relative to the reference (batch, seqlen, heads, head_dim), and each row's largest weight."""
     if out.isnan().any():
         return {"worst_ulp": float("nan"), "dominated_ulp": None, "mean": float("nan")}
     difference = (out.double() - reference).abs()
@@ -63,8 +63,8 @@ def ulps(out, reference, largest, dtype):
 
 
 def in_pages(x):
-    """(batch, keys, heads, head_dim) as pages in random order, NaN beyond the keys; and the order, which a seed
-    fixes."""
+    """(batch, keys, heads, head_dim) as pages in random order, with NaN beyond the keys; and the order, which a seed
+    determines."""
     each = -(-x.shape[1] // PAGE)
     order = torch.randperm(len(x) * each, device="cuda", generator=torch.Generator("cuda").manual_seed(3))
     padded = x.new_full((len(x), each * PAGE, *x.shape[2:]), float("nan"))
@@ -75,7 +75,7 @@ def in_pages(x):
 
 
 def kernel(library, side, q, k, v, causal, dtype):
-    """A contender of that kernel or path; None where the library has none."""
+    """A contender for that kernel or path; None if the library has none."""
     out = [torch.empty_like(q), torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")]
     if not side.startswith("fwd"):
         p = fwd_params(q, k, v, *out, causal, flags=FLAG_PATHS[side])
@@ -100,7 +100,7 @@ def compare_errors(bench, peers):
         o, _, weights = map(torch.stack, zip(*(attention.exact(*heads, causal=causal) for heads in by_head)))
         reference, largest = o.transpose(1, 2), weights.transpose(1, 2)
         sides = {}
-        # Peers put the mask of unequal lengths elsewhere.
+        # Peers align the mask of unequal lengths differently.
         for name, attend in peers.items() if q.shape[1] == k.shape[1] or not causal else ():
             if name != "fa3" or dtype == "bf16":
                 sides[name] = Contender(attend(q, k, v, causal=causal))
@@ -129,7 +129,8 @@ def compare_errors(bench, peers):
 
 
 def error_table(rows):
-    """Over all inputs: the worst of each number, by dtype and side, and the largest and geometric mean of the means."""
+    """Over all inputs: the largest of each number, by dtype and side, and the largest and geometric mean of the
+    means."""
     lines = ["| dtype | side | inputs | worst, ulp | dominated rows, ulp | mean / most exact peer: largest | geomean |",
         "|---|---|---|---|---|---|---|"]
     for dtype, side in sorted({(row["dtype"], row["contender"]) for row in rows if row["numbers"]}):
@@ -153,7 +154,7 @@ def compare_speed(bench, peers):
             bench.args.seed + 1)
         sides = {label: kernel(library, args.timed, *qkv, causal, args.dtype)
             for label, library in bench.libraries.items()}
-        if not all(sides.values()):  # a ratio to another library says nothing
+        if not all(sides.values()):  # a ratio to another library is meaningless
             continue
         peer = "fa2" if args.timed.endswith("sm80") else "fa3"
         if peer in peers and (peer != "fa3" or args.dtype == "bf16"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a signed ALiBi slope and the gradient of the log-sum-exp cost: kernels of two builds, and one kernel with and
+"""Cost of a signed ALiBi slope and of the gradient of the log-sum-exp: kernels of two builds, and one kernel with and
 without dLSE.
 
     kgen build --filter "hdim in (64, 128) and dtype == bf16 and target in (sm80, sm90) \\
@@ -7,9 +7,9 @@ without dLSE.
     python3 benches/alibi_dlse.py --library before=old/libkgen.so --library kgen=build/lib/libkgen.so \\
         --out alibi_dlse.jsonl
 
-Needs torch and a Hopper GPU. 16,384 tokens in all, 2048 / head dim heads, bf16, head dims 64 and 128, both masks.
-Slopes are 2^(-8 h / heads), the usual ones. Ratios are to the first library, and for dLSE to the call without it. Only
-NaN is refused: `kgen check` proves these kernels.
+Needs torch and a Hopper GPU. 16,384 tokens in total, 2048 / head dim heads, bf16, head dims 64 and 128, both masks.
+Slopes are 2^(-8 h / heads), the usual ones. Ratios are to the first library, and for dLSE to the call without it.
+Only NaN is refused: `kgen check` verifies these kernels.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ import torch
 from lab import Bench, Contender, attention, parser
 from lab.kgen import FLAG_WINDOW, BwdParams, FwdParams, bwd_params, fwd_params, put
 
-SLOPES = ["window", "softcap", "alibi", "sinks"]  # the kernels that take slopes; a causal mask is a window there
-FWD_SIZE, BWD_SIZE = FwdParams.cache_entries.offset, BwdParams.dlse.offset  # that libraries of older versions know too
+SLOPES = ["window", "softcap", "alibi", "sinks"]  # the kernels that support slopes; their causal mask is a window
+FWD_SIZE, BWD_SIZE = FwdParams.cache_entries.offset, BwdParams.dlse.offset  # also in older libraries
 
 
 class Point:
@@ -51,7 +51,7 @@ class Point:
 
     def backward(self, library, name, alibi=False, dlse=False):
         tensors = dict(zip(("q", "k", "v", "o", "dout", "dq", "dk", "dv"), self.tensors(8)))
-        lse = torch.full((self.batch, self.heads, self.seqlen), 8.0, device="cuda")  # about that of random inputs
+        lse = torch.full((self.batch, self.heads, self.seqlen), 8.0, device="cuda")  # typical for random inputs
         p = bwd_params(tensors, lse, self.causal and not alibi)
         p.struct_size = ctypes.sizeof(BwdParams) if dlse else BWD_SIZE
         if alibi:
@@ -80,7 +80,7 @@ def main():
         sides["dLSE bwd sm90"] = {"without": (newest, plain, "bwd", {}),
             "with dLSE": (newest, plain, "bwd", {"dlse": True})}
         for what, sought in sides.items():
-            # A ratio says something only where all sides are there.
+            # A ratio is meaningful only if all sides exist.
             if len(sought) > 1 and all(library.holds(name) for library, name, _, _ in sought.values()):
                 calls = {"fwd": point.forward, "bwd": point.backward}
                 contenders = {label: calls[kind](library, name, **given)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""New K and V appended to a paged cache, with rotary embedding of K and Q, beside torch.compile and a copy.
+"""New K and V appended to a paged cache, with rotary embedding of K and Q, compared with torch.compile and a copy.
 
     kgen build --kind append_kv --dtype bf16 --target sm90 --build-dir build-append
     python3 benches/append_kv.py --library build-append/lib/libkgen.so --out append_kv.jsonl
 
-Needs torch. 64 sequences, 32 heads of Q and 8 of K, head dim 128, bf16, pages of 16 rows in no order, K and V views of
-one cache as vLLM has them. Each result is compared with torch. Graphs of calls go round tensors that are together more
-than twice the L2. `torch` is the same in torch, compiled (rotation and `index_put_`), `copy` a copy of as many bytes as
-kgen reads and writes: ratios are their times / kgen's, so that of `copy` is the share of a copy's rate that kgen
-reaches.
+Needs torch. 64 sequences, 32 heads of Q and 8 of K, head dim 128, bf16, pages of 16 rows in random order, K and V
+views of one cache as in vLLM. Each result is compared with torch. Graphs of calls rotate through tensors that exceed
+twice the L2 in total. `torch` is the same in torch, compiled (rotation and `index_put_`), `copy` a copy of the number
+of bytes that kgen reads and writes: ratios are their times / kgen's, so the ratio of `copy` is the fraction of a
+copy's rate that kgen reaches.
 """
 
 import sys
@@ -20,7 +20,7 @@ from lab.kgen import FLAG_CAUSAL, FLAG_ROTARY_INTERLEAVED, append_kv_params
 from lab.peers import compiled
 
 BATCH, HEADS, HEADS_K, DIM, PAGE = 64, 32, 8, 128, 16
-# name, new rows of each sequence, cached rows, is the cache FP8, columns that are rotated, interleaved
+# name, new rows per sequence, cached rows, FP8 cache or not, rotated columns, interleaved
 CASES = [
     ("decode", 1, 1000, False, 128, False),
     ("decode, interleaved", 1, 1000, False, 128, True),
@@ -35,7 +35,7 @@ CASES = [
 
 
 class Tensors:
-    """What one call reads and writes."""
+    """Inputs and outputs of one call."""
 
     def __init__(self, new, cached, fp8, rotary_dim, interleaved):
         self.q, self.k, self.v = (attention.normal(BATCH, new, heads, DIM) for heads in (HEADS, HEADS_K, HEADS_K))
@@ -54,7 +54,7 @@ class Tensors:
         self.pages, self.rows = self.table[:, self.positions // PAGE].long(), (self.positions % PAGE).expand(BATCH, new)
 
     def bytes(self):
-        """Read and written, without tables."""
+        """Bytes read and written, without tables."""
         turned = 4 * self.q.numel() if self.cos is not None else 0
         return turned + (self.k.numel() + self.v.numel()) * (2 + self.k_cache.element_size())
 
@@ -77,7 +77,7 @@ class Tensors:
         return [x.float().clone() for x in (q_out, self.k_cache, self.v_cache)]
 
     def judge(self, _):
-        """The largest error of what is left, by torch: of the element, or of 0.02 where that is smaller."""
+        """The largest error of the outputs against torch, relative to the element, or to 0.02 if that is larger."""
         found = self.left()
         self.k_raw.zero_(), self.v_raw.zero_()
         in_torch(*self.for_torch())
@@ -85,7 +85,7 @@ class Tensors:
 
 
 def in_torch(q, k, v, q_out, k_cache, v_cache, pages, rows, cos, sin, positions, descale, interleaved):
-    """What kgen does, in torch. FP8 caches come as bytes, with a descale."""
+    """The same operation in torch. FP8 caches are passed as bytes, with a descale."""
     k_new, v_new = k.float(), v.float()
     if cos is not None:
         cos, sin = cos[positions], sin[positions]
@@ -125,7 +125,7 @@ def main():
                 turn = compiled(in_torch)
                 calls = [lambda given=t.for_torch(): turn(*given) for t in sets]
                 contenders["torch"] = Contender(calls, judge=last.judge)
-        # A rounding apart, where fp32 results are near a tie.
+        # One rounding difference, if fp32 results are near a tie.
         bench.point(
             name, {"batch": BATCH, "heads": HEADS, "heads_k": HEADS_K, "seqlen_new": new, "seqlen_k": cached + new,
                 "head_dim": DIM},

@@ -1,12 +1,12 @@
-"""Dense backward kernels beside FlashAttention-2's (PyTorch's flash backend) in one process.
+"""Dense backward kernels compared with FlashAttention-2's (PyTorch's flash backend) in one process.
 
     python3 benches/backward.py --library build/lib/libkgen.so --out backward.jsonl
     python3 benches/backward.py --library build/lib/libkgen.so --quick
 
-Without --quick every head dim of the grid, both masks, s 512 to 16384, 16,384 tokens in all. Both sides get the same O
-and LSE, FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up
-to s 4096 with float64 gradients of one head; deterministic kernels must give the same bits again. FLOPs are 10 B H Sq
-Sk D, halved for causal.
+Without --quick every head dim of the grid, both masks, s 512 to 16384, 16,384 tokens in total. Both sides get the
+same O and LSE, FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole,
+and up to s 4096 with float64 gradients of one head; deterministic kernels must give the same bits again. FLOPs are 10 B
+H Sq Sk D, halved for causal.
 """
 
 import sys
@@ -19,7 +19,7 @@ from lab.peers import fa2_backward
 
 HEAD_DIMS = [32, 64, 96, 128, 160, 192, 224, 256]
 SEQLENS = [512, 1024, 2048, 4096, 8192, 16384]
-# Largest relative error of a gradient's norm; several times what was seen with random normal inputs.
+# Largest relative error of a gradient's norm; several times the errors observed with random normal inputs.
 ALLOWED = {"bf16": 1.5e-2, "fp16": 4e-3}
 
 

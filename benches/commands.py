@@ -1,4 +1,4 @@
-"""Times kgen's own commands on the machine at hand: wall time, in fresh folders, with a warm object cache.
+"""Times kgen's own commands on this machine: wall time, in fresh folders, with a warm object cache.
 
     python3 benches/commands.py [--kgen target/release/kgen] [--runs 15]
 
@@ -16,7 +16,7 @@ from lab import Bench, parser
 
 HEAD_DIMS = ",".join(str(d) for d in range(16, 257, 8))
 FOUR = f"for i in 1 2 3 4; do $KGEN generate --head-dim {HEAD_DIMS} --output $i || exit; done"
-# What it is, the command, whether its folder stays
+# Description, command, and whether its folder persists
 COMMANDS = [
     ("kgen list", "$KGEN list", False),
     ("kgen list --set standard-74 --format json", "$KGEN list --set standard-74 --format json", False),
@@ -47,7 +47,7 @@ def main():
     for what, command, stays in bench.selected(COMMANDS):
         times = []
         with tempfile.TemporaryDirectory() as whole:
-            for run in range(runs + stays):  # the first run in a folder that stays is not counted
+            for run in range(runs + stays):  # the first run in a persistent folder is not counted
                 folder = Path(whole) / ("one" if stays else str(run))
                 folder.mkdir(exist_ok=True)
                 times.append(1e6 * seconds(command, str(args.kgen.resolve()), folder))

@@ -1,13 +1,13 @@
-"""Decoding with long contexts: `kgen_fwd` (split-KV, combine, scheduler) beside FlashAttention-2 and -3.
+"""Decoding with long contexts: `kgen_fwd` (split-KV, combine, scheduler) compared with FlashAttention-2 and -3.
 
     kgen build && python3 benches/decode.py --library build/lib/libkgen.so --out decode.jsonl
-    python3 benches/decode.py --sweep --kgen target/release/kgen     # tiles of fwd_split, as benches/tiles.py has them
+    python3 benches/decode.py --sweep --kgen target/release/kgen     # tiles of fwd_split, as in benches/tiles.py
 
-bf16, random normal inputs, one query a sequence. Calls go round copies of K and V that together are ten times the L2,
-as graph replays, so L2 is cold for K and V (what a combine kernel reads is warm, as in use). GB/s count K and V once;
-the time includes every launch of `kgen_fwd`. O and LSE are compared with float64 before and after timing. Peers: FA2
-(PyTorch's flash backend), and FA3 where the wheel `fa3-fwd` is installed (`fa3`) or where --fa3 or the folder `PEERS`
-names `_vllm_fa3_C.abi3.so` (`fa3_vllm`).
+bf16, random normal inputs, one query per sequence. Calls rotate through copies of K and V that total ten times the
+L2, as graph replays, so L2 is cold for K and V (a combine kernel's inputs are warm, as in real use). GB/s count K and
+V once; the time includes every launch of `kgen_fwd`. O and LSE are compared with float64 before and after timing.
+Peers: FA2 (PyTorch's flash backend), and FA3 if the wheel `fa3-fwd` is installed (`fa3`) or if --fa3 or the folder
+`PEERS` names `_vllm_fa3_C.abi3.so` (`fa3_vllm`).
 """
 
 import os
@@ -28,7 +28,7 @@ SHAPES = [
     (1, 32768, 32, 8, 128), (64, 4096, 32, 8, 128), (16, 8192, 64, 8, 128), (1, 131072, 32, 8, 128),
     (64, 4096, 32, 8, 64), (1, 32768, 32, 8, 64), (16, 8192, 16, 2, 256), (1, 32768, 16, 4, 256),
 ]
-# One context of 64 Ki keys among many short ones: what prepare_scheduler is for.
+# One context of 64 Ki keys among many short ones: the use case of prepare_scheduler.
 LENGTHS = [65536] + [512 + 96 * i for i in range(31)]
 UNEQUAL = (len(LENGTHS), max(LENGTHS), 32, 8, 128, LENGTHS)
 
@@ -57,7 +57,7 @@ class Problem:
         }
 
     def judge(self, out):
-        """The larger of O's and a hundred times LSE's error, of the first, a middle and the last sequence."""
+        """The larger of O's error and a hundred times LSE's error, over the first, a middle and the last sequence."""
         o, lse = out if isinstance(out, list) else (out, None)
         q, k, v = self.copies[-1]
         worst = 0.0
@@ -71,7 +71,7 @@ class Problem:
 
     def kgen(self, library, num_splits=0, direct=False, prepared=False, **details):
         """kgen on every copy. `direct` launches the two kernels by name with `num_splits` for every sequence;
-        `prepared` has the scheduler run once, outside what is timed."""
+        `prepared` runs the scheduler once, outside the timed part."""
         variant = attention.kernel_name("fwd_split", self.shape["head_dim"], "bf16", False, "sm80")
         calls = []
         for q, k, v in self.copies:

@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
-"""A decode loop in one CUDA graph: keys appended with rotary embedding, then attention, over lengths that grow.
+"""A decode loop in one CUDA graph: keys appended with rotary embedding, then attention, over growing lengths.
 
     kgen build --filter "kind in (fwd_combine, prepare_scheduler) or kind == append_kv and dtype == bf16 or paged \\
         and causal and dtype == bf16 and hdim in (64, 128) and target in (sm80, sm90)" --build-dir build-graph
     python3 benches/decode_graph.py --library build-graph/lib/libkgen.so
 
 Needs torch and a GPU. 64 sequences of unequal lengths, 32 heads of Q and 8 of K, head dims 64 and 128, bf16, pages of
-16 rows in no order, K and V views of one packed cache as vLLM has them, 32 splits. One step is captured with sequences
+16 rows in random order, K and V views of one packed cache as in vLLM, 32 splits. One step is captured with sequences
 of few keys: `kgen_append_kv`, then `kgen_fwd` with counts. Before each replay the lengths, the table and the slots are
-changed in place, and `kgen_fwd_metadata` writes the counts anew, as an engine does once for all its layers.
+changed in place, and `kgen_fwd_metadata` rewrites the counts, as an engine does once for all its layers.
 
 `decode` captures 64 queries of one token. Its replays have fewer and fewer sequences: the others have no queries and no
-keys. `mixed` captures 128 tokens with `seqlen_q` = 128, as its documentation says, in sequences of two tokens each, and
-replays them with other splits of the tokens: every third step one sequence has all that the others leave. `kvcache`
-captures `kgen_fwd_kvcache` in place of the two calls, one row for each of 64 sequences; every tenth step a sequence
-begins anew.
+keys. `mixed` captures 128 tokens with `seqlen_q` = 128, as its documentation says, in sequences of two tokens each,
+and replays them with other divisions of the tokens: every third step one sequence has all remaining tokens. `kvcache`
+captures `kgen_fwd_kvcache` instead of the two calls, one row for each of 64 sequences; every tenth step a sequence
+restarts.
 
 Every tenth step is compared: the new rows of the cache and the rotated Q with a rotation in float32, the rest of the
-cache with what was there, O with float64 attention over the cache as it is, by FlashAttention's rule: at most twice the
-error of the same done naively in bf16, and two roundings of the largest result. Rows of O that no sequence has must
-stay as they were. Unwritten rows of the cache hold NaN; entries of the table beyond a sequence's end name no page.
+cache with its previous contents, O with float64 attention over the actual cache, by FlashAttention's rule: at most
+twice the error of the same computation in bf16, plus two roundings of the largest result. Rows of O outside of
+sequences must be unchanged. Unwritten rows of the cache hold NaN; entries of the table beyond a sequence's end name
+no page.
 
-Exit code 1 if anything is wrong. A time is one replay's, so a row's rounds are its replays.
+Exit code 1 if anything is wrong. Each time is for one replay, so a row's rounds are its replays.
 """
 
 import random
@@ -39,7 +40,7 @@ ROUNDING = 2.0**-8  # bf16's unit roundoff
 
 
 class Schedule:
-    """Which tokens each step has, and where their rows lie. Knows no tensors."""
+    """The tokens of each step, and the positions of their rows in memory. Uses no tensors."""
 
     def __init__(self, tokens, mixed, restarts, seed):
         draw = random.Random(seed)
@@ -56,8 +57,8 @@ class Schedule:
                 pages.append(self.free.pop())
 
     def advance(self, step):
-        """The step's queries; the keys grow by them. Sequences end from the last one on, or another takes the place and
-        the pages of one that ends."""
+        """The step's queries; the keys grow by the same number. Sequences end in order from the last one, or a new one
+        takes over the row and pages of one that ends."""
         live = SEQUENCES if self.restarts else SEQUENCES - 5 * (step // 10)
         self.queries = [1] * live + [0] * (SEQUENCES - live)
         if self.mixed and step % 3 == 2:
@@ -71,11 +72,11 @@ class Schedule:
         return [sum(self.queries[:i]) for i in range(SEQUENCES + 1)]
 
     def slots(self, sequence, first=0):
-        """Of the rows of a sequence from `first` on."""
+        """Slots of the rows of a sequence from `first` on."""
         return [self.pages[sequence][row // PAGE] * PAGE + row % PAGE for row in range(first, self.keys[sequence])]
 
     def rows(self):
-        """Slot and position of each token; a negative slot for tokens that no sequence has."""
+        """Slot and position of each token; a negative slot for tokens outside of sequences."""
         places = []
         for sequence, count in enumerate(self.queries):
             first = self.keys[sequence] - count
@@ -88,7 +89,7 @@ class Schedule:
 
 
 class Step:
-    """The tensors of one layer, which stay where they are, and the calls: `kvcache` is one of `kgen_fwd_kvcache`."""
+    """The tensors of one layer, at fixed addresses, and the calls: `kvcache` selects a single `kgen_fwd_kvcache`."""
 
     def __init__(self, library, schedule, dim, kvcache):
         self.schedule, self.dim, self.kvcache, tokens = schedule, dim, kvcache, schedule.tokens
@@ -137,7 +138,7 @@ class Step:
         return self.cache.view(-1, HEADS_K, 2 * self.dim)
 
     def refresh(self):
-        """Changes what the graph reads, where it is."""
+        """Updates the graph's inputs in place."""
         schedule, (slots, positions) = self.schedule, zip(*self.schedule.rows())
         before = [keys - queries for keys, queries in zip(schedule.keys, schedule.queries)]
         for tensor, values in (
@@ -149,7 +150,7 @@ class Step:
         self.count()
 
     def capture(self):
-        """A graph of the layer, captured with as many tokens for each sequence and no other keys."""
+        """A graph of the layer, captured with the same number of tokens for each sequence and no other keys."""
         kept, before = self.schedule.keys, self.cache.clone()
         self.schedule.queries = self.schedule.keys = [self.schedule.tokens // SEQUENCES] * SEQUENCES
         self.refresh()
@@ -160,7 +161,7 @@ class Step:
         return graph
 
     def complaints(self, before):
-        """What is wrong with the appended rows, the rotated Q, if there is one, or the rest of the cache."""
+        """Errors in the appended rows, the rotated Q, if there is one, or the rest of the cache."""
         wrong, live = [], self.schedule.starts()[-1]
         slots, cos, sin = self.slots[:live], self.cos[self.positions[:live]], self.sin[self.positions[:live]]
         expected = torch.cat((attention.rotated(self.k[:live], cos, sin), self.v[:live].float()), dim=-1)
@@ -178,7 +179,7 @@ class Step:
         return wrong
 
     def errors(self):
-        """Largest error of O relative to what is allowed, and of LSE. NaN counts as infinitely wrong."""
+        """Largest error of O relative to the tolerance, and of LSE. NaN counts as infinitely wrong."""
         schedule, starts, scale, group = self.schedule, self.schedule.starts(), self.dim**-0.5, HEADS // HEADS_K
         worst = lambda x: x.abs().nan_to_num(nan=float("inf")).max().item()
         found = []

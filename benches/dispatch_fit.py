@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Reads what benches/dispatch_regret.py measured: the regret, and by what factors the constants of the model should
-change.
+"""Evaluates the results of benches/dispatch_regret.py: the regret, and factors by which the constants of the model
+should change.
 
     python3 benches/dispatch_fit.py regret.jsonl
     python3 benches/dispatch_fit.py regret.jsonl --library build/lib/libkgen.so
 
 A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
-(docs/dispatch.md), and every part goes by a number of src/family/attention/cost (chain and step hold the tiles after a
-block's first as well, which a factor on them moves along). So the raw data are enough to say about what another
-constant would have predicted and chosen: factors on them are searched, one after another, for the logarithms of the
-times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the model does
-not understand decides nothing, and a factor stays near 1 unless the times ask for another, always between 1/2 and 2.
-They are judged on shapes kept out of the fit, a fifth at a time, and printed only if they do better there than today's
-constants, in time and in regret. Needs nothing but Python.
+(docs/dispatch.md), and every part depends on a number in src/family/attention/cost (chain and step include the tiles
+after a block's first as well, which are scaled with them). So the raw data suffice to estimate the predictions and
+choices of other constants: factors on them are optimised, one after another, for the logarithms of the times. An
+error counts quadratically up to a quarter and linearly beyond, so that one shape that the model does not describe has
+little weight, and a factor stays near 1 unless the times require another, always between 1/2 and 2. The factors are
+evaluated on shapes excluded from the fit, a fifth at a time, and printed only if they are better there than today's
+constants, in time and in regret. Needs only Python.
 
-With `--library` the predictions and choices are those of another library's `kgen_explain_choice`, on a GPU like the one
-of the data, and the times stay: the regret of a model that was changed, by the recorded times of forced paths. Nothing
-is launched.
+With `--library` the predictions and choices come from another library's `kgen_explain_choice`, on a GPU like the one
+of the data, and the times are the recorded ones: the regret of a changed model, from recorded times of forced paths.
+Nothing is launched.
 """
 
 import argparse
@@ -30,9 +30,9 @@ from lab.kgen import DTYPE_NUMBERS, FLAG_CAUSAL, PATHS, FwdParams, Library, made
 from lab.stats import spread
 
 KERNELS = {"dense": "dense", "short": "short", "split": "split", "scheduled": "split"}
-PARTS = ("launch", "tile", "chain", "step", "memory")  # of a prediction, and its helpers
+PARTS = ("launch", "tile", "chain", "step", "memory")  # parts of a predicted time
 ALL_PARTS = ("predicted", *PARTS, "combine", "scheduler")
-# Name of a factor, and the constant that it multiplies.
+# Name of a factor, and the constant that it scales.
 FACTORS = {
     f"{kernel}.{part}": f"{part}_{'ns' if part == 'launch' else 'cycles'} of KernelCost::{functions}"
     for kernel, functions in (("dense", "hopper or portable"), ("short", "short"), ("split", "split"))
@@ -44,15 +44,15 @@ FACTORS = {
     "scheduler": "PrepareScheduler in KernelCost::of_attention",
 }
 SMALLEST = 1.02
-MOST = 2.0  # and 1 / MOST at least: a factor
-QUADRATIC = math.log2(1.25)  # an error up to here counts by its square
-PULL = 0.0004  # of the square of a factor's logarithm, towards 1
+MOST = 2.0  # upper bound of a factor; the lower one is 1 / MOST
+QUADRATIC = math.log2(1.25)  # errors up to here count quadratically
+PULL = 0.0004  # penalty on the square of a factor's logarithm, towards 1
 FOLDS = 5
-FAR_OFF = 1.5  # a prediction that is worth a look
+FAR_OFF = 1.5  # a prediction worth reporting
 
 
 def of_rows(rows):
-    """A shape each: `name`, `shape`, `candidates` with their times `us`, the place `chosen`, and `own_us` and
+    """One entry per shape: `name`, `shape`, `candidates` with their times `us`, the index `chosen`, and `own_us` and
     `old_us`."""
     shapes = {}
     for row in rows:
@@ -71,8 +71,7 @@ def of_rows(rows):
 
 
 def load(path):
-    """(what they were measured on, shapes) of rows, or of the document that dispatch_regret.py wrote before it wrote
-    rows."""
+    """(circumstances, shapes) of rows, or of the document that dispatch_regret.py wrote in earlier versions."""
     text = Path(path).read_text()
     if text.startswith('{"version": 2'):
         data = json.loads(text)
@@ -83,17 +82,18 @@ def load(path):
 
 
 def able(row):
-    """Candidates that can be taken and were timed."""
+    """Usable candidates with times."""
     return [c for c in row["candidates"] if c["excluded"] is None and c["us"] is not None]
 
 
 def possible(row):
-    """Candidates that can be taken."""
+    """Usable candidates."""
     return [c for c in row["candidates"] if c["excluded"] is None]
 
 
 def not_beside(row):
-    """What of the shorter of chain, step and memory counts, by the row's own predictions; 0 where nothing tells."""
+    """The fraction of the shorter of chain, step and memory that counts, from the row's own predictions; 0 if
+    unknown."""
     parts = []
     for c in possible(row):
         beside = (c["chain"], c["step"], c["memory"])
@@ -113,19 +113,19 @@ def predicted_us(candidate, factors, rest):
 
 
 def best_us(row):
-    """The fastest that was timed, the library before included."""
+    """The fastest measured time, including the old library's."""
     return min([c["us"] for c in able(row)] + [row[key] for key in ("old_us",) if key in row])
 
 
 def regret_of(row, factors):
-    """Of what the model would choose with these factors, by the times of forced paths; None where that path was not
+    """Regret of the model's choice with these factors, from the times of forced paths; None if that path was not
     timed."""
     chosen = min(possible(row), key=lambda c: predicted_us(c, factors, row["rest"]))
     return None if chosen["us"] is None else chosen["us"] / best_us(row) - 1
 
 
 def measured_regret(row, key="own_us"):
-    """Of the dispatcher itself."""
+    """Regret of the dispatcher itself."""
     return row[key] / best_us(row) - 1
 
 
@@ -134,7 +134,7 @@ def label(candidate):
 
 
 def ratio_of(row):
-    """Predicted to measured, of the dispatcher's own choice."""
+    """Ratio of predicted to measured time for the dispatcher's own choice."""
     return row["candidates"][row["chosen"]]["predicted"] / 1e3 / row["own_us"]
 
 
@@ -187,7 +187,7 @@ def summary(rows):
 
 
 def log_error(rows, factors):
-    """Mean error of log2(predicted / measured) over shapes, of each the mean over its candidates."""
+    """Mean error of log2(predicted / measured) over shapes, each averaged over its candidates."""
     return statistics.fmean(statistics.fmean(counted(math.log2(predicted_us(c, factors, row["rest"]) / c["us"]))
         for c in able(row)) for row in rows)
 
@@ -202,7 +202,7 @@ def loss(rows, factors):
 
 
 def fit(rows):
-    """Goes from factor to factor as long as one gains, with smaller and smaller steps."""
+    """Coordinate descent over the factors, with decreasing steps, until none improves."""
     factors = dict.fromkeys(FACTORS, 1.0)
     best, step = loss(rows, factors), 1.3
     while step >= SMALLEST:
@@ -220,7 +220,7 @@ def fit(rows):
 
 
 def follows(row):
-    """Whether the predictions follow from their parts: where nobody says how many keys there are, they are means of two
+    """True if the predictions follow from their parts: if the number of keys is unknown, they are means of two
     guesses."""
     return all(abs(predicted_us(c, {}, row["rest"]) * 1e3 - c["predicted"]) <= 1e-6 * c["predicted"] for c in able(row))
 
@@ -264,7 +264,7 @@ def fitted(rows):
 
 
 def asked(shape):
-    """The parameters of a recorded shape; addresses are made up, since nothing reads them."""
+    """The parameters of a recorded shape; addresses are invented, since they are never dereferenced."""
     somewhere, packed = 1 << 20, is_packed(shape)
     fields = {"batch": shape["batch"], "seqlen_q": shape["queries"], "seqlen_k": shape["keys"],
         "num_heads": shape["heads"]}
@@ -285,8 +285,8 @@ def asked(shape):
 
 
 def predicted_anew(rows, path):
-    """The rows with the predictions and choices of a library; without those whose choice was not timed, whose names
-    come second."""
+    """The rows with a library's predictions and choices; shapes whose choice was not timed are dropped, and their names
+    returned second."""
     library, kept, untimed = Library(path), [], []
     for row in rows:
         told, chosen = library.explain(asked(row["shape"]))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Host time of the dispatcher, without a GPU: the generated one, launchers and a device that answer at once.
+"""Host time of the dispatcher, without a GPU: the generated one, with launchers and a device that return at once.
 
     kgen generate --all --output everything
     python3 benches/dispatch_host.py everything [--only sm90]
 
-Says for a few requests what `kgen_fwd`, `kgen_fwd_workspace` and `kgen_bwd` take, the least of several rounds, and how
-many questions a call asks CUDA's runtime: those take the real one 20 to 100 ns each, which is not in the times.
+Prints for a few requests the times of `kgen_fwd`, `kgen_fwd_workspace` and `kgen_bwd`, the minimum of several rounds,
+and the number of queries to CUDA's runtime per call: each takes the real runtime 20 to 100 ns, which is not included.
 """
 
 import re

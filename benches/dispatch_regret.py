@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""How much slower the dispatcher's choice is than the best of its paths, over random shapes: the regret.
+"""The regret of the dispatcher: how much slower its choice is than the best of its paths, over random shapes.
 
     python3 benches/dispatch_regret.py --library build/lib/libkgen.so --old-lib before/lib/libkgen.so \\
         --out regret.jsonl --fit
 
-Shapes are drawn from a seed: decoding steps, prefills and what lies between, with and without a causal mask, query
-heads in groups, and sequences that differ in length. For each, every path that `kgen_explain_choice` finds possible is
-forced by a flag and timed, each split count by itself, and so is the dispatcher left alone, with the workspace that it
-asks for. `--old-lib` times another library's dispatcher in the same rounds. regret = time of the dispatcher / time of
-the fastest forced path - 1.
+Shapes are drawn from a seed: decoding steps, prefills and shapes in between, with and without a causal mask, query
+heads in groups, and sequences that differ in length. For each, every path that `kgen_explain_choice` reports as
+possible is forced by a flag and timed, each split count separately, and so is the dispatcher's own choice, with the
+workspace that it requests. `--old-lib` times another library's dispatcher in the same rounds. regret = time of the
+dispatcher / time of the fastest forced path - 1.
 
-Calls are graph replays; all are timed once first, then those within a fifth of the best in more rounds. They read
-copies of K and V in turn, up to 8 and 256 MB: K and V come from a cold L2 where they are large and from a warm one
-where they are small, as in a model. O of every path is compared with that of the first.
+Calls are graph replays; all are timed once first, then those within a fifth of the best in more rounds. They rotate
+through copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a model. O
+of every path is compared with the first path's.
 
-A row is a forced path (`split 4`), the dispatcher (`own`) or the other library's (`old`); its details hold the request
-and the prediction's parts. `benches/dispatch_fit.py regret.jsonl` fits the model's constants to them, which `--fit`
-does at once.
+A row is a forced path (`split 4`), the dispatcher (`own`) or the other library's dispatcher (`old`); its details
+contain the request and the prediction's parts. `benches/dispatch_fit.py regret.jsonl` fits the model's constants to
+them; `--fit` runs it directly.
 """
 
 import math
@@ -30,9 +30,9 @@ import dispatch_fit
 from lab import Bench, attention, parser, stats, timing
 from lab.kgen import FLAG_PATHS, PARTS, PATHS, Library, fwd_params, packed_params
 
-MOST_BYTES = 6 << 30  # of tensors and of a workspace
+MOST_BYTES = 6 << 30  # for tensors and for a workspace
 MOST_FLOPS = 6e11
-SLOW = 4  # times the best: timed by one replay and no more
+SLOW = 4  # times the best: timed by a single replay
 
 
 def power(draw, least, most):
@@ -41,7 +41,7 @@ def power(draw, least, most):
 
 
 def draw_shape(draw, head_dims, dtype):
-    """A request; lengths of the sequences are equal, or drawn so that the longest is `queries` or `keys`."""
+    """A request; lengths of the sequences are equal, or random with a maximum of `queries` or `keys`."""
     style = draw.choice(["decode", "decode", "prefill", "prefill", "chunk", "any"])
     heads_k = draw.choice([1, 2, 4, 8, 8, 12, 16, 32])
     heads = min(64, heads_k * draw.choice([1, 1, 2, 4, 8]))
@@ -69,14 +69,14 @@ def draw_shape(draw, head_dims, dtype):
             lengths_q = lengths_k
         else:
             lengths_q = [queries] * batch if queries <= 16 else part(queries, 1)
-        # A KV cache is padded, a prefill packed. `told`: whether the caller says how many keys there are.
+        # A KV cache is padded, a prefill packed. `told`: true if the caller passes the total number of keys.
         shape |= {"lengths": [lengths_q, lengths_k], "packed": style != "decode"}
         shape["told"] = shape["packed"] or draw.random() < 0.5
     return shape
 
 
 def sizes(shape):
-    """Rows of Q and of K together."""
+    """Total rows of Q and of K."""
     if dispatch_fit.is_packed(shape):
         return sum(shape["lengths"][0]), sum(shape["lengths"][1])
     return shape["batch"] * shape["queries"], shape["batch"] * shape["keys"]
@@ -132,7 +132,7 @@ class Problem:
         return Runner([library.call("kgen_fwd", p) for p in all_params])
 
     def output(self, runner):
-        """O of the first copy; where sequences are padded, of the rows that they have."""
+        """O of the first copy; for padded sequences, only their own rows."""
         self.o.fill_(float("nan"))
         runner.calls[0]()
         if self.shape["lengths"] and not self.packed:
@@ -151,7 +151,7 @@ class Runner:
         self.graph.replay()
 
     def measure(self, round_us=0):
-        """A round of about that long; remembers the time of a call."""
+        """A round of about that duration; records the time of a call."""
         replays = max(1, round(round_us / (self.times[-1] * self.captured))) if self.times else 1
         self.times.append(timing.elapsed_us(self.graph.replay, replays) / self.captured)
 
@@ -163,13 +163,13 @@ def race(runners, count, round_us):
     for _, runner in timing.interleave(list(runners.values()), count):
         runner.measure(round_us)
     for runner in runners.values():
-        runner.times = runner.times[1:] or runner.times  # the first says how long a round is
+        runner.times = runner.times[1:] or runner.times  # the first determines the length of a round
 
 
 def measure(bench, shape, library, old):
-    """The rows of a shape, in the form that dispatch_fit.py reads; they are written too."""
+    """The rows of a shape, in the form that dispatch_fit.py reads; also writes them."""
     args, problem, name = bench.args, Problem(shape, bench.args.copies), name_of(shape)
-    asked = problem.params(workspace=256, workspace_bytes=1 << 62)  # looked at by nobody
+    asked = problem.params(workspace=256, workspace_bytes=1 << 62)  # never dereferenced
     candidates, chosen = library.explain(asked)
     if chosen is None:
         raise SystemExit(f"{name}: {library.last_error()}")
@@ -201,7 +201,7 @@ def measure(bench, shape, library, old):
         if r.us() <= times * best or key in ("own", "old", chosen)}
     best = min(runner.us() for runner in runners.values())
     quick = kept(runners, SLOW)
-    for runner in quick.values():  # as many calls in a graph as take a fifth of a millisecond
+    for runner in quick.values():  # a fifth of a millisecond of calls per graph
         runner.capture(max(problem.count, min(64, math.ceil(200 / runner.us()))))
     race(quick, 2, 500 * args.round_ms)
     best = min(runner.us() for runner in quick.values())
@@ -225,7 +225,7 @@ def measure(bench, shape, library, old):
 
 
 def head_dims_of(library, dtype):
-    """Head dims of which the library holds forward kernels for both masks; by name, sm80's and sm90's."""
+    """Head dims for which the library has forward kernels for both masks; by name, sm80's and sm90's."""
     holds = lambda d, causal, target: library.holds(attention.kernel_name("fwd", d, dtype, causal, target))
     return [d for d in range(16, 257, 8) if any(holds(d, False, t) and holds(d, True, t) for t in ("sm80", "sm90"))]
 
@@ -255,7 +255,7 @@ def main():
     print(f"\n{bench.head}, seed {args.seed}, {len(found)} shapes in {time.monotonic() - begun:.0f} s\n")
     print(dispatch_fit.summary(found))
     for name, lib in (("own", library), ("old", old)):
-        if lib:  # the GPU has done its kernel by then
+        if lib:  # the GPU has finished its kernel by then
             call = Problem(found[0]["shape"], 1).runner(lib).calls[0]
             bench.host(f"a call on the host, {name}", call, 1, 300, time.perf_counter, settle=torch.cuda.synchronize)
     if args.fit:

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""vector_add, transpose and reduce beside the card's bandwidth, PyTorch, torch.compile and CuPy in one process.
+"""vector_add, transpose and reduce compared with the card's bandwidth, PyTorch, torch.compile and CuPy in one process.
 
     kgen build --target sm90 --build-dir build-families \\
       --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp
     python3 benches/families.py --library build-families/lib/libkgen.so --out families.jsonl
     python3 benches/families.py --library build-families/lib/libkgen.so --huge
 
-Needs PyTorch; nvcc (for the read probe, the naive and the tiled transposition) and CuPy are left out with a note where
-they are missing. The library may come from another machine. A second --library is timed beside the first as `kgen 2`.
+Needs PyTorch; nvcc (for the read probe, the naive and the tiled transposition) and CuPy are skipped with a note if
+they are missing. The library may come from another machine. A second --library is timed in the same run as `kgen 2`.
 
-Calls go round copies of the tensors that together are five times the L2. GB/s count what must be moved: three vectors,
-two matrices, one input. `floor` is the least share of the reference's rate that kgen must reach: of the best copy of as
-many bytes (cudaMemcpy's or Tensor.copy_'s), 0.95 at 1 GiB and 0.90 at 64 MiB; for a reduction 0.95 of the fastest
-reader of its input (several probes and torch.sum). Ratios to peers must be 1 or more. Every side's result is compared
-with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
+Calls rotate through copies of the tensors that total five times the L2. GB/s count the required traffic: three
+vectors, two matrices, one input. `floor` is the fraction of the reference's rate that kgen must reach: of the best
+copy of the same number of bytes (cudaMemcpy's or Tensor.copy_'s), 0.95 at 1 GiB and 0.90 at 64 MiB; for a reduction
+0.95 of the fastest reader of its input (several probes and torch.sum). Ratios to peers must be 1 or more. Every side's
+result is compared with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
 
-Exit code 1: a result of kgen was wrong. A rate below its floor is no error; it is listed and counted. --huge checks
-tensors of more than 2^31 elements, with about 40 GiB of device memory, and times nothing.
+Exit code 1: a result of kgen was wrong. A rate below its floor is not an error; it is listed and counted. --huge
+checks tensors of more than 2^31 elements, with about 40 GiB of device memory, without timing.
 """
 
 import math
@@ -35,7 +35,7 @@ DTYPES = {
     "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "b32": torch.int32, "b16": torch.int16,
     "b8": torch.uint8,
 }
-PEERS = ["torch", "compile", "cupy"]  # what kgen must not be slower than
+PEERS = ["torch", "compile", "cupy"]  # kgen must not be slower than these
 
 
 def drawn(dtype, *shape):
@@ -52,13 +52,14 @@ def empty(dtype, *shape):
 
 
 def floor_of(size):
-    """The least share of the best copy: at 1 GiB and 64 MiB of a vector or a matrix, give or take a tile."""
+    """The minimum fraction of the best copy's rate: at 1 GiB and 64 MiB of a vector or a matrix, give or take a
+    tile."""
     near = lambda wanted: abs(size - wanted) <= wanted / 100
     return 0.95 if near(GIB) else 0.90 if near(64 * MIB) else None
 
 
 class Families:
-    """The bench with what it times kgen beside, and what fell short."""
+    """The bench with kgen's references, and the rates below their floors."""
 
     def __init__(self, bench):
         self.bench, self.missed = bench, []
@@ -77,13 +78,14 @@ class Families:
     def point(self, case, what, make, size, moved, name, params, peers, references, floor, judge, ours=None,
             reset=None):
         """One point. `make` draws a set of tensors of `size` bytes, `params` are kgen's for a set, `peers` and
-        `references` functions of a set; those that return nothing leave their result in `out`. `judge(result, set)` is
-        0 where it is right; `ours` is stricter with kgen. `reset` makes a set anew whose result is in `work`."""
+        `references` functions of a set; those that return nothing leave their result in `out`. `judge(result, set)`
+        is 0 if the result is right; `ours` applies stricter limits to kgen. `reset` restores a set whose result is in
+        `work`."""
         sets = [make() for _ in range(timing.copies_for(size, 5))]
         judged = lambda found: judge(sets[-1]["out"] if found is None else found, sets[-1])
         contenders = {}
         for label, library in self.bench.libraries.items():
-            # Results of kgen's own, so that what is found after timing was written by it.
+            # Separate results for kgen, so that values found after timing were written by it.
             mine = [{**t, **{key: torch.empty_like(t[key]) for key in ("out", "work") if key in t}} for t in sets]
             calls = [library.call(name, params(t)) for t in mine]
 
@@ -138,7 +140,7 @@ def transpose(families, dtype, rows, columns, in_place=False):
         x = drawn(dtype, rows, columns)
         return {"x": x, "out": empty(dtype, columns, rows)} | ({"work": x.clone()} if in_place else {})
 
-    # No library transposes in place: theirs write a second matrix.
+    # No library transposes in place: peers write a second matrix.
     peers = {"torch": lambda t: t["x"].t().contiguous()}
     if families.bench.args.compile:
         turn = compiled(lambda x, out: out.copy_(x.t()))
@@ -157,7 +159,7 @@ def transpose(families, dtype, rows, columns, in_place=False):
 
 
 def wide_result(x, operation, rows_at_once):
-    """Results of rows in float64, and for a sum what it may be off by."""
+    """Results of rows in float64, and for a sum its tolerance."""
     of = {"sum": lambda x: x.sum(1), "max": lambda x: x.amax(1), "logsumexp": lambda x: x.logsumexp(1)}[operation]
     parts = [(of(part.double()), part.double().abs().sum(1)) for part in x.split(rows_at_once)]
     return [torch.cat(found) for found in zip(*parts)]
@@ -182,7 +184,7 @@ def reduce(families, operation, dtype, rows, columns):
         if "wide" not in t:
             t["wide"] = wide_result(t["x"], operation, max(1, (1 << 27) // columns))
         expected, magnitude = t["wide"]
-        # kgen's logsumexp differs from float64's by roundings of fp32; a library may round its own to the dtype.
+        # kgen's logsumexp differs from float64's by fp32 rounding; a library may round its own to the dtype.
         slack = 3e-5 + expected.abs() * 1e-6 if ours else 2e-2 * (1 + expected.abs())
         allowed = {"sum": magnitude * 1e-5, "max": torch.zeros_like(expected), "logsumexp": slack}[operation]
         return float((~((found.double() - expected).abs() <= allowed)).sum())
@@ -195,7 +197,7 @@ def reduce(families, operation, dtype, rows, columns):
 
 
 def plan(quick):
-    """The points, those that decide first. 64 MiB and 1 GiB are bytes of a vector or a matrix."""
+    """The points, the decisive ones first. 64 MiB and 1 GiB are bytes of a vector or a matrix."""
     points = []
     for size in (GIB, 64 * MIB):
         points += [(vector_add, dtype, size // DTYPES[dtype].itemsize) for dtype in ("fp32", "fp16", "bf16")]
@@ -212,7 +214,7 @@ def plan(quick):
     for columns in (1024, 32768, 128, 4096, 1 << 20):
         points += [(reduce, operation, "bf16", GIB // 2 // columns, columns)
             for operation in ("sum", "max", "logsumexp")]
-    # Sizes that nothing was tuned on.
+    # Sizes that were not used for tuning.
     points += [(vector_add, "fp16", 100_000_007), (vector_add, "fp32", 50_331_653)]
     points += [(transpose, dtype, 10_007, 9_001) for dtype in ("b32", "b16", "b8")]
     points += [(transpose, "b16", 50_000, 3_000), (transpose, "b8", 9_999, 9_999, True)]
@@ -239,7 +241,7 @@ def main():
     for function, *point in bench.selected(points, name_of, quick=len(points)):
         try:
             function(families, *point)
-        except Exception as error:  # such as too little memory: the other points stand
+        except Exception as error:  # such as too little memory: the other points remain valid
             bench.add(name_of((function, *point)), "kgen", "error", f"{type(error).__name__}: {error}"[:200])
     code = bench.finish(group="rows")
     print("\n".join([f"{len(families.missed)} below a floor or a peer", *families.missed]))

@@ -7,8 +7,8 @@ import torch
 from lab import Contender
 from lab.kgen import reduce_params, transpose_params, vector_add_params
 
-PIECE = 1 << 27  # elements that PyTorch looks at at once
-BEYOND = (1 << 32) + (1 << 20) + 24  # elements: more than 32 bits count
+PIECE = 1 << 27  # elements that PyTorch compares at once
+BEYOND = (1 << 32) + (1 << 20) + 24  # elements: more than 32 bits can count
 
 
 def bits(dtype, *shape):
@@ -39,7 +39,7 @@ def transpose(library, dtype, rows, columns, in_place=False):
 def reduce(library, dtype, rows, columns):
     """Sums, maxima and logsumexp; integers, so that maxima are exact."""
     x = bits(dtype, rows, columns)
-    x.view(-1)[-1] = 64  # the largest stands at the end
+    x.view(-1)[-1] = 64  # the largest is at the end
     right, at_once = True, max(1, PIECE // columns)
     for operation in ("sum", "max", "logsumexp"):
         out = torch.full((rows,), float("nan"), device="cuda")
@@ -69,7 +69,7 @@ CHECKS = {
 
 
 def check(bench):
-    """Runs all, each once and untimed; the exit code."""
+    """Runs all points, once each and untimed; returns the exit code."""
     for name in bench.selected(CHECKS, str, quick=len(CHECKS)):
         function, *sizes = CHECKS[name]
         judge = lambda right: 0.0 if right else float("inf")

@@ -1,5 +1,5 @@
-// What benches/families.py measures kgen's kernels against, beside libraries: a probe of the read bandwidth, and the
-// lower rungs of the ladder of transposition. Compiled at run time:
+// Kernels that benches/families.py compares kgen's with, in addition to libraries: a probe of the read bandwidth, and
+// the simpler steps of the ladder of transpositions. Compiled at run time:
 //   nvcc -O3 -arch=native -shared -Xcompiler -fPIC -o peers.so benches/families_peers.cu
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -10,8 +10,8 @@ constexpr int THREADS = 256;
 
 __device__ uint32_t fold(uint4 v) { return v.x ^ v.y ^ v.z ^ v.w; }
 
-// Reads `pieces` of 16 bytes, of which one in 2^32 makes a thread write a word to `never`: no compiler can leave the
-// loads out.
+// Reads `pieces` of 16 bytes. A thread writes a word to `never` if its bits fold to one value in 2^32, so the compiler
+// cannot remove the loads.
 template <int LOADS>
 __device__ void read_tile(const uint4* in, uint64_t pieces, uint64_t first, uint32_t& folded) {
     uint4 values[LOADS];
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(THREADS) read_round(const uint4* in, uint64_t 
     if (folded == 0x9e3779b9u) *never = folded;
 }
 
-// One thread an element: rows are read side by side, columns are written one element at a time.
+// One thread per element: reads along rows are coalesced, writes along columns are not.
 template <class T>
 __global__ void naive(const T* in, T* out, uint64_t rows, uint64_t columns) {
     const uint64_t column = blockIdx.x * 32ull + threadIdx.x % 32, row = blockIdx.y * 8ull + threadIdx.x / 32;
     if (row < rows && column < columns) out[column * rows + row] = in[row * columns + column];
 }
 
-// The textbook's: 32 x 32 elements through shared memory, with a column of padding.
+// The textbook version: 32 x 32 elements through shared memory, with a column of padding.
 template <class T>
 __global__ void tiled(const T* in, T* out, uint64_t rows, uint64_t columns) {
     __shared__ T tile[32][33];
@@ -90,13 +90,13 @@ int probe(int blocks, const void* in, uint64_t bytes, void* never, cudaStream_t 
 
 }  // namespace
 
-// Reads `bytes` (a multiple of 16) with `loads` (4 or 8) in flight per thread, on `blocks` blocks that go round or, if 0,
-// one for each tile.
+// Reads `bytes` (a multiple of 16) with `loads` (4 or 8) in flight per thread, with `blocks` blocks in a grid-stride
+// loop, or with one block per tile if `blocks` is 0.
 extern "C" int peer_read(int loads, int blocks, const void* in, uint64_t bytes, void* never, cudaStream_t stream) {
     return loads == 4 ? probe<4>(blocks, in, bytes, never, stream) : probe<8>(blocks, in, bytes, never, stream);
 }
 
-// Transposes a matrix of elements of 1, 2 or 4 bytes: `in_tiles` or naively.
+// Transposes a matrix of elements of 1, 2 or 4 bytes: by `tiled` if `in_tiles`, else by `naive`.
 extern "C" int peer_transpose(int in_tiles, int element_bytes, const void* in, void* out, uint64_t rows, uint64_t columns, cudaStream_t stream) {
     switch (element_bytes) {
         case 1: return transpose<uint8_t>(in_tiles, in, out, rows, columns, stream);

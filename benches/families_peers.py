@@ -1,4 +1,4 @@
-"""What benches/families.py times kgen beside, libraries apart: the kernels of families_peers.cu, and CuPy."""
+"""References of benches/families.py in addition to libraries: the kernels of families_peers.cu, and CuPy."""
 
 import ctypes
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Windows, softcap and sinks beside FlashAttention-3 and -4, and what features cost plain work.
+"""Windows, softcap and sinks compared with FlashAttention-3 and -4, and the cost of features for plain calls.
 
     kgen build --target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256 --build-dir build-plain
     kgen build --target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256 --full --features window \\
@@ -11,14 +11,15 @@
         --features build-all/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --fa4 site --out features.jsonl
     python3 benches/features.py --window build-window/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --errors
 
-Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. FA4 is a folder that holds `flash_attn/cute` and what
-it imports, CuTe DSL included. FA4 compiles a kernel for each new case, seconds each: `--compile-fa4` does only that,
-into the folder named by FLASH_ATTENTION_CUTE_DSL_CACHE_DIR where FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1, so that
-several processes may do it at once beforehand. What a peer refuses is recorded, and no failure.
+Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. FA4 is a folder with `flash_attn/cute` and its
+imports, including CuTe DSL. FA4 compiles a kernel for each new case, which takes seconds: `--compile-fa4` does only
+that, into the folder named by FLASH_ATTENTION_CUTE_DSL_CACHE_DIR if FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1, so that
+several processes can do it in parallel beforehand. A peer's refusal is recorded, and is not a failure.
 
-16,384 tokens in all, 2048 / head dim heads, bf16, graph replays. O of the middle rows of the first head is compared
-with float64 before and after. Ratios are to the library that has no more than the call needs. --errors times nothing,
-and prints errors of windows over all rows of two heads and where they are largest, kgen's and FA3's.
+16,384 tokens in total, 2048 / head dim heads, bf16, graph replays. O of the middle rows of the first head is compared
+with float64 before and after. Ratios are to the library with the fewest features that the call needs. --errors times
+nothing, and prints kgen's and FA3's errors with windows over all rows of two heads, with the row of the largest
+error.
 """
 
 import sys
@@ -30,14 +31,14 @@ from lab import Bench, Contender, attention, parser
 from lab.kgen import FLAG_WINDOW, Library, fwd_params
 from lab.peers import Absent, Fa3, Fa4, first_line
 
-ROWS = 256  # that are compared
+ROWS = 256  # rows that are compared
 OURS = ("plain", "window", "features")
 WINDOWS = [(4096, (1024, 0), True), (16384, (1024, 0), True), (4096, (512, 512), False), (16384, (512, 512), False),
     (4096, (1000, 0), True)]
 
 
 def cases(head_dims):
-    """Name, head dim, length, {features}, and which libraries serve the call."""
+    """Name, head dim, length, {features}, and the libraries that support the call."""
     for dim in head_dims:
         for causal in (False, True):
             for seqlen in (16384, 4096, 512):
@@ -68,7 +69,7 @@ def kgen(library, qkv, causal=False, window=None, softcap=0.0, sinks=None):
 
 
 def error_of(qkv, out, sinks=None, **features):
-    """The largest error of the middle rows of the first head, over the largest element."""
+    """The largest error of the middle rows of the first head, relative to the largest element."""
     o, first = out[0] if isinstance(out, list) else out, qkv[0].shape[1] // 2
     if o.isnan().any():
         return float("nan")
@@ -79,7 +80,7 @@ def error_of(qkv, out, sinks=None, **features):
 
 
 def errors_of_windows(bench, library, fa3, head_dims):
-    """The largest error of windows over all rows of two heads, and its row; O's rows 2048 at a time."""
+    """The largest error with windows over all rows of two heads, and its row; processes 2048 rows of O at a time."""
     for dim in head_dims:
         for seqlen, window, causal in WINDOWS:
             qkv = [attention.normal(1, seqlen, 2, dim) for _ in range(3)]

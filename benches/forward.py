@@ -1,21 +1,21 @@
-"""Dense forward kernels beside FlashAttention-2, cuDNN and FlashAttention-3 in one process.
+"""Dense forward kernels compared with FlashAttention-2, cuDNN and FlashAttention-3 in one process.
 
-    scripts/fetch_peers.sh .peers     # where packages can be had; then carry the folder to the GPU's machine
+    scripts/fetch_peers.sh .peers     # where packages can be downloaded; then copy the folder to the GPU machine
     python3 benches/forward.py --site .peers/site --library build/lib/libkgen.so --out forward.jsonl
     python3 benches/forward.py --target sm80 --peers fa2 --library new=new/libkgen.so --library old=old/libkgen.so
     python3 benches/forward.py --site .peers/site --dtype fp8
     python3 benches/forward.py --site .peers/site --short
     python3 benches/forward.py --library build/run-as-sm90/lib/libkgen.so --target sm121 --dtype fp8 --peers fa2_bf16
 
-16,384 tokens in all, 2048 / head dim heads, random normal inputs. L2 is warm: the same tensors throughout, which exceed
-it from s 2048 on. FLOPs are 4 B H Sq Sk D with the true head dim, halved for causal. O of the last 128 rows of one head
-is compared with float64 before and after timing, and kgen writes the LSE too, as FlashAttention does.
+16,384 tokens in total, 2048 / head dim heads, random normal inputs. L2 is warm: the same tensors throughout, which
+exceed it from s 2048 on. FLOPs are 4 B H Sq Sk D with the true head dim, halved for causal. O of the last 128 rows of
+one head is compared with float64 before and after timing, and kgen writes the LSE too, as FlashAttention does.
 
 --dtype fp8: Q, K and V in E4M3 with a descale for each batch entry and head, O in bf16. The reference is attention of
-the dequantised inputs. `fa2_bf16` and `fa3_bf16` are those peers on the tensors in bf16: for want of FP8 in
-FlashAttention-2, and of fp16 in the wheel. FP8 kernels of sm89, sm120 and sm121 run on Hopper for their correctness
+the dequantised inputs. `fa2_bf16` and `fa3_bf16` are those peers on the tensors in bf16, since FlashAttention-2 has
+no FP8, and the wheel no fp16. FP8 kernels of sm89, sm120 and sm121 run on Hopper for their correctness
 only: it has no FP8 `mma.sync`, and ptxas makes two fp16 ones of each. --short: small shapes as graph replays, fp16
-unless --dtype says otherwise. kgen is then a call of kgen_fwd, and the row's details name the kernel that it picks.
+unless --dtype says otherwise. kgen is then a call of kgen_fwd, and the row's details name the kernel that it chooses.
 """
 
 import sys
@@ -30,10 +30,10 @@ except ImportError:
     sys.exit("forward.py: PyTorch is not installed")
 
 HEAD_DIMS = [32, 64, 80, 96, 128, 160, 192, 224, 256]
-SEQLENS = [8192, 2048, 16384, 512, 4096, 1024]  # in this order, so that --limit-s costs the least telling ones
+SEQLENS = [8192, 2048, 16384, 512, 4096, 1024]  # in this order, so that --limit-s drops the least informative ones
 SHORT = [(8, 8, 128, 64, True), (1, 8, 512, 64, True), (16, 8, 512, 64, True)]  # batch, heads, seqlen, head dim, causal
 SIDES = {"bf16": ["fa2", "cudnn", "fa3"], "fp16": ["fa2", "cudnn", "fa3", "fa3_bf16"], "fp8": ["fa3"]}
-# Relative error of O that is still the same attention. FP8 rounds P to three bits of mantissa: 0.03.
+# Relative error of O that is still correct attention. FP8 rounds P to three bits of mantissa: 0.03.
 ALLOWED = {"bf16": 1e-2, "fp16": 1e-2, "fp8": 8e-2}
 
 
@@ -54,7 +54,7 @@ class Point:
         return attention.last_rows_error(out[0] if isinstance(out, list) else out, *self.wide, self.causal)
 
     def kgen(self, library, name, **details):
-        """A launcher of the library, writing into outputs of its own."""
+        """A launcher of the library that writes into separate outputs."""
         batch, seqlen, heads, _ = self.qkv[0].shape
         out = torch.empty_like(self.plain[0]), torch.empty(batch, heads, seqlen, device="cuda")
         p = fwd_params(*self.qkv, *out, self.causal, descales=self.descales)
@@ -74,15 +74,15 @@ class Point:
 
 
 def peers_of(names, site, vllm_fa3):
-    """{name: function that makes that peer}, which is a function of Q, K and V."""
+    """{name: function that creates the peer}; a peer is a function of Q, K and V."""
     fa3 = (lambda: Fa3(vllm_fa3)) if vllm_fa3 else (lambda: Fa3Wheel(site))
     return {name: fa3 if name.startswith("fa3") else lambda name=name: Sdpa(name.removesuffix("_bf16"))
         for name in names}
 
 
 def picked(library, target, dtype, shape):
-    """The kernel that kgen_fwd picks of those made for the card: fwd_short where the library holds it and its blocks,
-    of 64 queries of a head, all run at once (templates/bindings/dispatch/paths.tera)."""
+    """The kernel that kgen_fwd chooses among those for the card: fwd_short if the library has it and its blocks, of 64
+    queries of a head, all run at once (templates/bindings/dispatch/paths.tera)."""
     name = lambda kind: attention.kernel_name(kind, shape["head_dim"], dtype, shape["causal"], target)
     blocks = -(-shape["seqlen_q"] // 64) * shape["heads"] * shape["batch"]
     little = blocks <= torch.cuda.get_device_properties(0).multi_processor_count
@@ -90,7 +90,7 @@ def picked(library, target, dtype, shape):
 
 
 def points(args):
-    """(case, shape) of the grid, lengths outermost, or of --short."""
+    """(case, shape) of the grid, iterating over lengths last, or of --short."""
     if args.short:
         for batch, heads, seqlen, head_dim, causal in SHORT:
             sizes = {"batch": batch, "heads": heads, "heads_k": heads}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A decoding step with new rows of K and V: one launch beside two.
+"""A decoding step with new rows of K and V: one launch compared with two.
 
     kgen build --filter "kind in (fwd_combine, prepare_scheduler) or kind == append_kv and dtype == bf16 \\
         or kind == fwd_split and dtype == bf16 and causal and paged and hdim in (64, 128) and not page_descale \\
@@ -7,11 +7,11 @@
     python3 benches/fwd_kvcache.py --library build-append/lib/libkgen.so --out fwd_kvcache.jsonl
 
 Needs torch. 32 heads of Q and 8 of K, pages of 16 rows, K and V in the halves of a row; K and Q are rotated. Each
-sequence has 1 or 4 queries and as many new rows. Graphs of calls go round copies of the cache that are together larger
-than the L2, as the layers of a model do (benches/paged.py). `two` is `kgen_append_kv` and `kgen_fwd`; `kvcache` is
-`kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which has one way; `attention` is `kgen_fwd` alone,
-on a cache that has the rows. O and the rows in the cache of `kvcache` and `one` are compared with those of `two`: rows
-bit for bit. Ratios are to `kvcache`.
+sequence has 1 or 4 queries and as many new rows. Graphs of calls rotate through copies of the cache that exceed the
+L2 in total, as the layers of a model do (benches/paged.py). `two` is `kgen_append_kv` and `kgen_fwd`; `kvcache` is
+`kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which always uses one launch; `attention` is
+`kgen_fwd` alone, on a cache that contains the rows. O and the rows in the cache of `kvcache` and `one` are compared
+with the results of `two`: rows bit for bit. Ratios are to `kvcache`.
 """
 
 import sys
@@ -23,7 +23,7 @@ from lab.kgen import FLAG_CAUSAL, append_kv_params
 from lab.paged import Work, counters, even
 
 FORMATS = {"bf16": (torch.bfloat16, 0), "e4m3": (torch.float8_e4m3fn, 2)}
-# sequences, keys with the new ones, queries of each, head dim, type of the cache
+# sequences, keys including the new ones, queries of each, head dim, type of the cache
 CASES = [
     (1, 512, 1, 128, "bf16"), (1, 32768, 1, 128, "bf16"), (8, 1024, 1, 128, "bf16"), (64, 145, 1, 64, "bf16"),
     (64, 145, 1, 128, "bf16"),
@@ -39,7 +39,7 @@ def name_of(case):
 
 
 class Steps:
-    """The calls of a step on each copy of the cache, and what they leave."""
+    """The calls of a step on each copy of the cache, and their results."""
 
     def __init__(self, library, work, cached, counted):
         self.work, (dtype, code) = work, FORMATS[cached]
@@ -70,7 +70,7 @@ class Steps:
             self.calls["one"].append(library.call("kgen_fwd", one))
 
     def left_by(self, way):
-        """O and the bytes of the pages with new rows that a call leaves."""
+        """O and the bytes of the pages with new rows after a call."""
         self.caches[-1].view(torch.uint8)[self.pages] = 0
         self.o.fill_(float("nan"))
         self.calls[way][-1]()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Gradients at softmax scale 1, where rows of P are nearly one-hot: whose rounding makes them err, kgen's or
-everybody's?
+"""Gradients at softmax scale 1, which makes rows of P nearly one-hot: compares kgen's rounding errors with those of
+other implementations.
 
     kgen build --filter "hdim in (64, 128) and dtype in (bf16, fp16) and kind in (fwd, bwd) and target == sm90"
     python3 benches/gradients_scale1.py --library build/lib/libkgen.so --out gradients.jsonl [--calls 400]
 
-Random calls, head dims 64 and 128, with and without causal mask, at scale 1 and 1/sqrt(head dim). Errors are of the
-largest gradient, against float64. In each call:
+Random calls, head dims 64 and 128, with and without causal mask, at scale 1 and 1/sqrt(head dim). Errors are relative
+to the largest gradient, against float64. In each call:
 
   kgen, FA2           backward passes of kgen and of FlashAttention-2 (torch's), each with the O and LSE of its own
                       forward pass
@@ -34,19 +34,19 @@ from lab.peers import fa2_backward
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
-LIMITS = {torch.float16: 0.005, torch.bfloat16: 0.03}  # of the largest gradient: what outside testing called large
+LIMITS = {torch.float16: 0.005, torch.bfloat16: 0.03}  # relative; external tests called larger errors large
 ALONE = {"P of dV and dS": "p", "P and O of the forward pass": "of", "O in delta": "o", "dP": "dp", "dS": "ds"}
 
 
 def probabilities(s, causal):
-    """Softmax of (heads, rows, keys), the last row and the last key together under a causal mask."""
+    """Softmax of (heads, rows, keys); with a causal mask the last row is at the last key."""
     rows, keys = s.shape[-2:]
     hidden = torch.ones(rows, keys, device=s.device, dtype=torch.bool).triu(keys - rows + 1)
     return torch.softmax(s.masked_fill(hidden, -math.inf) if causal else s, -1)
 
 
 def in_float64(q, k, v, dout, scale, causal, dtype=None, rounding=""):
-    """dQ, dK, dV, O and delta of (heads, rows, head_dim) in float64, but for what `rounding` names."""
+    """dQ, dK, dV, O and delta of (heads, rows, head_dim) in float64, except for the quantities named by `rounding`."""
     rounded = lambda x, *names: x.to(dtype).double() if rounding in names else x
     p = probabilities(q @ k.mT * scale, causal)
     o = rounded(rounded(p, "of") @ v, "o", "of")
@@ -67,8 +67,8 @@ def naively(q, k, v, dout, scale, causal, o_for_delta=None):
 
 
 def stand_in(delta, dout):
-    """An O in dO's dtype for which the sum of O dO is `delta`: by four elements a row, each taking up what those before
-    left."""
+    """An O in dO's dtype for which the sum of O dO is `delta`: four elements per row, each correcting the rest of the
+    previous ones."""
     o, left = torch.zeros_like(dout), delta.squeeze(-1).clone()
     places = dout.double().abs().topk(4, dim=-1).indices
     for i in range(4):
@@ -81,15 +81,15 @@ def stand_in(delta, dout):
 
 
 def relative(gradients, exact):
-    """Errors of dQ, dK, dV, of the largest; of gradients that are naught (one key: dQ = dK = 0) 0 below 1e-5."""
+    """Errors of dQ, dK, dV, relative to the largest; for zero gradients (one key: dQ = dK = 0) 0 below 1e-5."""
     errors = [((a.double() - b).abs().max().item(), b.abs().max().item()) for a, b in zip(gradients, exact)]
     return [math.inf if error != error else 0.0 if largest < 1e-5 else error / largest for error, largest in errors]
 
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
-    """What sums in fp32 alone make dQ, dK and dV err by, as kgen's own check has it
-    (src/family/attention/oracle/gradients.rs): delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q
-    carry that on. Of the largest gradient."""
+    """Errors of dQ, dK and dV due to fp32 sums alone, as in kgen's check (src/family/attention/oracle/gradients.rs):
+    delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q propagate that. Relative to the largest
+    gradient."""
     longest, largest = [t.norm(dim=-1).max().item() for t in (dout, v)], [max(1e-30, t.abs().max().item())
         for t in exact]
     of_ds = 2.0**-20 * scale * longest[0] * longest[1]
@@ -97,7 +97,7 @@ def of_fp32_sums(q, k, v, dout, scale, exact):
 
 
 class Kgen:
-    """The package's two passes on (batch, rows, heads, head_dim), the backward one from any O and LSE."""
+    """The package's two passes on (batch, rows, heads, head_dim); the backward pass accepts any O and LSE."""
 
     def __init__(self, path):
         os.environ["KGEN_LIBRARY"] = str(Path(path).resolve())
@@ -114,7 +114,7 @@ class Kgen:
 
 
 def one_call(kgen, draw, dtype, head_dim, scale):
-    """Sizes, {side: errors of dQ, dK and dV}, and what fp32 sums err by, of a random call."""
+    """Sizes, {side: errors of dQ, dK and dV}, and the errors of fp32 sums, for a random call."""
     pick = lambda full, emulated: draw.choice(emulated if kgen.is_emulated else full)
     causal = draw.random() < 0.5
     rows = pick([1, 2, 5, 17, 40, 64, 100, 130, 257], [1, 5, 17, 40])
@@ -146,9 +146,9 @@ def one_call(kgen, draw, dtype, head_dim, scale):
 
 
 def keeps_the_rule(errors, of_sums, dtype):
-    """FlashAttention's rule for dQ, dK and dV: three times the worst of those that round as one must, two roundings of
-    the largest gradient, and what fp32 sums err by. Of a row or two the error of delta is a single draw; hence more
-    than one who draws. Given an exact delta the errors of delta do not count for the peers either."""
+    """FlashAttention's rule for dQ, dK and dV: three times the worst error of the peers with unavoidable rounding, two
+    roundings of the largest gradient, and the errors of fp32 sums. For a row or two the error of delta is a single
+    sample; hence more than one peer. With an exact delta, the peers' errors of delta do not count either."""
     peers = ["naive", "naive, delta from O", "FA2", "alone: O in delta", "alone: P and O of the forward pass"]
     of_exact = ["alone: P of dV and dS", "alone: dS", "FA2, exact delta"]
     kept = []
@@ -160,7 +160,7 @@ def keeps_the_rule(errors, of_sums, dtype):
 
 
 def table(calls, dtype):
-    """Lines: of each side the median, 99th percentile and most of its errors, and how many are large."""
+    """Lines: for each side the median, 99th percentile and maximum of its errors, and the number of large ones."""
     lines = [f"{'':34}" + "".join(f"{f'{g} median':>11}{'99 %':>9}{'most':>9}{'large':>7}" for g in ("dQ", "dK", "dV"))]
     for name in calls[0]:
         cells = ""

@@ -5,14 +5,14 @@
     python3 benches/host_time.py ops                                         # without a GPU
     python3 benches/host_time.py gpu                                         # kgen_attn, as installed, beside PyTorch
     python3 benches/host_time.py gpu \\
-        --op OUT/_vllm_fa3_C.abi3.so            # kgen's op; of vLLM's own in a run of its own
+        --op OUT/_vllm_fa3_C.abi3.so            # kgen's op; vLLM's own in a separate run
     python3 benches/host_time.py gpu --op OUT/_vllm_fa2_C.abi3.so
 
-`package` and `ops` call a library whose functions return at once, with tensors in host memory: what a launch costs in
-the library and the driver is not in it, nor the allocator of a GPU, which takes the place of the CPU's. Times are of
-the processor. An op without a body, of the same schema, is what Torch takes to call any such op from Python. `gpu`
-times problems so small that the GPU waits for the host. A round is as many calls as the launch queue takes without
-waiting, then a synchronisation outside of the time; times are by the wall clock. The least round of a call counts.
+`package` and `ops` call a library whose functions return at once, with tensors in host memory: the cost of a launch
+in the library and the driver is excluded, and the CPU's allocator replaces the GPU's. Times are CPU times. An op
+without a body, with the same schema, measures the cost of calling any such op from Python. `gpu` times problems so
+small that the GPU waits for the host. A round is as many calls as the launch queue accepts without blocking, then an
+untimed synchronisation; times are wall times. The fastest round of a call counts.
 """
 
 import os
@@ -83,7 +83,7 @@ def stub(folder, name, more=""):
 
 
 def functions(bench, device, tell):
-    """`kgen_attn`'s functions of 64 rows, 8 heads, head dim 64, and what PyTorch takes for the like."""
+    """`kgen_attn`'s functions on 64 rows, 8 heads, head dim 64, and PyTorch's times for similar calls."""
     import torch
     from kgen_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
@@ -121,8 +121,8 @@ def functions(bench, device, tell):
 
 
 def of_engine(device):
-    """Arguments of the ops for a decode step of 8 sequences, as vLLM's engine gives them: of FA3's `fwd` by the number
-    of splits, of its metadata, and of FA2's `varlen_fwd`."""
+    """Arguments of the ops for a decode step of 8 sequences, as vLLM's engine passes them: for FA3's `fwd` by the
+    number of splits, for its metadata, and for FA2's `varlen_fwd`."""
     import torch
 
     batch, heads, heads_k, dim, on = 8, 8, 2, 64, {"device": device}
@@ -146,7 +146,7 @@ def of_engine(device):
 
 
 def vllm_ops(device, tell, which, splits=(0, 32), empty=None):
-    """The calls of the ops that are loaded: `fa3`, `fa2`."""
+    """The calls of the loaded ops: `fa3`, `fa2`."""
     import torch
 
     fa3, described, of_fa2 = of_engine(device)
@@ -166,7 +166,7 @@ def vllm_ops(device, tell, which, splits=(0, 32), empty=None):
 
 
 def ops_of_host(folder):
-    """Builds and loads the ops, a stub as their library, and an op without a body, which is returned."""
+    """Builds and loads the ops, with a stub as their library, and an op without a body, which is returned."""
     import torch
 
     (folder / "device.cpp").write_text(DEVICE)
@@ -199,7 +199,7 @@ def main():
 
     torch.set_num_threads(1)
     bench = Bench(args)
-    sys.path.insert(0, str(ROOT / "python"))  # behind an installed package only by PYTHONPATH
+    sys.path.insert(0, str(ROOT / "python"))  # after an installed package, and before it only with PYTHONPATH
     with tempfile.TemporaryDirectory() as folder:
         if args.mode == "gpu":
             tell = partial(bench.host, number=400, rounds=15, timer=time.perf_counter, settle=torch.cuda.synchronize)

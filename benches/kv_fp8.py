@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decoding and prefill from a paged KV cache in FP8 beside the same in bf16, and beside FlashAttention-3 on FP8.
+"""Decoding and prefill from a paged FP8 KV cache compared with the same in bf16, and with FlashAttention-3 on FP8.
 
     kgen build --target sm80,sm90 --kind fwd,fwd_split --dtype bf16 --head-dim 64,128 --causal --features paged \\
         --build-dir build-bf16
@@ -12,12 +12,12 @@
         --e5m2 build-e5m2/lib/libkgen.so \\
         --fp8 build-fp8/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.jsonl
 
-Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are those of benches/paged.py.
-All FP8 caches hold the bf16 one's numbers, rounded; descales are powers of two by batch entry and key head, with
-strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries; `fp8`
-is kgen's way to do the same. `--beside` times other kernels for a cache in E4M3 in the same run. Every O is compared
-with float64 on its own numbers. Ratios are to `e4m3`: that of `bf16` says how many times more tokens a second the FP8
-cache gives, for which the target is 1.7 at B64 L4096. GB/s count K and V once.
+Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are as in benches/paged.py. All
+FP8 caches contain the bf16 cache's numbers, rounded; descales are powers of two by batch entry and key head, with
+strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries;
+`fp8` is kgen's equivalent. `--beside` times other kernels for a cache in E4M3 in the same run. Every O is compared
+with float64 on its own numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the
+FP8 cache gains, for which the target is 1.7 at B64 L4096. GB/s count K and V once.
 """
 
 import sys
@@ -43,7 +43,7 @@ def cases():
 
 
 class Cache:
-    """The copies of a work's cache in one format, what a call says of it, and its numbers in bf16."""
+    """The copies of a work's cache in one format, the corresponding fields of a call, and its numbers in bf16."""
 
     def __init__(self, work, name):
         self.copies, self.exact, self.fields = work.caches, work.caches[-1], {}
@@ -58,7 +58,7 @@ class Cache:
 
 
 def judged(work, cache):
-    """A judge by the numbers that a cache holds."""
+    """A judge that uses the numbers of a cache."""
     return lambda out: work.error(out[0], cache.exact)
 
 
@@ -84,7 +84,7 @@ def main():
             if name == "e5m2" and work.dim != 128:
                 continue
             cache = caches.get(name, caches["e4m3"])
-            # With queries in E4M3 they and P are rounded to it; otherwise neither.
+            # With E4M3 queries, they and P are rounded to it; otherwise neither is.
             fields = {**cache.fields, **({"q": q, "kv_dtype": 0} if name == "fp8" else {})}
             make = partial(work.params, **fields)
             chosen = library.explain(make(cache.copies[-1], *work.output()))

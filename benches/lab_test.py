@@ -19,7 +19,7 @@ SLOW, FAST = [2.0, 2.2, 2.1], [1.0, 1.1, 1.05]
 
 
 def bench_of(*arguments, **defaults):
-    """A bench without a GPU, named as its program is."""
+    """A bench without a GPU, with the name of its program."""
     made = parser("", library=None, gpu=False)
     with mock.patch.object(sys, "argv", ["some_bench.py", *arguments]), contextlib.redirect_stderr(io.StringIO()):
         return Bench(made.parse_args(list(arguments)), **defaults)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Decoding with DeepSeek's latent attention (MLA), beside FlashAttention-3 and FlashMLA on the same tensors.
+"""Decoding with DeepSeek's latent attention (MLA), compared with FlashAttention-3 and FlashMLA on the same tensors.
 
     kgen build --target sm80,sm90 --dtype bf16 --head-dim 64_512 --causal --features paged,qv --build-dir build-mla
     python3 benches/mla.py --library build-mla/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out mla.jsonl
 
-Needs torch and a Hopper GPU. The cache is (pages, 64, 1, 576), pages in random order: the latent of 512 columns, which
-is V as well, then the 64 that turn with the position; queries likewise. kgen is called as engines have it, with head
-dims 576 and 512 and V inside K; FA3, the library in vLLM's wheel, with `q_v`; FlashMLA, if it can be imported, by its
-own function. Graphs of calls go round copies of the cache together larger than the L2, as the layers of a model do. O
-is compared with float64 first and last. GB/s count the cache once, FLOPs 2 (64 + 512 + 512) for each visible pair of a
-query's head and a key. `--splits` times forced numbers of splits as well, to which the constants of
-`KernelCost::latent` are fitted.
+Needs torch and a Hopper GPU. The cache is (pages, 64, 1, 576), pages in random order: the latent of 512 columns,
+which is V as well, then the 64 with rotary embedding; queries have the same layout. kgen is called as in engines,
+with head dims 576 and 512 and V inside K; FA3, the library in vLLM's wheel, with `q_v`; FlashMLA, if it can be
+imported, by its own function. Graphs of calls rotate through copies of the cache that exceed the L2 in total, as the
+layers of a model do. O is compared with float64 before and after. GB/s count the cache once, FLOPs 2 (64 + 512 + 512)
+for each visible pair of a query's head and a key. `--splits` times forced numbers of splits as well, to which the
+constants of `KernelCost::latent` are fitted.
 """
 
 import sys
@@ -21,7 +21,7 @@ from lab.paged import Work, spread
 from lab.peers import Fa3, flash_mla
 
 LATENT, TURNED, PAGE = 512, 64, 64
-SCALE = (128 + 64) ** -0.5  # of the attention that the absorbed one stands for
+SCALE = (128 + 64) ** -0.5  # for the attention before absorption
 
 
 def cases():
@@ -37,7 +37,7 @@ def cases():
 
 
 def flash_mla_contender(module, work):
-    """None where sequences have unequal numbers of queries, which it does not take."""
+    """None if sequences have unequal numbers of queries, which it does not support."""
     queries = work.queries[0]
     if any(count != queries for count in work.queries):
         return None

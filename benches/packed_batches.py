@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forward attention on packed batches: kgen libraries side by side, PyTorch's own `varlen_attn`, and FlashAttention-3.
+"""Forward attention on packed batches: compares kgen libraries, PyTorch's own `varlen_attn`, and FlashAttention-3.
 
     python3 benches/packed_batches.py --library after=build/lib/libkgen.so \\
         --library before=/tmp/before/lib/libkgen.so \\
@@ -9,8 +9,8 @@
 
 Self-attention in bf16: `cu_seqlens_q` is `cu_seqlens_k`, lengths are uniform in the given range. Calls are graph
 replays, L2 is warm. O is compared with float64 on three sequences. Needs a GPU that the library has kernels for,
-PyTorch 2.10 or newer for the first peer, vLLM's library for the second. --ways times each path that the library holds
-kernels for, with a work counter and without; kgen's own choice is called with one.
+PyTorch 2.10 or newer for the first peer, vLLM's library for the second. --ways times each path that the library has
+kernels for, with and without a work counter; kgen's own choice is called with one.
 """
 
 import random
@@ -23,14 +23,14 @@ from lab.kgen import FLAG_PATHS, packed_params
 from lab.paged import counters
 from lab.peers import Fa3, Varlen
 
-# Sequences, shortest and longest, query heads, key heads, head dim, causal: of the outside report that found the crash.
+# Sequences, shortest and longest, query heads, key heads, head dim, causal: from the external report of the crash.
 BATCHES = [
     (64, 4, 128, 12, 12, 64, False), (256, 4, 128, 12, 12, 64, False), (64, 4, 200, 16, 16, 128, False),
     (64, 4, 200, 16, 16, 128, True),
     (64, 4, 200, 16, 16, 80, False), (32, 4, 400, 32, 8, 128, True), (40, 4, 300, 10, 2, 160, True),
     (128, 4, 60, 8, 8, 96, False),
     (48, 4, 250, 16, 4, 256, True),
-    # Unequal and long: whoever gets the longest last waits for it.
+    # Unequal and long: the block with the longest sequence last determines the time.
     *((12, 1, 6000, *heads, dim, causal) for dim in (64, 128) for heads in ((16, 16), (32, 8))
         for causal in (False, True)),
 ]
@@ -42,7 +42,7 @@ def name_of(batch):
 
 
 class Batch:
-    """Q, K and V, (rows, heads, head_dim), of sequences whose lengths are drawn."""
+    """Q, K and V, (rows, heads, head_dim), of sequences of random lengths."""
 
     def __init__(self, batch):
         count, least, most, heads, heads_k, dim, self.causal = batch
@@ -71,7 +71,7 @@ class Batch:
         return Contender(library.call("kgen_fwd", self.params(out, **fields)), out=list(out), own=True)
 
     def fa3(self, fa3):
-        """FA3's call, with its scheduler's metadata made once."""
+        """FA3's call, with its scheduler's metadata created once."""
         common = {"cu_seqlens_q": self.starts, "cu_seqlens_k": self.starts, "max_seqlen_q": self.longest,
             "max_seqlen_k": self.longest}
         metadata = {"seqused_k": self.starts[1:] - self.starts[:-1]}

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Paged K and V in the engine's own layout, beside FlashAttention-3 on the same tensors.
+"""Paged K and V in the engine's own layout, compared with FlashAttention-3 on the same tensors.
 
     kgen build --target sm80,sm90 --kind fwd,fwd_split --dtype bf16 --head-dim 64,128 --causal --features paged \\
         --build-dir build-paged
     python3 benches/paged.py --library build-paged/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out paged.jsonl
 
-Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. The cache is the one that vLLM keeps: (pages, 16, key
-heads, 2 head dim), K in the first half of a row and V in the second; pages lie in random order; Q is a view of a fused
-QKV tensor. Graphs of calls go round copies of the cache together larger than the L2, as the layers of a model do. FA3
-runs as vLLM runs it (`FA3 eager`: its own number of splits; `FA3 graph`: 32 splits with scheduler metadata made once).
-O is compared with float64 first and last. GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work
-counter and counters of row tiles; `kgen captured` what an engine captures for decoding: the most keys that the model
-takes, 32 splits, counters, and counts made by kgen_fwd_metadata before; with --ways also by who merges. --ways times
+Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. The cache has vLLM's layout: (pages, 16, key heads,
+2 head dim), K in the first half of a row and V in the second; pages are in random order; Q is a view of a fused QKV
+tensor. Graphs of calls rotate through copies of the cache that exceed the L2 in total, as the layers of a model do.
+FA3 runs as vLLM runs it (`FA3 eager`: its own number of splits; `FA3 graph`: 32 splits with scheduler metadata made
+once). O is compared with float64 before and after. GB/s count K and V once. `kgen` is the dispatcher's choice, with a
+work counter and counters of row tiles; `kgen captured` an engine's captured decoding: the maximum keys of the model, 32
+splits, counters, and counts computed by kgen_fwd_metadata beforehand; with --ways also by merging kernel. --ways times
 each path with and without the work counter too, and paths that split with partial results merged by fwd_combine
 (`launch`) and by the last block of each row tile (`last block`). --beside, or another --library, times other libraries
-in the same run, each as `kgen` is. All are timed as far as a library holds the kernels:
+in the same run in the same way as `kgen`. Ways without a kernel in the library are skipped:
 
     kgen build --features packgqa,paged --target sm90 --dtype bf16 --head-dim 64,128 --causal --build-dir build-paged
 """
@@ -54,7 +54,7 @@ def prefill_cases():
 
 
 def engine_cases():
-    """Steps of an engine with 64 prompts of 4096 tokens, at most 8192 a step: some sequences decode, one has the rest
+    """Steps of an engine with 64 prompts of 4096 tokens, at most 8192 per step: some sequences decode, one has the rest
     of its prompt, one all of it and one the beginning. (`prefill` and `long decode` of docs/results run these.)"""
     for dim in (64, 128):
         yield f"engine step, 2 prompts d{dim}", ([4096] * 2, [4096] * 2, 32, 8, dim)
@@ -77,7 +77,7 @@ def main():
     for name, sizes in bench.selected([*decode_cases(), *prefill_cases(), *engine_cases()]):
         work = Work(*sizes)
         decodes, library = max(work.queries) == 1, bench.library
-        # Name of a contender; its library, how its parameters are made, and fields.
+        # Name of a contender; its library, the function for its parameters, and fields.
         ways = [(word, lib, work.params, {"work_counter": counter, **counted}) for word, lib in bench.libraries.items()]
         for word, lib in bench.libraries.items() if decodes else ():
             ways.append((f"{word} captured", lib, partial(work.captured, lib), counted))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""RMS normalisation with a residual, beside PyTorch, torch.compile and a copy.
+"""RMS normalisation with a residual, compared with PyTorch, torch.compile and a copy.
 
     kgen build --kind rmsnorm --target sm90 --build-dir build-rmsnorm
     python3 benches/rmsnorm.py --library build-rmsnorm/lib/libkgen.so --out rmsnorm.jsonl
 
-Needs torch. Graphs of calls go round tensors that are together more than twice the L2. `torch` is `torch.add` and
-`torch.nn.functional.rms_norm`, `compile` the same under torch.compile, `copy` copies of two matrices, as many bytes as
-kgen reads and writes without `weight`: ratios are their times / kgen's.
+Needs torch. Graphs of calls rotate through tensors that exceed twice the L2 in total. `torch` is `torch.add` and
+`torch.nn.functional.rms_norm`, `compile` the same under torch.compile, `copy` copies of two matrices, the number of
+bytes that kgen reads and writes without `weight`: ratios are their times / kgen's.
 """
 
 import sys
@@ -19,19 +19,19 @@ from lab.kgen import rmsnorm_params
 from lab.peers import compiled
 
 EPS = 1e-6
-# name, dtype, rows, columns: of models, rows that are read twice, and rows that no pieces fill
+# name, dtype, rows, columns: sizes from models, rows that are read twice, and rows that are not multiples of pieces
 SIZES = [(16384, 1024), (4096, 4096), (8192, 8192), (1024, 65536), (16384, 1000), (4096, 4097)]
 CASES = [(f"{dtype} {rows}x{columns}", dtype, rows, columns) for dtype in ("bf16", "fp16") for rows, columns in SIZES]
 
 
 class Tensors:
-    """What one call reads and writes."""
+    """Inputs and outputs of one call."""
 
     def __init__(self, dtype, rows, columns):
         self.x, self.residual = (attention.normal(rows, columns, dtype=dtype) for _ in range(2))
         self.weight = attention.normal(columns, dtype=dtype)
         self.out, self.residual_out = (torch.full_like(self.x, float("nan")) for _ in range(2))
-        self.copies = [torch.empty_like(self.x) for _ in range(2)]  # what the peers write
+        self.copies = [torch.empty_like(self.x) for _ in range(2)]  # outputs of the peers
 
     def kgen(self, library):
         return library.call("kgen_rmsnorm",
@@ -45,7 +45,7 @@ class Tensors:
         return rms_norm(self.copies[0], self.weight.shape, self.weight, EPS)
 
     def judge(self, _):
-        """The largest error of `out` by float64, of the element or of 0.001; NaN where a sum is wrong."""
+        """The largest error of `out` against float64, relative to the element or to 0.001; NaN if a sum is wrong."""
         h = self.x + self.residual
         wide = h.double()
         expected = wide * torch.rsqrt(wide.square().mean(1, keepdim=True) + EPS) * self.weight.double()

@@ -1,10 +1,11 @@
-"""Compiles default plans of the forward kernels for every head dim and target and says which spill. Needs nvcc, no GPU.
+"""Compiles default plans of the forward kernels for every head dim and target and reports spills. Needs nvcc, no GPU.
 
     python3 benches/spill_scan.py --kgen target/release/kgen                     # all: some 780 kernels
     python3 benches/spill_scan.py --target sm120 sm121 --head-dim 64 128         # a part
 
-Prints a Markdown table, a row a target: kernels, those that spill or use local memory, most registers. Exit code 1 if
-one spills. Objects stay in kgen's cache, so a second run is quick. A row of --out is a kernel that spills, or a target.
+Prints a Markdown table, one row per target: kernels, those that spill or use local memory, most registers. Exit code
+1 if one spills. Objects stay in kgen's cache, so a second run is quick. A row of --out is a kernel that spills, or a
+target.
 """
 
 import json
@@ -22,7 +23,7 @@ SPILLS = ("spill_store_bytes", "spill_load_bytes", "stack_bytes")
 
 
 def build(args, target, head_dims):
-    """The artifacts of one target's default plans, as `kgen build --format json` tells them."""
+    """The artifacts of one target's default plans, from `kgen build --format json`."""
     dtypes = "fp16" if target == "sm75" else args.dtype
     with tempfile.TemporaryDirectory() as root:
         command = [args.kgen.resolve(), "build", "--kind", "fwd", "--dtype", dtypes, "--target", target]
@@ -31,7 +32,7 @@ def build(args, target, head_dims):
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{target}: {done.stderr.strip()}")
-    return [found for found in json.loads(done.stdout)["artifacts"] if found["target"]]  # all but the dispatcher
+    return [found for found in json.loads(done.stdout)["artifacts"] if found["target"]]  # all except the dispatcher
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Times candidate tiles of forward kernels beside their peers, to choose the defaults of src/family/attention/recipes.
+"""Times candidate tiles of forward kernels against their peers, to choose the defaults in tiles/.
 
     python3 benches/tiles.py portable --kgen target/release/kgen --out tiles.jsonl
     python3 benches/tiles.py hopper --candidates ladder.json --head-dim 64 128 256 --site .peers/site
@@ -6,13 +6,13 @@
     python3 benches/tiles.py tma --rounds 15
     python3 benches/tiles.py split     # the same as decode.py --sweep
 
-A candidate is a set of `[[tile]]` keys in a grid of its own, which kgen builds into a folder of its own, with the
-templates of the folder that the key `templates` names if there is one. Candidates of a head dim and mask are timed in
-one process, by the rules of forward.py. One that spills is timed too, and its row says so.
+A candidate is a set of `[[tile]]` keys in a separate grid, which kgen builds into a separate folder, with the
+templates of the folder in the key `templates` if there is one. Candidates of a head dim and mask are timed in one
+process, by the rules of forward.py. One that spills is timed too, and its row reports that.
 
-portable  sm80's forward kernels beside FlashAttention-2, by candidates of this file
-hopper    sm90's beside cuDNN and FlashAttention-3. --candidates is a file {"<head dim>": [{"m": 128, "n": 128, …}, …]},
-          or {"<head dim> causal": …} and {"<head dim> full": …} for one mask
+portable  sm80's forward kernels against FlashAttention-2, with the candidates of this file
+hopper    sm90's against cuDNN and FlashAttention-3. --candidates is a file {"<head dim>": [{"m": 128, "n": 128,
+          …}, …]}, or {"<head dim> causal": …} and {"<head dim> full": …} for one mask
 tma       sm100's portable kernels, run as sm90's, with K and V by TMA and by cp.async, each with the plan's tile and
           with one of two stages; ratios are to the plan's tile with cp.async
 split     sm80's split-KV kernels at the shapes of decode.py
@@ -53,7 +53,7 @@ SPLIT = {
           (32, 128, 4, 2, 0, 1)],
     256: [(16, 64, 4, 2, 1, 1), (16, 32, 2, 2, 1, 2), (16, 32, 2, 3, 1, 1), (16, 32, 2, 4, 1, 1), (16, 64, 4, 2, 0, 1)],
 }
-# Two stages, so that a whole tile is on its way under the other: m, n, q_in_registers, min_blocks_per_sm.
+# Two stages, so that a whole tile is in flight during the other: m, n, q_in_registers, min_blocks_per_sm.
 TWO_STAGES = {
     32: (128, 64, 1, 2), 64: (128, 64, 1, 2), 96: (128, 48, 0, 2), 128: (128, 32, 0, 2), 192: (64, 32, 1, 2),
     256: (64, 32, 0, 1),
@@ -73,13 +73,13 @@ TILE = '[[tile]]\nwhen = "hdim == {head_dim}"\nmeasured = "candidate of benches/
 
 
 def keys_of(tile):
-    """A tile's keys of a tuple in the order of WORDS."""
+    """A tile's keys from a tuple in the order of WORDS."""
     keys = dict(zip(WORDS, tile))
     return {**keys, "q_in_registers": bool(keys["q_in_registers"])}
 
 
 def label(tile):
-    """`128x64 w4 s2 q b2 t0`, other keys as they are called."""
+    """`128x64 w4 s2 q b2 t0`, other keys by name."""
     short = {"warps": "w", "stages": "s", "min_blocks_per_sm": "b", "rescale_threshold": "t"}
     words = [f"{tile['m']}x{tile['n']}"] if "m" in tile else []
     for key, value in tile.items():
@@ -93,8 +93,8 @@ def label(tile):
 
 def build(bench, folder, tile, kind="fwd", head_dim=64, dtype="bf16", masks=("full", "causal"), target="sm80",
         run_as=None):
-    """The library of one candidate and the bytes that its kernels spill; None, with a row, where kgen does not build
-    it."""
+    """The library of one candidate and the bytes that its kernels spill; None, with a row, if kgen fails to
+    build it."""
     place, keys = Path(tempfile.mkdtemp(dir=folder)), {key: value for key, value in tile.items() if key != "templates"}
     grid = GRID.format(target=target, kind=kind, head_dim=head_dim, dtype=dtype,
         masks=", ".join(map(json.dumps, masks)))
@@ -118,7 +118,7 @@ def build(bench, folder, tile, kind="fwd", head_dim=64, dtype="bf16", masks=("fu
 
 
 def built(bench, folder, wanted):
-    """{(head dim, label): (library, spilled bytes)} of {(head dim, label): keyword arguments of `build`}, eight at a
+    """{(head dim, label): (library, spilled bytes)} for {(head dim, label): keyword arguments of `build`}, eight at a
     time."""
     with ThreadPoolExecutor(8) as pool:
         made = pool.map(lambda given: build(bench, folder, **given), wanted.values())

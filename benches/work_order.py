@@ -1,11 +1,11 @@
-"""How evenly orders of work occupy the blocks of Hopper's forward kernels, simulated: no GPU.
+"""Simulates how evenly orders of work occupy the blocks of Hopper's forward kernels: no GPU.
 
     python3 benches/work_order.py
 
 A block takes TILE_US for a tile of queries and STEP_US for each tile of keys that it sees under a causal mask. For each
 batch and order the time of the last block is printed as a multiple of the mean: 1 is perfect.
 
-fixed    what kernels without pages do (templates/attention/hopper/work_order.tera): a grid as if all sequences were as
+fixed    kernels without pages (templates/attention/hopper/work_order.tera): a grid as if all sequences were as
          long as the longest, dealt out in groups of heads, forwards and backwards alternately
 list     kernels that read pages, without a work counter: only tiles that have rows, dealt out in the same way
 counter  the same with a work counter: a block that is done takes the next tile (hopper/work_queue.tera)
@@ -17,11 +17,11 @@ import random
 BLOCKS = 132
 TILE_US, STEP_US = 1.5, 0.75
 L2_FOR_KEYS = 17 << 20
-TILES = {64: (192, 96), 128: (128, 128)}  # by head dim: queries and keys of a tile
+TILES = {64: (192, 96), 128: (128, 128)}  # queries and keys of a tile, by head dim
 
 
 def item_us(length, tile, m, n):
-    """What tile number `tile`, counted from the last query, takes; None: it has no rows."""
+    """Time of tile number `tile`, counted from the last query; None if it has no rows."""
     from_end = tile * m
     return TILE_US + STEP_US * -(-(length - from_end) // n) if from_end < length else None
 

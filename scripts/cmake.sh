@@ -59,7 +59,7 @@ add_executable(user main.c)
 target_link_libraries(user PRIVATE kgen::kgen)
 set_target_properties(user PROPERTIES LINKER_LANGUAGE CXX)
 C
-installed() { # FOLDER NUMBER: what was built there, installed and found by a project, is a library of NUMBER kernels
+installed() { # FOLDER NUMBER: FOLDER's build, installed and found by a project, is a library of NUMBER kernels
   quietly cmake --install "$work/$1" --prefix "$work/$1/prefix" || fail "$1: does not install"
   quietly cmake -S "$work/user" -B "$work/$1/user" "-DCMAKE_PREFIX_PATH=$work/$1/prefix" "-DCUDAToolkit_ROOT=$(dirname "$(dirname "$nvcc")")" || fail "$1: the package is not found"
   quietly cmake --build "$work/$1/user" || fail "$1: the installed library does not link"
@@ -74,7 +74,7 @@ quietly cmake --build "$work/static" --parallel 2 || fail "a part does not build
 installed static 4
 done_with "two kernels by kind, head dim, dtype, features and target, and their helpers, as libkgen.a, installed and found"
 
-# A parent with architecture flags of its own, one of which nvcc does not know.
+# A parent project that sets architecture flags, one of which nvcc does not support.
 cat > "$work/user/CMakeLists.txt" <<'C'
 cmake_minimum_required(VERSION 3.20)
 set(CMAKE_CUDA_FLAGS "-gencode arch=compute_75,code=sm_75 --generate-code=arch=compute_86,code=[sm_86,compute_86] -lineinfo")
@@ -97,7 +97,7 @@ grep -q -e -lineinfo "$work/log" && grep -q -e -march=native "$work/log" || fail
 ! grep -q -e _75 -e _86 "$work/log" || fail "a parent's architectures reach the kernels"
 done_with "inside a project with architectures of its own"
 
-refused() { # TEXT ARGUMENT...: the folder does not take the arguments, and says TEXT
+refused() { # TEXT ARGUMENT...: the folder refuses the arguments, with the message TEXT
   text=$1
   shift
   ! quietly cmake -S "$folder" -B "$work/static" -U 'KGEN_*' "$@" || fail "taken: $*"
@@ -114,7 +114,7 @@ refused 'is selected by all of: KGEN_KINDS=fwd_combine KGEN_HEAD_DIMS=32 ' -DKGE
 refused 'kgen has no option KGEN_HEAD_DIM; ' -DKGEN_HEAD_DIM=32
 done_with "names and words that no kernel has, empty selections and unknown options are refused"
 
-# One kernel in a program that knows nothing else of kgen.
+# One kernel in a program without any other part of kgen.
 quietly "$kgen" --templates "$root/templates" generate --head-dim 32 --dtype bf16 --full --target sm80 --output "$work/one/my.cu" || fail "no single kernel"
 cat > "$work/one/main.c" <<'C'
 #include "my.h"

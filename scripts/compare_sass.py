@@ -1,16 +1,16 @@
-"""Whether a change of templates has changed machine code: compares two folders that `kgen build` has left.
+"""Shows whether a change of templates has changed machine code: compares two folders of `kgen build`.
 
     kgen build --set slice --templates before/templates --generated /tmp/before/gen --build-dir /tmp/before
     kgen build --set slice --templates templates --generated /tmp/after/gen --build-dir /tmp/after
     python3 scripts/compare_sass.py /tmp/before /tmp/after
 
 For each kernel function of each variant in both folders: registers, spilled bytes, and the count of each opcode. Prints
-the functions that differ, and a summary. Objects whose machine code is the same byte for byte are not disassembled;
-what was counted of the others is kept in `sass/` of their build folder. Text that differs only in comments and layout
+the functions that differ, and a summary. Objects with identical machine code are not disassembled; counts of the
+others are kept in `sass/` of their build folder. Text that differs only in comments and layout
 need not be compiled: --texts before/gen after/gen lists the variants that differ in more than that.
 
-Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something did, 2 bad
-usage or input.
+Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something became
+worse, 2 bad usage or input.
 """
 
 import argparse
@@ -45,14 +45,14 @@ def short(name):
 
 
 def disassembler():
-    """nvdisasm as kgen has installed it, or the one on PATH."""
+    """kgen's own nvdisasm, or the one on PATH."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     found = sorted(cache.glob("kgen/toolchain/disassembler-*/bin/nvdisasm"))
     return str(found[-1]) if found else "nvdisasm"
 
 
 def cubins(path):
-    """The ELF images of machine code within an object. nvcc stores them as they are; a compressed one is not found."""
+    """The ELF images of machine code in an object. nvcc stores them uncompressed; a compressed one is not found."""
     data = path.read_bytes()
     found, at = [], data.find(ELF_MAGIC, 1)
     while at >= 0:
@@ -78,7 +78,7 @@ def report_of(folder):
 
 
 def opcodes(text):
-    """The count of each, without the NOPs that pad a function's last line of code."""
+    """The count of each opcode, without the NOPs that pad a function's last line of code."""
     counts = Counter(INSTRUCTION.findall(text))
     del counts["NOP"]
     return counts
@@ -100,7 +100,7 @@ def machine_code(images):
 
 
 def counted(folder, name, images, program):
-    """For each function of a variant the counts of its opcodes; from an earlier comparison if the code is the same."""
+    """The opcode counts for each function of a variant; from an earlier comparison if the code is the same."""
     digest = hashlib.sha256(b"".join([program.encode(), *images])).hexdigest()
     kept = Path(folder) / "sass" / f"{name}.json"
     try:
@@ -108,7 +108,7 @@ def counted(folder, name, images, program):
         if before["digest"] == digest:
             return before["functions"]
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or not whole
+        pass  # missing or incomplete
     found = {}
     for image in images:
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -139,7 +139,7 @@ def functions(counts, artifact):
 
 
 def differences(before, after):
-    """The differences between two of them as text; and whether they are for the worse."""
+    """The differences between two functions as text; and true if they are for the worse."""
     words, worse = [], False
     total = [sum(side[0].values()) for side in (before, after)]
     if before[0] != after[0]:
@@ -155,7 +155,7 @@ def differences(before, after):
 
 
 def compare(name, folders, artifacts, program):
-    """The differences of a variant's functions as lines, and whether one is for the worse."""
+    """The differences of a variant's functions as lines, and true if one is for the worse."""
     images = [cubins(Path(folder) / artifact["object"]) for folder, artifact in zip(folders, artifacts)]
     if machine_code(images[0]) == machine_code(images[1]):
         counts = [{}, {}]

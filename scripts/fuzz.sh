@@ -4,7 +4,7 @@
 #
 #     scripts/fuzz.sh [TIMES] [SEED]
 #
-# TIMES is a multiple of what `cargo test` does (default 50: some minutes); SEED gives other inputs (default: the time).
+# TIMES multiplies the work of `cargo test` (default 50: some minutes); SEED selects other inputs (default: the time).
 # A failure prints the seed; the same TIMES and SEED repeat it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Brings what the repository keeps of the grid up to date: the kernels of the set `vendored` in generated/, and the
-# hashes of all kernels in generated.b3 (`kgen generate --all --output DIR && (cd DIR && b3sum --check ../generated.b3)`).
+# Updates the repository's part of the grid: the kernels of the set `vendored` in generated/, and the hashes of all
+# kernels in generated.b3 (`kgen generate --all --output DIR && (cd DIR && b3sum --check ../generated.b3)`).
 #
-#   scripts/generated.sh [--check]       --check: write nothing, fail and name what is not up to date
+#   scripts/generated.sh [--check]       --check: write nothing, fail and name outdated files
 #
 # KGEN: the binary, default target/release/kgen.
 set -euo pipefail

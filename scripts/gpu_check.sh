@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Builds, checks and times what the NVIDIA GPU at hand can run, with its machine's own nvcc (13.0 or newer).
+# Builds, checks and times everything that the local NVIDIA GPU can run, with the machine's own nvcc (13.0 or newer).
 #
 #   [STEPS="build check runas sanitize bench-fwd"] scripts/gpu_check.sh [OUT_DIR]
 #
 # Needs no Rust: KGEN names the kgen binary (default target/release/kgen). Logs, JSON and summary.json go to OUT_DIR
-# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ from them. A
+# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` creates the tables of docs/results/ from them. A
 # step whose tool is not installed is skipped with a message. Exits 1 if any step failed; later steps still run.
 #
-#   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma
-#   side-by-side
-#   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
+#   STEPS                   some of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma
+#                           side-by-side
+#   LIMIT                   seconds for all steps (1500): the one that runs then is stopped, the rest is skipped
 #   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
 #   CHECK_FLAGS             how much is checked (--thorough)
 #   CHECK_JOBS              variants at once on the GPU (4)
-#   SANITIZE_FLAGS          narrows what the sanitizer sees of each template, such as "--case sq17"
+#   SANITIZE_FLAGS          narrows the sanitizer's cases of each template, such as "--case sq17"
 #   SANITIZE_TEMPLATES      only templates whose name contains one of these strings
-#   BENCH_FLAGS             what `kgen bench` times (--seqlen 8192); SELECT and the targets built for this GPU hold too
+#   BENCH_FLAGS             what `kgen bench` times (--seqlen 8192), of SELECT's kernels for this GPU's targets
 #   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS, BENCH_TMA_FLAGS, SIDE_BY_SIDE_FLAGS
 set -uo pipefail
 cd "$(dirname "$0")/.."

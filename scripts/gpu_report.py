@@ -1,4 +1,4 @@
-"""The Python part of scripts/gpu_check.sh: what to run where, a summary, and the tables of docs/results/.
+"""The Python part of scripts/gpu_check.sh: the plan of its steps, a summary, and the tables of docs/results/.
 
     python3 scripts/gpu_report.py plan CAPABILITY <list.json     targets that the GPU runs, one small variant per template
     python3 scripts/gpu_report.py summary OUT_DIR                writes OUT_DIR/summary.json; exits 1 if a step failed
@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benches"))
 
 from lab import bench, record  # noqa: E402
 
-# Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything
-# newer.
+# Compute capability of each target, and the newest one that runs its objects (src/plan/compile.rs): PTX runs on every
+# newer GPU.
 NEWER = 999
 
-# What names of kernels begin with, longer ones first.
+# Prefixes of kernel names, longer ones first.
 KINDS = "fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler|append_kv|vector_add|transpose|reduce_sum|reduce_max|reduce_logsumexp|rmsnorm"
 TARGETS = {"sm75": (75, NEWER), "sm80": (80, NEWER), "sm89": (89, NEWER), "sm90": (90, 90), "sm100": (100, 103), "sm120": (120, 121), "sm121": (121, 121)}
 
@@ -175,7 +175,7 @@ def check_tables(title, check):
 
 
 def bench_table(name, rows):
-    """The tables that a bench prints, of its rows (benches/README.md)."""
+    """The tables that a bench prints, from its rows (benches/README.md)."""
     run = rows[0]["run"]
     print(f"## {name}\n\n{run['gpu']['name']}, driver {run['driver']}; torch {run['torch']}.\n")
     print("\n\n".join(filter(None, [bench.table(rows), bench.geomeans(rows, "head_dim")])) + "\n")

@@ -5,8 +5,8 @@
 
 The picture is not drawn by hand: the producer thread, two warpgroups and the tensor cores are simulated, tick by tick,
 with the waits, arrivals and turns of the template (overlap, turns at the exponentials, two stages each of K and V, two
-slots of Q per warpgroup), and what each did is drawn. Durations are chosen, not measured; see LENGTHS. Needs only the
-standard library.
+slots of Q per warpgroup), and the activity of each is drawn. Durations are assumed, not measured; see LENGTHS. Needs
+only the standard library.
 """
 
 import sys
@@ -14,19 +14,19 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 # Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP per cycle and multiprocessor (dense bf16), so a tick
-# is about 64 cycles. So do 64 x 128 exponentials at 16 per cycle, in addition to which there are the additions and the
-# packing. The others are round numbers.
+# is about 64 cycles. 64 x 128 exponentials at 16 per cycle take the same time, plus the additions and the packing. The
+# others are round numbers.
 PRODUCT = 8
 MAXIMA = 3
 EXPONENTIALS = 12
-PASS = 9  # of these, before the turn is passed
+PASS = 9  # part of the exponentials, before the turn is passed
 ISSUE = 1
 COPY = 5  # one tile of Q, K or V
 WRITE = 9  # O and the log-sum-exp
 LENGTHS = f"product {PRODUCT}, maxima {MAXIMA}, exponentials {EXPONENTIALS}, copy {COPY}, writing O {WRITE} ticks"
 
 WARPGROUPS = 2
-STAGES = {"Q": 4, "K": 2, "V": 2}  # those of Q are slots; every second one is a warpgroup's own
+STAGES = {"Q": 4, "K": 2, "V": 2}  # for Q these are slots; alternate slots belong to one warpgroup
 READERS = {"Q": 1, "K": WARPGROUPS, "V": WARPGROUPS}  # warpgroups that wait for a tile
 PIECES = ["", "'"]  # two work items; the second one's tiles have a prime
 TILES = 4
@@ -42,7 +42,8 @@ GREY = "#718096"
 
 
 class Play:
-    """The block, tick by tick. Agents are generators that yield what they wait for: a predicate without arguments."""
+    """The block, tick by tick. Agents are generators that yield the condition they wait for: a predicate without
+    arguments."""
 
     def __init__(self):
         self.now = 0

@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Does the compilation of a model of transformers with kgen's attention end? Without a GPU.
+"""Checks without a GPU that compiling a model of transformers with kgen's attention terminates.
 
-    kgen wheel --device emulator --filter "hdim == 64 and dtype == bf16 and target == sm80 and kind == fwd and not paged"
-    python3 scripts/inductor_kernels.py --library build/wheel/lib/libkgen.so [--models GPT,Llama] [--shapes 1x4096,4x512]
+    kgen wheel --device emulator --filter "hdim == 64 and dtype == bf16 and target == sm80 and kind == fwd \\
+        and not paged"
+    python3 scripts/inductor_kernels.py --library build/wheel/lib/libkgen.so [--models GPT,Llama] \\
+        [--shapes 1x4096,4x512]
 
-Inductor writes Triton kernels for what surrounds attention. Triton compiles some that look harmless for minutes: any(i + 1
-<= i) over 4095 numbers is one, which position ids that are a range became in the check that they rise. This script has
-Inductor write its code for a GPU that need not be there, an H100, and compiles each kernel with each configuration that
-`max_autotune_pointwise` would try. Products are left to cuBLAS. Nothing is run. Calls, of models with --layers layers:
+Inductor writes Triton kernels for the operations around attention. Triton takes minutes for some that look harmless:
+any(i + 1 <= i) over 4095 numbers is one, which results from the check that position ids rise if they are a range. This
+script has Inductor generate code for an H100, which need not be present, and compiles each kernel with each
+configuration that `max_autotune_pointwise` would try. Matrix products are left to cuBLAS. Nothing is run. Calls, for
+models with --layers layers:
 
   prefill   a prompt of BATCH x LENGTH tokens
   padded    the same with an attention mask that has five tokens of padding on the left
-  step      one token behind a cache of fixed size, for LENGTH tokens
+  step      one token after a cache of fixed size, for LENGTH tokens
   left      the same with prompts that were padded on the left, as `generate` calls a model then
 
-Prints for each kernel the seconds of all its configurations and of the longest one. Exit code 0: each ended within --limit
-seconds; 1: one did not; 3: no Triton. It pretends at places inside of torch that move: made for torch 2.11, Triton 3.6.
+Prints for each kernel the seconds of all its configurations and of the longest one. Exit code 0: each ended within
+--limit seconds; 1: one did not; 3: no Triton. It patches internals of torch that change between versions: written for
+torch 2.11, Triton 3.6.
 """
 
 import argparse
@@ -57,7 +61,7 @@ def arguments():
 
 
 def pretend():
-    """Everything that Inductor and Triton ask of a driver is answered for an H100."""
+    """Answers every query of Inductor and Triton to a driver as an H100 would."""
     import torch
     import torch._subclasses.fake_tensor
     import triton
@@ -91,11 +95,11 @@ def pretend():
 
 
 class Enough(Exception):
-    """The code is written; nothing is to be run."""
+    """Raised once the code is written; nothing is to be run."""
 
 
 def code_of(model, given):
-    """Inductor's code for a call of `model`, traced on the CPU and moved to the pretended GPU."""
+    """Inductor's code for a call of `model`, traced on the CPU and moved to the simulated GPU."""
     import torch
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
@@ -124,7 +128,7 @@ def code_of(model, given):
 
 
 def written(graph, examples):
-    """Inductor's code of a graph whose tensors are moved."""
+    """Inductor's code for a graph whose tensors are moved."""
     import torch
     from torch._inductor import config
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, _recursive_post_grad_passes, view_to_reshape
@@ -168,7 +172,7 @@ def kernels_in(code):
 
 
 def compile_kernel(name, file, told):
-    """Seconds of each configuration, sent as they end."""
+    """Seconds of each configuration, sent as each ends."""
     import torch._inductor.runtime.triton_helpers as helpers
     from torch._inductor.runtime.compile_tasks import _reload_python_module
 
@@ -182,8 +186,8 @@ def compile_kernel(name, file, told):
 
 
 def timed(name, file, limit):
-    """(configuration, seconds) of those that ended within `limit` seconds in all, and whether all did. In a process of its
-    own, for nothing else ends a compilation."""
+    """(configuration, seconds) of those that ended within `limit` seconds in total, and true if all did. Runs in a
+    separate process, because a compilation can only be stopped by killing it."""
     fork = multiprocessing.get_context("fork")
     receive, send = fork.Pipe(duplex=False)
     process = fork.Process(target=compile_kernel, args=(name, file, send))
@@ -196,7 +200,7 @@ def timed(name, file, limit):
             if one is None:
                 return found, True
             found.append(one)
-    except EOFError:  # it failed, and has said why
+    except EOFError:  # it failed, and has printed the reason
         pass
     finally:
         process.kill()
@@ -217,7 +221,7 @@ def call(model, what, batch, length):
         cache.early_initialization(batch, heads, size, torch.bfloat16, torch.device("cpu"))
         given = {"input_ids": torch.ones((batch, 1), dtype=torch.long), "past_key_values": cache, "use_cache": True}
         given["position_ids"] = torch.full((batch, 1), length // 2)
-        if what == "left":  # kgen's own: the first valid row of each sequence, and how many there are
+        if what == "left":  # kgen's own: the first valid row of each sequence, and the number of valid rows
             given["attention_mask"] = torch.tensor([5, length // 2], dtype=torch.int32).expand(batch, 1, 1, 2).contiguous()
         return given
     given = {"input_ids": torch.ones((batch, length), dtype=torch.long), "use_cache": False, "logits_to_keep": 1}

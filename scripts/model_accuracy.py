@@ -1,4 +1,4 @@
-"""Parts of scripts/real_models.py: logits, losses and gradients beside float64, and curves of training."""
+"""Parts of scripts/real_models.py: logits, losses and gradients compared with float64, and training curves."""
 
 import copy
 import functools
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from model_attention import RULE, Calls, errors, outcome, ratio, use
 from model_shapes import EAGER, SDPA, Batch, model_of
 
-#: Of fewer elements the mean square is chance too: a tiny model's sinks are four.
+#: With fewer elements the mean square is subject to chance too: a tiny model has four sinks.
 LEAST_ELEMENTS = 64
 
 
@@ -36,7 +36,7 @@ def compare(report, shape, device, dtype, seed):
 
 
 def compared(report, shape, what, own, peers, exact, calls, labels):
-    """One row: kgen's results beside those of the peers."""
+    """One row: kgen's results and those of the peers."""
     layers = shape.config.num_hidden_layers
     used = calls == {"fwd": layers, "bwd": layers}
     others = list(peers.values())
@@ -59,9 +59,9 @@ def compared(report, shape, what, own, peers, exact, calls, labels):
 
 
 def judged_gradients(own, peers, exact):
-    """The largest ratio of errors, where it occurs, and those that violate the rule: root mean squares of each parameter of
-    LEAST_ELEMENTS or more, and the largest error of any element of the model. (The largest of a few hundred elements
-    alone is half chance.)"""
+    """The largest ratio of errors and its place, and violations of the rule: root mean squares of each parameter with
+    at least LEAST_ELEMENTS elements, and the largest error of any element of the model. (The largest of only a few
+    hundred elements is half chance.)"""
     unit = torch.finfo(own["logits"].dtype).eps / 2
     ours_all, theirs_all = 0.0, 0.0
     worst, worst_name, over = 0.0, "", []
@@ -71,8 +71,8 @@ def judged_gradients(own, peers, exact):
         ours_all, theirs_all = max(ours_all, ours["max"]), max(theirs_all, *(peer["max"] for peer in theirs))
         if reference.numel() < LEAST_ELEMENTS:
             continue
-        # A gradient that is exactly zero mathematically, such as that of a key's bias, is measured against its peers;
-        # any other may err by what rounding the result gives.
+        # A gradient that is exactly zero mathematically, such as a key bias's, is compared with its peers'; any other
+        # may have the error of rounding the result.
         theirs.append({"rms": unit * reference.square().mean().sqrt().item()})
         one = ratio(ours, theirs, ("rms",))
         if one > worst:
@@ -94,13 +94,13 @@ def train(report, shape, device, seed, steps, tiny):
     ways["kgen"] = ("kgen", 0)
     config = shape.config
     if not tiny and shape.peers is SDPA and getattr(config, "num_key_value_heads", config.num_attention_heads) == config.num_attention_heads:
-        ways["SDPA, efficient"] = ("efficient", 0)  # which has no shared key heads
+        ways["SDPA, efficient"] = ("efficient", 0)  # it does not support shared key heads
     runs = {name: training_curve(initial, shape, how, device, steps, order, seed) for name, (how, order) in ways.items()}
     peers = [curve for name, curve in runs.items() if name != "kgen"]
     noise = max(max(values) - min(values) for values in zip(*peers))
     off = max(abs(own - statistics.mean(values)) for own, values in zip(runs["kgen"], zip(*peers)))
     fell = runs["kgen"][0] - runs["kgen"][-1]
-    # On a CPU torch computes with P in fp32, which no kernel for tensor cores does: its noise says nothing there.
+    # On a CPU torch computes with P in fp32, unlike any tensor-core kernel: its noise is not comparable there.
     held = off <= 0.01 if tiny else (off <= RULE * noise and fell > 0.3)  # NaN is neither
     report.row(
         "train", shape.name, f"{steps} steps, {'equal' if shape.causal else 'packed'}", held,

@@ -1,4 +1,4 @@
-"""Running a model of transformers with a chosen attention, and what its results err by."""
+"""Runs a model of transformers with a chosen attention, and measures the errors of its results."""
 
 import contextlib
 
@@ -8,22 +8,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-#: FlashAttention's rule: an error may be so many times that of its peers in the same dtype.
+#: FlashAttention's rule: an error may be at most this many times that of its peers in the same dtype.
 RULE = 2.0
 
 BACKENDS = {"math": SDPBackend.MATH, "efficient": SDPBackend.EFFICIENT_ATTENTION}
 
 
 def use(model, implementation):
-    """The model with that attention: kgen, eager, plain, SDPA as torch chooses, or one of SDPA's backends."""
+    """The model with the chosen attention: kgen, eager, plain, SDPA as torch chooses, or one of SDPA's backends."""
     backend = BACKENDS.get(implementation)
     model.set_attn_implementation("sdpa" if backend is not None else implementation)
     return sdpa_kernel(backend) if backend is not None else contextlib.nullcontext()
 
 
 def plain(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, **_):
-    """Attention with softcap and sinks, all of it in the dtype of the tensors: of the float64 model, and a second peer
-    where SDPA is none. (The softmax of transformers' own is in float32, to which float64's least number, its mask, is
+    """Attention with softcap and sinks, entirely in the dtype of the tensors: for the float64 model, and as a second
+    peer if SDPA cannot be one. (Transformers' own softmax is in float32, where float64's lowest number, its mask, is
     minus infinity.)"""
     group = query.shape[1] // key.shape[1]
     key, value = (t.repeat_interleave(group, dim=1) for t in (key, value))
@@ -39,8 +39,8 @@ def plain(module, query, key, value, attention_mask, scaling=None, dropout=0.0, 
 
 
 def wide(module, query, key, value, attention_mask, **others):
-    """The same in float32, O alone rounded: a peer under autocast, which rounds the same things of eager and plain
-    attention, so that these two have the same bits."""
+    """The same in float32, with only O rounded: a peer under autocast, which rounds eager and plain attention alike, so
+    that these two are bit-identical."""
     mask = None if attention_mask is None else attention_mask.float()
     with torch.autocast(query.device.type, enabled=False):
         out, _ = plain(module, query.float(), key.float(), value.float(), mask, **others)
@@ -53,7 +53,7 @@ for _name, _function in {"plain": plain, "wide": wide}.items():
 
 
 class Calls:
-    """How often the library was called, by function, while this is entered."""
+    """Number of calls of the library, by function, within this context."""
 
     def __init__(self):
         self.count = {"fwd": 0, "bwd": 0}
@@ -79,7 +79,7 @@ class Calls:
 
 
 def outcome(model, implementation, given, there, labels, loss_scale=1.0):
-    """Logits of the valid tokens, loss of each, and gradients by name."""
+    """Logits of the valid tokens, the loss of each, and gradients by name."""
     model.zero_grad(set_to_none=True)
     with use(model, implementation):
         logits = model(**given).logits[there]

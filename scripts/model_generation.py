@@ -1,4 +1,4 @@
-"""A part of scripts/real_models.py: greedy generation with a KV cache, beside the peer and float64."""
+"""A part of scripts/real_models.py: greedy generation with a KV cache, compared with the peer and float64."""
 
 import copy
 
@@ -23,9 +23,9 @@ def generate(report, shape, device, seed, new, tiny):
 def compared(report, shape, way, model, judge, given, new):
     """One row. The two rules:
 
-    * logits err at most twice as much as the peer's, each side against float64 of its own text;
-    * in the peer's text, given step by step, kgen's best token is the peer's wherever the peer's two best logits are
-      further apart than what bf16 makes both sides' logits err by, at most, against float64.
+    * logits have at most twice the error of the peer's, each side against float64 of its own text;
+    * in the peer's text, passed step by step, kgen's best token is the peer's if the peer's two best logits are
+      further apart than the largest errors of both sides' logits in bf16 against float64.
     """
     peer, how = next(iter(shape.peers.items()))
     tokens, logits = zip(*(generated(model, name, given, new) for name in (how, "kgen")))
@@ -37,7 +37,7 @@ def compared(report, shape, way, model, judge, given, new):
     best = logits[0].topk(2, dim=-1).values
     gap = best[..., 0] - best[..., 1]
     other = forced.argmax(-1) != tokens[0]
-    spacing = 2.0 ** (torch.floor(torch.log2(best[..., 0].abs().clamp(min=1e-30))) - 7)  # of bf16 numbers near the best logit
+    spacing = 2.0 ** (torch.floor(torch.log2(best[..., 0].abs().clamp(min=1e-30))) - 7)  # for bf16
     rounding = error[0]["max"] + error_forced["max"]
     widest = gap[other].max().item() if bool(other.any()) else 0.0
     counts = {
@@ -60,7 +60,7 @@ def compared(report, shape, way, model, judge, given, new):
 
 
 def generated(model, implementation, given, new):
-    """Greedy tokens after the prompt by `generate`, and each step's logits before any processing."""
+    """Greedy tokens after the prompt from `generate`, and each step's logits before any processing."""
     with torch.no_grad(), use(model, implementation):
         said = model.generate(
             **given, max_new_tokens=new, min_new_tokens=new, do_sample=False, use_cache=True, return_dict_in_generate=True,
@@ -70,7 +70,7 @@ def generated(model, implementation, given, new):
 
 
 def decoded(model, implementation, given, tokens):
-    """The logits that each of `tokens` is chosen by, with a cache, when the others are given."""
+    """The logits from which each of `tokens` is chosen, with a cache, given the other tokens."""
     ids, mask = given["input_ids"], given["attention_mask"]
     cache, logits = DynamicCache(config=model.config), []
     with torch.no_grad(), use(model, implementation):

@@ -1,4 +1,4 @@
-"""The models of scripts/real_models.py: shapes of well-known ones, random weights, nothing downloaded."""
+"""The models of scripts/real_models.py: shapes of well-known models, random weights, no downloads."""
 
 import copy
 import functools
@@ -18,13 +18,13 @@ from transformers import (
 )
 
 # Initial weights give scores near 0, and attention that is nearly the mean of V. The scores of trained models differ;
-# queries and keys are scaled so that theirs have this standard deviation.
+# queries and keys are scaled so that scores have this standard deviation.
 SPREAD_OF_SCORES = 2.0
 
-#: What PyTorch's own attention is called in a row, and how `use` selects it.
+#: Column titles of PyTorch's own attention, and its names for `use`.
 SDPA = {"SDPA": "sdpa", "SDPA, math": "math"}
-#: For models whose softcap or sinks SDPA does not have: transformers' own unfused attention, with a softmax in float32, and
-#: one that rounds everything.
+#: For models whose softcap or sinks SDPA does not support: transformers' own unfused attention, with a softmax in
+#: float32, and one that rounds everything.
 EAGER = {"eager": "eager", "plain": "plain"}
 
 
@@ -34,8 +34,8 @@ class Shape:
 
     name: str
     config: object
-    lengths: list  # of the sequences of unequal batches
-    dense: tuple  # batch and length of those of equal ones
+    lengths: list  # lengths of the sequences in unequal batches
+    dense: tuple  # batch size and length of equal ones
     long: int  # the long prompt
     peers: dict = field(default_factory=lambda: SDPA)
     causal: bool = True
@@ -62,7 +62,7 @@ LLAMA = dict(
     },
     **NO_ENDS,
 )
-# A router that chooses among experts makes a step of every rounding: all experts answer.
+# A router that chooses among experts amplifies every rounding error: all experts are active.
 GPT_OSS = dict(num_local_experts=4, num_experts_per_tok=4, head_dim=64, experts_implementation="eager", **NO_ENDS)
 BERT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
@@ -92,7 +92,7 @@ def _real():
         intermediate_size=2880, sliding_window=128, **GPT_OSS,
     )  # fmt: skip
     return [
-        # Positions up to 4096 and some for generation, in place of 1024: the lengths that are timed.
+        # Positions up to 4096 and some for generation, instead of 1024: the lengths that are timed.
         Shape("GPT-2 124M", GPT2Config(n_positions=4352, **GPT2), long, (2, 512), 900),
         Shape("Llama-3.2-1B", LlamaConfig(**llama), long[:4], (2, 512), 4000),
         Shape("Gemma-2 2B", Gemma2Config(**gemma), long[:4], (2, 512), 4400, EAGER),
@@ -131,7 +131,7 @@ def initial_model(shape, device, seed):
     with torch.device(device):
         model = kind.from_config(shape.config, attn_implementation="eager", dtype=torch.float32)
     sharpen(model)
-    model.config.use_cache = False  # except where generation asks for it
+    model.config.use_cache = False  # only generation needs it
     return model.to(device).eval()
 
 
@@ -143,9 +143,9 @@ def sharpen(model):
         for name, parameter in model.named_parameters():
             if any(part in name for part in ("q_proj.weight", "k_proj.weight", "query.weight", "key.weight")):
                 parameter.mul_(factor)
-            elif "c_attn.weight" in name:  # (columns in, those of Q, K and V)
+            elif "c_attn.weight" in name:  # (columns in, columns of Q, K and V)
                 parameter[:, : parameter.shape[1] // 3 * 2].mul_(factor)
-            elif "sinks" in name:  # as large as the scores, so that they take a part of each row
+            elif "sinks" in name:  # as large as the scores, so that they take part of each row
                 parameter.normal_(0, SPREAD_OF_SCORES)
 
 
@@ -195,7 +195,8 @@ class Batch:
         return given, there
 
     def packed(self, by_positions=False):
-        """Arguments of a batch of one row that holds all sequences, given by cu_seq_lens or by position ids alone."""
+        """Arguments of a batch of one row that contains all sequences, described by cu_seq_lens or only by
+        position ids."""
         ids = torch.cat(self.sequences)[None].to(self.device)
         positions = torch.cat([torch.arange(len(s)) for s in self.sequences])[None].to(self.device)
         given = {"input_ids": ids, "position_ids": positions}
@@ -207,7 +208,7 @@ class Batch:
 
 
 def chain(length, vocabulary, generator):
-    """Learnable tokens: nearly always the next is a fixed function of the previous one, over a few hundred of them."""
+    """Learnable tokens: the next is nearly always a fixed function of the previous one, over a few hundred of them."""
     used = min(256, vocabulary)
     tokens = [int(torch.randint(used, (1,), generator=generator))]
     surprises = torch.rand(length, generator=generator) < 0.1

@@ -1,5 +1,5 @@
-"""Parts of scripts/real_models.py: tokens per second of prefill and of generation apart, with attention's share of the
-time, and of training steps."""
+"""Parts of scripts/real_models.py: tokens per second of prefill and of generation separately, with attention's share of
+the time, and of training steps."""
 
 import re
 import statistics
@@ -13,7 +13,7 @@ from model_shapes import SDPA, Batch, initial_model, model_of
 from transformers import DynamicCache, StaticCache
 
 
-#: In the names of kgen's kernels, FlashAttention's, CUTLASS' and cuDNN's, and of those that merge splits of keys.
+#: Matches names of kernels of kgen, FlashAttention, CUTLASS and cuDNN, and of those that merge splits of keys.
 FUSED = re.compile("flash|fmha|sdpa|attention|combine<|lean_reduction", re.IGNORECASE)
 
 
@@ -49,19 +49,19 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
 
 
 def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what, await_turn=None):
-    """The same with torch.compile(mode=mode), `what` of the two. Compiled generation has a cache of fixed size, and
-    compiles the steps after the prompt, as `generate` does; the other has one that grows. `await_turn` is called once
-    all has been compiled, before anything is timed."""
-    # As `model_of` has it, but no copy in float32 stays: other processes may need the memory.
+    """The same with torch.compile(mode=mode), for either part (`what`). Compiled generation has a cache of fixed size,
+    and compiles the steps after the prompt, as `generate` does; the other has a growing cache. `await_turn` is called
+    once everything is compiled, before anything is timed."""
+    # As in `model_of`, but without keeping a float32 copy: other processes may need the memory.
     model = initial_model.__wrapped__(shape, device, seed).to(torch.bfloat16)
     if device == "cuda":
         torch.cuda.empty_cache()
     ids = tokens_of(shape, device, seed, batch, length)
     compiler, caches, text = {}, {}, {}
-    torch._inductor.select_algorithm.PRINT_AUTOTUNE = False  # pages of it
+    torch._inductor.select_algorithm.PRINT_AUTOTUNE = False  # pages of output
 
     def of(how):
-        """The compiled model, another one for each attention."""
+        """The compiled model, a separate one for each attention."""
         if how not in compiler:
             compiler[how] = torch.compile(lambda **given: model(**given), mode=mode, dynamic=False)
         return compiler[how]
@@ -79,7 +79,7 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
                 cache = DynamicCache(config=model.config)
             else:
                 cache = caches.setdefault(how, StaticCache(config=model.config, max_cache_len=length + new))
-                cache.reset()  # one cache for all rounds: a graph knows its address
+                cache.reset()  # one cache for all rounds: a graph contains its address
             last = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
             first = last.argmax(-1, keepdim=True)
             if logits is not None:
@@ -99,7 +99,7 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
         else (generation, f"generation {batch} x {new} after {length}", batch * new)
     )
     try:
-        # A compiled model is traced in the first call, captured in the second, and in the third both have ended.
+        # A compiled model is traced in the first call and captured in the second; by the third both are done.
         times = alternated(f, sides, rounds, 3, await_turn)
         if without := [side for side in sides if side not in times]:
             report.row("compile", shape.name, title, None, f"out of memory: {'; '.join(without)}", without=without)
@@ -113,17 +113,18 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
 
 
 def device_times(report, shape, title, f, sides):
-    """One row: the GPU's milliseconds in one call of each side, and how many of them in attention. What the clock on the
-    wall has besides is the host's, or the gap between kernels."""
+    """One row: the GPU's milliseconds in one call of each side, and the part in attention. The rest of the wall time is
+    the host's, or gaps between kernels."""
     found = {side: f(side, measure=kernels_ms) for side in sides}
     text = ", ".join(f"{side} {ms['all']:.2f} ms ({ms['attention']:.2f} in attention)" for side, ms in found.items())
     report.row("compile", shape.name, title, None, f"GPU busy: {text}", device_ms=found)
 
 
 def agreement(report, shape, generation, text):
-    """One row: for how many tokens the sides' text is kgen's, and how near to a tie kgen was where another began."""
+    """One row: the number of tokens for which each side's text is kgen's, and how close to a tie kgen's logits were
+    where the texts diverge."""
     logits = []
-    generation("kgen", logits)  # once more, untimed: to keep logits in a timed round would cost that round memory
+    generation("kgen", logits)  # once more, untimed: keeping logits in a timed round would cost memory there
     own, logits = text["kgen"], torch.stack(logits, 1)
     same = {side: int((text[side] == own).cumprod(1).sum()) for side in text if side != "kgen"}
     others = {side: first_others(own, logits, text[side]) for side in same}
@@ -133,10 +134,10 @@ def agreement(report, shape, generation, text):
 
 
 def first_others(own, logits, tokens):
-    """What tells a tie from an error where the text `tokens` leaves the text `own`, both (batch, new + 1), for the first
-    time in each sequence: by the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between the best token
-    and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the texts are equal.
-    After its first other token a sequence has another text, and its logits say nothing of this one."""
+    """Distinguishes a tie from an error where the text `tokens` diverges from the text `own`, both (batch, new + 1),
+    for the first time in each sequence: from the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between
+    the best token and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the
+    texts are equal. After the first difference the logits of a sequence say nothing about the other text."""
     at = (tokens == own).cumprod(1).sum(1)
     sequences = (at < own.shape[1]).nonzero().squeeze(1)
     if len(sequences) == 0:
@@ -164,7 +165,7 @@ def gap_told(other):
 
 
 def steps(report, shape, device, seed, batch, length, rounds):
-    """Forward and backward passes; of an encoder unequal sequences, which kgen has packed."""
+    """Forward and backward passes; for an encoder unequal sequences, packed for kgen."""
     model = model_of(shape, device, torch.bfloat16, seed)
     lengths = [length] * batch if shape.causal else [(37 * i) % (length - 3) + 4 for i in range(batch)]
     some = Batch(shape, lengths, device, seed)
@@ -190,7 +191,7 @@ def tokens_of(shape, device, seed, batch, length):
 
 
 def decode(run, first, cache, length, new, logits=None):
-    """`new` tokens after `first`, (batch, new); nothing waits for the device. `logits` is a list that gets each step's,
+    """`new` tokens after `first`, (batch, new), without synchronisation. `logits` is a list that receives each step's,
     (batch, vocabulary)."""
     token, tokens = first, []
     positions = torch.arange(length, length + new, device=first.device).unsqueeze(0)
@@ -205,10 +206,10 @@ def decode(run, first, cache, length, new, logits=None):
 
 
 def kernels_ms(device, f):
-    """Milliseconds in which the device has a kernel or copy of `f`: of `all`, of fused `attention` kernels, by their names,
-    and of each of the ten `longest`, all its launches together. Kernels that overlap count once, since one that starts
-    early (programmatic dependent launch) waits for the one before it."""
-    torch.cuda.synchronize(device)  # what came before is not of `f`
+    """Milliseconds in which the device runs a kernel or copy of `f`: in total (`all`), in fused `attention` kernels,
+    recognised by name, and for each of the ten `longest`, over all launches. Overlapping kernels count once, since
+    one that starts early (programmatic dependent launch) waits for the previous one."""
+    torch.cuda.synchronize(device)  # earlier work does not belong to `f`
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         f()
     spans = {}
@@ -232,7 +233,7 @@ def covered(spans):
 
 
 def timed(device, f):
-    """Seconds of `f`, the device's work included."""
+    """Seconds of `f`, including the device's work."""
     finish = torch.cuda.synchronize if device == "cuda" else lambda: None
     finish()
     begin = time.perf_counter()
@@ -242,8 +243,8 @@ def timed(device, f):
 
 
 def alternated(f, sides, rounds, before=1, await_turn=None):
-    """Seconds of each side by round, in turn and turned about, after calls `before` them; a side that memory does not
-    suffice for has none. `await_turn` is called between the two."""
+    """Seconds of each side by round, in alternating order, after `before` warm-up calls; a side that runs out of memory
+    has none. `await_turn` is called between the two."""
     seconds = {side: [] for side in sides}
     for side in sides:
         try:

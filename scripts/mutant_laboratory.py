@@ -1,4 +1,4 @@
-"""Where scripts/mutate.py finds out what a mutant does: which kernels it changes, and whether `kgen check` notices.
+"""Determines the effect of a mutant for scripts/mutate.py: the kernels it changes, and the verdict of `kgen check`.
 
 Needs a kgen binary, a C++ compiler and the templates; no Rust, no git. Every worker has its own folder and cache, which
 are emptied after each mutant.
@@ -22,9 +22,9 @@ from pathlib import Path
 
 from mutations import applied
 
-# How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are
-# the same kernel.
-# The line of a call, which emulated primitives report, is the same in all: a line more changes nothing.
+# Compiler flags that kgen uses for the emulator (src/device/emulator_kit.rs): two texts with the same assembly are the
+# same kernel. The line number of a call, which emulated primitives report, is fixed: an additional line changes
+# nothing.
 FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1", "-D__builtin_LINE()=0"]
 INCLUDES = ["-I", "emulator", "-I", "include"]
 
@@ -51,23 +51,23 @@ def bare(text):
 
 
 def numbered_anew(assembly):
-    """Assembly whose labels have numbers in order of appearance: a function that nothing calls would change them all."""
+    """Assembly with labels renumbered in order of appearance: a function that is never called would shift them all."""
     numbers = {}
     return re.sub(r"\.L[A-Z]*\d+", lambda label: f".L{numbers.setdefault(label.group(), len(numbers))}", assembly)
 
 
 def shape_of(text):
-    """A kernel's lines without comments and numbers: the rest differs where a template takes other branches."""
+    """A kernel's lines without comments and numbers: the rest differs if a template takes other branches."""
     lines = (re.sub(r"\d+", "#", re.sub(r"//.*", "", line)).strip() for line in text.splitlines())
     return frozenset(line for line in lines if line)
 
 
 class OutOfTime(Exception):
-    """The time given to this run is over."""
+    """The time limit of this run is over."""
 
 
 class ToolError(Exception):
-    """A failure that no mutant has caused."""
+    """A failure not caused by a mutant."""
 
 
 class UnharmedFails(Exception):
@@ -78,7 +78,7 @@ class UnharmedFails(Exception):
 class Kernel:
     """One kernel of one grid."""
 
-    grid: str | None  # the name of the file of `--variants`; None: the built-in one
+    grid: str | None  # file name of `--variants`; None: the built-in grid
     name: str
 
 
@@ -87,20 +87,20 @@ class Features:
     template: str
     headers: frozenset
     head_dim: int
-    traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
-    constants: dict  # by name, as text
+    traits: frozenset  # kind, target, dtype, mask, and the plan's decisions
+    constants: dict  # values as text, by name
     lines: frozenset  # the kernel's lines, without the numbers in them
 
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        """`grids`: files besides the built-in grid."""
+        """`grids`: files in addition to the built-in grid."""
         self.deadline, self.limits = deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        # Edits and builds in the meantime change nothing here.
+        # A copy: edits and builds in the meantime change nothing here.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
-        # By name, so that results hold in another folder.
+        # Keyed by name, so that results hold in another folder.
         self.grids = {None: None, **{Path(grid).name: Path(shutil.copy2(grid, self.work)) for grid in grids}}
         self.templates = self.work / "as-given"
         shutil.rmtree(self.templates, ignore_errors=True)
@@ -121,7 +121,7 @@ class Laboratory:
         self.texts = {}
         for grid in self.grids:
             texts = self.rendered(self.templates, grid, self.work / "unharmed")
-            # Each family adds its block to kgen.h, so the header that kernels include is rendered too.
+            # Each family adds its block to kgen.h, so the header included by kernels is rendered too.
             self.interface = self.work / "interface"
             self.interface.mkdir(exist_ok=True)
             shutil.copy2(self.folder_of(grid, self.work / "unharmed") / "include/kgen.h", self.interface)
@@ -131,14 +131,14 @@ class Laboratory:
         files = {path: (self.templates / path).read_text() for path in self.files()}
         self.includes = {path: self.included(text) for path, text in files.items() if path.startswith("include/")}
         self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
-        # Headers of dispatchers alone have no kernel that could notice anything.
+        # Headers used only by dispatchers have no kernel that could detect anything.
         used = {header for features in self.features.values() for header in features.headers}
         self.texts_of_files = {path: text for path, text in files.items() if path in used or not path.startswith("include/")}
 
     # -- processes
 
     def run(self, command, folder, environment=None, given=None):
-        """Runs until it exits or the time is over; returns (exit code, standard output, standard error)."""
+        """Runs until it exits or the time limit; returns (exit code, standard output, standard error)."""
         with self.lock:
             if self.stopped or time.monotonic() > self.deadline:
                 raise OutOfTime
@@ -171,10 +171,10 @@ class Laboratory:
             for process in self.running:
                 os.killpg(process.pid, signal.SIGTERM)
 
-    # -- the templates as they are
+    # -- the unmodified templates
 
     def files(self):
-        """Kernels, their parts, and headers without a counterpart in the emulator, below the templates' folder."""
+        """Kernels, their parts, and headers without a counterpart in the emulator, in the templates' folder."""
         texts = (path.relative_to(self.templates) for path in self.templates.glob("**/*.tera"))
         kernels = sorted(self.templates / path for path in texts if path.parts[0] != "bindings" and not path.match("*.cpp.tera"))
         headers = sorted(self.templates.glob("include/kgen/*.cuh"))
@@ -244,21 +244,20 @@ class Laboratory:
             texts = self.rendered(templates, grid, slot / "rendered")
             if texts is None:
                 return None
-            # Most kernels are equal as they are; removing comments is slow, and Python does it for one worker at a
-            # time.
+            # Most kernels are unchanged; removing comments is slow, and Python does it for one worker at a time.
             different = {kernel: text for kernel, text in texts.items() if kernel in self.texts and text != self.texts[kernel]}
             changed |= {kernel: text for kernel, text in different.items() if bare(text) != bare(self.texts[kernel])}
         return changed
 
     def in_order(self, kernels, mutant):
-        """The kernels, each as different from those before it as possible, first of all in the constants that the changed
-        line names; those with features that the line names rather than others, small ones rather than large ones, and the
-        built-in grid's rather than those made for tests."""
+        """The kernels, each as different from the previous ones as possible, primarily in the constants that the
+        changed line names; kernels with features that the line names before others, small ones before large ones, and the
+        built-in grid's before those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
         chance.shuffle(left)
         line = mutant.before + " " + mutant.after
-        words = set(re.findall(r"[a-z]+[0-9a-z]*", line.lower()))  # parts of names too
+        words = set(re.findall(r"[a-z]+[0-9a-z]*", line.lower()))  # including parts of names
         meant = {k: len(words.intersection(k.name.split("_"))) for k in left}
         fitting = sorted(filter(meant.get, left), key=meant.get, reverse=True)[:20]  # few kernels have a rare feature
         left = (fitting + [k for k in left if k not in fitting])[:100]
@@ -275,7 +274,7 @@ class Laboratory:
                 different = one.traits ^ other.traits
                 # Branches of the template that only one of them takes: each is a few lines.
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
-                # One with a causal mask and one without, where there are both.
+                # One with a causal mask and one without, if both exist.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
                 unlike += 12 if values[kernel] != values[best] else 0
                 distance[kernel] = min(distance[kernel], unlike)
@@ -285,7 +284,7 @@ class Laboratory:
         """A hash of the compiler's output for an emulated kernel; None if it does not compile."""
         if templates == self.templates and kernel in self.assembly_of:
             return self.assembly_of[kernel]
-        # Read from standard input and by relative paths: the folder must not show in it.
+        # Read from standard input and by relative paths: the folder must not affect the output.
         command = [self.compiler, *FLAGS, "-I", self.interface, *INCLUDES, "-x", "c++", "-S", "-o", "-", "-"]
         code, out, error = self.run(command, templates, given=text)
         result = hashlib.sha256(numbered_anew(out).encode()).hexdigest() if code == 0 else None
@@ -294,7 +293,7 @@ class Laboratory:
                 raise ToolError(f"{kernel.name} does not compile as it is: {error.strip()[:500]}")
             self.assembly_of[kernel] = result
         elif result is None:
-            self.assembly(self.templates, kernel, self.texts[kernel])  # the fault is the mutant's, or this raises
+            self.assembly(self.templates, kernel, self.texts[kernel])  # the mutant is at fault, or this raises
         return result
 
     def check(self, templates, kernel, slot, thorough, limit):
@@ -310,7 +309,7 @@ class Laboratory:
         return verdict
 
     def time_limit(self, kernel, slot, thorough):
-        """Seconds after which a mutant of this kernel counts as noticed. Raises if the kernel fails without one."""
+        """Seconds after which a mutant of this kernel counts as killed. Raises if the kernel fails without one."""
         key = (kernel, thorough)
         if key not in self.unharmed:
             self.unharmed[key] = self.check(self.templates, kernel, slot, thorough, 4 * self.limits[thorough])
@@ -320,13 +319,13 @@ class Laboratory:
         return max(self.limits[thorough], math.ceil(4 * verdict["seconds"]))
 
     def failing(self):
-        """What the kernels that fail without a mutant say, one text each."""
+        """Messages of the kernels that fail without a mutant, one text each."""
         verdicts = sorted((kernel.name, verdict) for (kernel, _), verdict in self.unharmed.items() if verdict["status"] != "pass")
         return [f"`{name}` fails without a mutant: {verdict['status']}: {verdict['message'][:300]}" for name, verdict in verdicts]
 
     @staticmethod
     def sweep(slot, kept):
-        """Removes from a worker's cache what mutants have left there."""
+        """Removes the entries of mutants from a worker's cache."""
         folder = slot / "cache/kgen/emulator"
         for entry in folder.iterdir() if folder.is_dir() else []:
             if entry.name not in kept:

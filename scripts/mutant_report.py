@@ -1,4 +1,4 @@
-"""What is known of mutants: the record that scripts/mutate.py writes and resumes, and its tables."""
+"""Results of mutants: the record that scripts/mutate.py writes and resumes, and its tables."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Record:
         self.events = []
         self.mutants = {}  # id: (Mutant, state, kernels)
         self.runs = {}  # id: {(level, kernel): verdict}
-        self.sample = None  # ids of those that count; None while it is not complete
+        self.sample = None  # ids of the mutants that count; None until it is complete
         self.listed = Listed()
         self.file = None
         self.lock = threading.Lock()
@@ -63,7 +63,7 @@ class Record:
         return record
 
     def write_to(self, path):
-        """From here on every event is written, including those so far."""
+        """Writes every event from now on, including those so far."""
         text = "".join(json.dumps(event) + "\n" for event in [self.head, *self.events])
         Path(path).write_text(text)
         self.file = Path(path).open("a")
@@ -109,7 +109,7 @@ class Record:
         return min(levels, key=LEVELS.index, default=None)
 
     def refused(self, identity):
-        """Whether kgen could not check it, which is no verdict."""
+        """True if kgen could not check it, which is not a verdict."""
         return any(run["status"] == "error" for run in self.runs.get(identity, {}).values())
 
     def state(self, identity):
@@ -125,7 +125,7 @@ class Record:
         return "alive" if state in ("valid", "invisible") else state
 
     def counted(self):
-        """Those that count, as far as known."""
+        """The mutants that count, as far as known."""
         known = [i for i in self.mutants if self.state(i) == "alive" or self.state(i).startswith("killed")]
         return known if self.sample is None else [i for i in known if i in set(self.sample)]
 
@@ -134,8 +134,8 @@ class Record:
 
 
 def equivalents(folder, files=None):
-    """What the lists in a folder say. An entry whose line has changed is no longer valid, and is refused with a warning;
-    without `files`, nobody asks."""
+    """The entries of the lists in a folder. An entry whose line has changed is no longer valid, and is refused with a
+    warning; without `files`, this is not checked."""
     listed = Listed()
     for path, mutant, entry in entries_of(Path(folder)):
         if files is not None and (mutant.file not in files or applied(files[mutant.file], mutant) is None):
@@ -148,7 +148,7 @@ def equivalents(folder, files=None):
 
 
 def entries_of(folder):
-    """Every entry of the lists in a folder: its list, the mutant, and its keys. One whose id is not its own is refused."""
+    """Every entry of the lists in a folder: its list, the mutant, and its keys. An entry with a wrong id is refused."""
     for path in sorted(folder.glob("**/*.toml")):
         file = path.relative_to(folder).with_suffix("").as_posix()
         for entry in read_list(path):
@@ -199,7 +199,7 @@ def scores(record):
 
 
 def rows(record):
-    """For each file, and in total: counted mutants, and how many of them each level has killed."""
+    """For each file, and in total: number of mutants, and number killed at each level."""
     files = {}
     for identity in record.counted():
         row = files.setdefault(record.mutants[identity][0].file, dict.fromkeys(("mutants", *LEVELS, "alive"), 0))

@@ -1,12 +1,12 @@
-"""How much `kgen check` notices: changes one line of a template or device header at a time, and checks kernels that
-contain it.
+"""Measures the sensitivity of `kgen check`: changes one line of a template or device header at a time, and checks
+kernels that contain it.
 
     python3 scripts/mutate.py --seed 20261122 --count 400 --jobs 16 --out mutants.jsonl
-    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues where that ended
-    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or rules
+    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues a run
+    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # new cases or rules
     python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # your own mutant
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
-    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent survivor
+    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent one
 
 Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as
 possible ("smoke"); survivors are run on more ("more"), then with --thorough. A mutant is killed when a check fails,
@@ -40,21 +40,21 @@ from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Besides the built-in grid: what the tests of the emulator use, and what neither of the two has.
+# In addition to the built-in grid: the grid of the emulator's tests, and kernels that neither has.
 GRIDS = ("faults/grids/kernels.toml", "mutants_grid.toml")
 
-# Kernels per mutant: at first, with more of them, and with every case.
+# Kernels per mutant: at first, in the second round, and with every case.
 SMOKE, MORE, THOROUGH = 2, 6, 3
 
-# A file of few lines still gets this part of the sample.
+# Minimum share of the sample, for a file of few lines.
 LEAST_SHARE = 0.01
 
-# Seconds after which a check counts as failed, or four times what the unharmed kernel takes if that is more.
+# Seconds after which a check counts as failed; four times the unharmed kernel's time if that is more.
 LIMITS = {False: 40, True: 400}
 
 
 def sample(files, seed):
-    """For each file all its mutants in the order of trial: a line's second one comes after every line's first."""
+    """For each file all its mutants in the order of trial: a line's second one comes after every line's first one."""
     for file, text in files.items():
         chance = random.Random(f"{seed} {file}")
         lines = []
@@ -65,7 +65,7 @@ def sample(files, seed):
                 kinds.setdefault(mutant.kind, []).append(mutant)
             for mutants in kinds.values():
                 chance.shuffle(mutants)
-            # Numbers alone do not show removed waits, barriers and fences.
+            # Numbers alone do not reveal removed waits, barriers and fences.
             order = sorted(kinds, key=lambda kind: chance.random() * (0.5 if kind == "removed" else 1))
             turns = [kinds[kind][turn] for turn in range(max(map(len, kinds.values()))) for kind in order if turn < len(kinds[kind])]
             lines.append(turns)
@@ -75,7 +75,7 @@ def sample(files, seed):
 
 
 def shares(lines, count):
-    """How many of `count` mutants each file has, by its lines."""
+    """The number of mutants of each file, out of `count`, by its lines."""
     least = max(1, round(count * LEAST_SHARE)) if count >= len(lines) else 0
     total = sum(lines.values())
     exact = {file: max(least, count * n / total) for file, n in lines.items()}
@@ -101,14 +101,14 @@ class Campaign:
         self.kits = {}
 
     def everything(self, lines, candidates, count):
-        """Tries candidates of each file until `count` are found: what files of few lines cannot give, others do."""
+        """Tries candidates of each file until `count` are found: files of few lines are made up for by others."""
         places = dict.fromkeys(candidates, 0)
         chosen = {file: [] for file in candidates}
         while missing := count - sum(map(len, chosen.values())):
             left = {file: lines[file] for file in candidates if places[file] < len(candidates[file])}
             if not left:
                 break
-            # Each round ends before the next one's shares are known, so that they depend on the seed alone.
+            # Each round ends before the next one's shares are computed, so that they depend only on the seed.
             quotas = {file: len(chosen[file]) + more for file, more in shares(left, missing).items()}
             self.fill(quotas, candidates, places, chosen)
         return [mutant for mutants in chosen.values() for mutant in mutants]
@@ -134,7 +134,7 @@ class Campaign:
                     chosen[file].append(mutant)
 
     def is_listed(self, mutant):
-        """Whether the mutant is known to be equivalent; records it if so."""
+        """True if the mutant is known to be equivalent; then records it."""
         if mutant in self.record.listed and self.record.known(mutant.id) is None:
             self.record.mutant(mutant, "equivalent", [])
         return mutant in self.record.listed
@@ -146,7 +146,7 @@ class Campaign:
             done.result()
 
     def smoke(self, mutant):
-        """Whether the mutant counts, having been run on the first kernels."""
+        """True if the mutant counts, after it was run on the first kernels."""
         with Slot(self, mutant) as slot:
             known = self.record.known(mutant.id)
             if known is None:
@@ -197,7 +197,7 @@ class Campaign:
             return {"state": "valid", "kernels": changed}
         if not affected or tried:
             return nothing("does not compile" if tried else "changes no kernel")
-        # No kernel calls that function of a header; but a kernel's own line without effect here has to be explained.
+        # No kernel calls that function of a header; but a kernel's own line without effect must be explained.
         return nothing("changes no kernel" if mutant.file.startswith("include/") else "invisible")
 
     def run_on(self, mutant, kernels, level, slot):
@@ -234,7 +234,7 @@ class Slot:
         return self.place
 
     def keep(self):
-        """The cache now holds only unharmed kernels, and is kept."""
+        """The cache now contains only unharmed kernels, and is kept."""
         if not hasattr(self, "seen"):
             self.seen = True
             folder = self.folder / "cache/kgen/emulator"
@@ -277,7 +277,7 @@ def arguments():
 
 
 def fingerprint(given, grids):
-    """What results depend on, except the mutant."""
+    """The inputs of the results, except the mutant."""
     digest = sha256(Path(given.kgen).read_bytes())
     for path in grids:
         digest.update(Path(path).read_bytes())
@@ -367,7 +367,7 @@ def main():
 
 
 def run(campaign, record, given, files):
-    """Does all remaining work; returns 3 if the time is over before that, 1 if a kernel fails without a mutant."""
+    """Does all remaining work; returns 3 if it runs out of time, 1 if a kernel fails without a mutant."""
     head = record.head
     watch = threading.Thread(target=progress, args=(record,), daemon=True)
     if given.format == "human":

@@ -1,4 +1,4 @@
-"""Which mutants scripts/mutate.py counts. Run by `cargo test --test mutants`."""
+"""Tests of the mutants that scripts/mutate.py counts. Run by `cargo test --test mutants`."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ FILES = {"long": "\n".join(f"f({n}, a + {n});" for n in range(40)), "short": "g(
 
 
 class Sampling(Campaign):
-    """Every mutant is killed, but those that `unseen` names count for nothing."""
+    """Every mutant is killed; those named by `unseen` do not count."""
 
     def __init__(self, listed=(), unseen=lambda mutant: mutant.file == "unused"):
         self.record, self.pool, self.unseen = Record({}), ThreadPoolExecutor(4), unseen

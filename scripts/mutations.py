@@ -1,8 +1,7 @@
-"""Changes to a line of a template or a device header that a test ought to notice: the mutations of scripts/mutate.py.
+"""Changes to a line of a template or a device header that a test should detect: the mutations of scripts/mutate.py.
 
-A mutation changes one line and keeps the number of lines, so that reports name the same places. It is found in the
-text: whether it compiles, and whether it has an effect, is for the laboratory to find out
-(scripts/mutant_laboratory.py).
+A mutation changes one line and keeps the number of lines, so that reports name the same lines. It is derived from the
+text alone: the laboratory (scripts/mutant_laboratory.py) determines whether it compiles and has an effect.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-# Operators and their replacements. The code is formatted: a binary operator is between spaces, a template's bracket is
-# not.
+# Operators and their replacements. The code is formatted: a binary operator has spaces around it, a template's bracket
+# has none.
 OPERATORS = {
     "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "+=": "-=", "-=": "+=", "*=": "+=", "^=": "|=", "or": "and", "and": "or",
@@ -27,29 +26,29 @@ LOOKALIKES = [
     ("head_dim", "num_heads"), ("x", "y"), ("z", "w"),
 ]  # fmt: skip
 
-# An operand: a name, a number or a bracket, with what is called, indexed and selected.
+# An operand: a name, a number or a bracket, with calls, indices and members.
 OPERAND = re.compile(r"(?:[\w.:]+(?:<[\w, :]*>)?|(?=\())(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[[^\[\]]*\]|\.\w+)*")
 
 # Functions whose arguments may be swapped.
 COMMUTATIVE = {"min", "max", "maximum"}
 
-HIDDEN = "\0"  # replaces characters of comments, strings and control tags: nothing is found there
+HIDDEN = "\0"  # replaces characters of comments, strings and control tags, in which nothing is mutated
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed line of one file below the templates' folder."""
+    """One changed line of one file in the templates' folder."""
 
     file: str
-    line: int  # from 0, where the file has it now
+    line: int  # line number in the current file, from 0
     before: str
     after: str
     kind: str
-    occurrence: int  # of the same line in the file, from 0
+    occurrence: int  # among equal lines of the file, from 0
 
     @property
     def id(self):
-        """Depends on what is changed, not on its line number: results of several runs can be compared."""
+        """Depends on the change, not on its line number, so that results of several runs can be compared."""
         text = "\n".join([self.file, self.before.strip(), self.after.strip(), str(self.occurrence)])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -89,7 +88,8 @@ def hide(text, pattern):
 
 
 def code_of(line):
-    """The line with everything hidden that is not C++: control tags, expressions of the plan, strings and comments."""
+    """The line with everything hidden except C++: control tags, expressions of the plan, strings and comments are
+    hidden."""
     code = hide(line, r"\{%.*?%\}|\{\{.*?\}\}")
     code = hide(code, r'"(?:[^"\\]|\\.)*"')
     code = hide(code, r"(?<=KGEN_KERNEL\()[^()]*")  # a hint to the compiler: registers per thread
@@ -116,7 +116,7 @@ def skipped_lines(lines):
         elif not stripped or re.match(r"//|#|static_assert|template <|using namespace|namespace|\{%-? include|(\{%.*?%\})?//", stripped):
             skipped.add(number)
     refusals = refusal_lines(lines)
-    # What is computed only for a refusal is part of it.
+    # A value that is computed only for a refusal belongs to it.
     for number, line in enumerate(lines):
         declared = re.match(r"\s*const \w+ (\w+) = .*;$", line)
         if declared and number not in refusals:
@@ -126,12 +126,12 @@ def skipped_lines(lines):
     return skipped | refusals
 
 
-# What a launcher queries only for refusals.
+# A launcher's queries that are needed only for refusals.
 CHECKS = re.compile(r"(if \(const int code = |return )check_(shapes|numbers|split_params|split_workspace)\(")
 
 
 def refusal_lines(lines):
-    """Numbers of the lines of statements that end in an error, their conditions included."""
+    """Numbers of the lines of statements that end in an error, including their conditions."""
     refusals = {number for number, line in enumerate(lines) if CHECKS.search(line)}
     for number, line in enumerate(lines):
         if not re.search(r"return (fail\(|KGEN_ERROR)", line):
@@ -169,7 +169,7 @@ def constant_changes(code):
 
 
 def is_statement(code):
-    """Whether the code is a whole statement that declares nothing: a call, an assignment, a jump."""
+    """True if the code is a whole statement that declares nothing: a call, an assignment, a jump."""
     code = code.strip()
     if not code.endswith(";") or "\n" in code or code.count("(") != code.count(")") or code.count("{") != code.count("}"):
         return False
@@ -282,7 +282,7 @@ def indices(code):
 
 def lookalikes(code):
     if re.fullmatch(r"\s*(const )?[\w:]+(<[^<>]*>)? [\w, ]+;[ \0]*", code) and not re.match(r"\s*return\b", code):
-        return  # a declaration: another name has the same meaning
+        return  # a declaration, where another name has the same meaning
     for one, other in LOOKALIKES:
         for name, instead in ((one, other), (other, one)):
             for found in re.finditer(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9]|_k\b)", code):
@@ -328,11 +328,11 @@ FINDERS = [operator_changes, constant_changes, removals, swaps, conditions, loop
 
 
 def changes_of_line(line):
-    """Every mutation of the line: (kind, changed line), each once."""
+    """Every mutation of the line: (kind, changed line), without duplicates."""
     code = hide_declared_extents(code_of(line))
     seen = {line.strip()}
     for kind, start, end, instead in [change for find in FINDERS for change in find(code)] + list(tag_changes(line)):
-        # What was hidden inside a part that moves keeps its text.
+        # Hidden text within a part that moves stays the same.
         hidden = iter(c for c, seen_code in zip(line[start:end], code[start:end]) if seen_code == HIDDEN)
         if instead.count(HIDDEN) not in (0, code[start:end].count(HIDDEN)):
             continue
@@ -360,7 +360,7 @@ def mutants_of(file, text):
 
 
 def applied(text, mutant):
-    """The file's text with the mutant in it; None if that line no longer exists."""
+    """The file's text with the mutant applied; None if that line no longer exists."""
     lines = text.split("\n")
     places = [n for n, line in enumerate(lines) if line.strip() == mutant.before.strip()]
     if len(places) <= mutant.occurrence:

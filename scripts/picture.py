@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws what a command prints on a terminal as an SVG picture, for README.md.
+"""Draws a command's terminal output as an SVG picture, for README.md.
 
     scripts/picture.py docs/images/build-all.svg 112 -- kgen build-all
 
@@ -21,7 +21,7 @@ from rich.text import Text
 
 
 def terminal_output(command, width, expected=0, folder=None):
-    """What the command writes to a terminal `width` columns wide. It must end with the expected exit code."""
+    """A command's output on a terminal of `width` columns. It must end with the expected exit code."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, width, 0, 0))
     process = subprocess.Popen(command, stdout=slave, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}, cwd=folder)
@@ -41,7 +41,7 @@ def terminal_output(command, width, expected=0, folder=None):
 
 
 def draw(path, command, width, printed):
-    """Writes the picture of a terminal on which the command printed this."""
+    """Writes the picture of a terminal with this output."""
     text = f"$ {' '.join([os.path.basename(command[0]), *command[1:]])}\n" + printed
     console = Console(record=True, width=width, file=open(os.devnull, "w"), force_terminal=True)
     console.print(Text.from_ansi(text.rstrip()))

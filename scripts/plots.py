@@ -2,7 +2,7 @@
 """Draws the figures of README.md as SVG pictures from the tables of docs/results/. No number is typed by hand.
 
     scripts/plots.py            writes docs/images/forward-speed.svg and docs/images/compile-time.svg
-    scripts/plots.py --check    exits 1 if a picture is not what the tables give
+    scripts/plots.py --check    exits 1 if a picture differs from the tables
 
 Needs only the standard library.
 """
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs/results"
 IMAGES = ROOT / "docs/images"
 
-# Page and heading of the tables that are drawn.
+# Page and heading of the tables to draw.
 SPEED = ("2026-11-21-hopper-h100.md", "## bf16")
 COMPILE = ("2026-11-21-commands.md", "## One file")
 SEQLEN = "8192"

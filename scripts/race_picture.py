@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the report of a race as a terminal shows it, for README.md: a barrier is taken out of a kernel, and kgen checks
-what is left.
+"""Draws the report of a race as a terminal shows it, for README.md: a barrier is removed from a kernel, and kgen
+checks the result.
 
     scripts/race_picture.py docs/images/race.svg
 
@@ -24,7 +24,7 @@ COMMAND = ["--templates", "templates", "check", "flash_fwd_hdim64_fp16_causal_sm
 
 
 def plant(templates):
-    """Takes the barrier out of the template."""
+    """Removes the barrier from the template."""
     path = templates / "attention/fwd_sm80.cu.tera"
     text, count = BARRIER.subn("", path.read_text(encoding="utf-8"))
     if count != 1:

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Is what racecheck reports of fwd_short_sm90 a race? Experiments that decide it, on a Hopper GPU with nvcc and compute-sanitizer.
+"""Determines whether racecheck's reports on fwd_short_sm90 are races: experiments on a Hopper GPU with nvcc and
+compute-sanitizer.
 
     kgen generate flash_fwd_short_hdim64_bf16_causal_sm90 --output short
-    python3 scripts/racecheck_short.py OUT --source short/flash_fwd_short_hdim64_bf16_causal_sm90.cu [--work DIR] [--build-only]
+    python3 scripts/racecheck_short.py OUT --source short/flash_fwd_short_hdim64_bf16_causal_sm90.cu [--work DIR] \\
+        [--build-only]
 
-Takes that kernel, makes variants of it that differ at one place each, runs each under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same
-hand-over in isolation, correct by construction, with one ingredient more or less each. Writes racecheck_short.json, .txt
-(tables: hazards, and between which lines) and .log. Exit code 0: the controls behaved as expected (a removed barrier is
-reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is missing.
+Creates variants of that kernel with one change each, runs each under racecheck for four shapes, and compares O with
+float64. Does the same with scripts/racecheck/patterns.cu, the same hand-over in isolation, correct by construction,
+with one ingredient added or removed at a time. Writes racecheck_short.json, .txt (tables:
+hazards, and the lines between which they occur) and .log. Exit code 0: the controls behaved as expected (a removed
+barrier is reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is
+missing.
 """
 
 import argparse
@@ -23,7 +27,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = "flash_fwd_short_hdim64_bf16_causal_sm90"
-# Rows and keys: one tile of keys, so one warpgroup has none; two; every stage full; stages filled again.
+# Rows and keys: one tile of keys, so one warpgroup has none; two tiles; every stage full; stages refilled.
 SHAPES = ((17, 17), (17, 100), (17, 512), (17, 1100))
 
 MEETING = "        barrier_wait(barrier.meeting, 128);  // products of other warps may still read the stages where O goes now\n"
@@ -59,7 +63,7 @@ def hoisted(source, by="    barrier_wait(barrier.meeting, 128);\n"):
 
 
 def elsewhere(source):
-    """The parts in memory to which TMA copies nothing."""
+    """The parts at an address to which TMA copies nothing."""
     size = int(SHARED.search(source).group(1))
     start = (size + 1023) // 1024 * 1024
     source = SHARED.sub(f"constexpr uint32_t PARTS_OFFSET = {start};\nconstexpr uint32_t SHARED_BYTES = {start} + 2 * BLOCK_M * HEAD_DIM * 4;", source)
@@ -101,7 +105,7 @@ def command(words, limit=60, **more):
 
 
 def compile_one(nvcc, folder, source, name):
-    """An executable of one source; the harness is linked to all but the patterns."""
+    """An executable from one source; the harness is linked to all except the patterns."""
     program, flags = folder / name, ["-std=c++17", "-O3", "-lineinfo", "-gencode", "arch=compute_90a,code=sm_90a"]
     sources = [source]
     if name != "patterns":
@@ -114,7 +118,7 @@ def compile_one(nvcc, folder, source, name):
 
 
 def lines_of(program, folder):
-    """From the offset in machine code to the kernel's own line that it comes from, and the instruction; nothing without a disassembler."""
+    """Maps offsets in machine code to the kernel's source lines and the instructions; empty without a disassembler."""
     if not shutil.which("cuobjdump") or not shutil.which("nvdisasm"):
         return {}
     work = folder / f"{program.name}.elf"
@@ -142,7 +146,7 @@ def lines_of(program, folder):
 
 
 def hazards(log, lines, source):
-    """Pairs of accesses between which racecheck saw no order, with their counts."""
+    """Pairs of accesses that racecheck considers unordered, with their counts."""
     text = source.read_text().splitlines()
     pairs, last = {}, None
     for line in log.splitlines():
@@ -206,7 +210,7 @@ def main():
         print(f"{len(programs) + 1} programs in {folder}; lines known of {len(lines_of(programs['as it is'], folder))} instructions")
         return 0
 
-    # These programs by themselves, one after another, before the tool's verdict.
+    # First without the tool, one program after another.
     wrong = []
     for what, program in programs.items():
         for shape in SHAPES:

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Random calls of the Python package beside float64 (python/tests/test_random.py), in several processes at once.
+# Random calls of the Python package compared with float64 (python/tests/test_random.py), in several processes at once.
 #
 #   KGEN_LIBRARY=build/lib/libkgen.so scripts/random_calls.sh [CALLS [FIRST_SEED [PROCESSES]]]
 #
-# CALLS in all (20000), divided among PROCESSES (8), of which each has a seed of its own, from FIRST_SEED (1) on.
-# PYTHON names an interpreter with torch, numpy and pytest (python3). A process's output goes to OUT/random-SEED.txt
-# (build/random); its count and each wrong call are printed. Exits 1 if a process failed. A library of the whole grid
-# leaves the fewest calls without a kernel. Each process computes on one thread (OMP_NUM_THREADS).
+# CALLS in total (20000), divided among PROCESSES (8), each with its own seed, from FIRST_SEED (1) on. PYTHON names an
+# interpreter with torch, numpy and pytest (python3). A process's output goes to OUT/random-SEED.txt (build/random); its
+# count and each wrong call are printed. Exits 1 if a process failed. A library of the whole grid leaves the fewest
+# calls without a kernel. Each process computes on one thread (OMP_NUM_THREADS).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 calls=${1:-20000} first=${2:-1} processes=${3:-8}

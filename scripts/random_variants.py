@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws kernels at random, most of which no grid holds, and has `kgen check` check each on the emulator.
+"""Draws random kernels, most of which are in no grid, and checks each with `kgen check` on the emulator.
 
     python3 scripts/random_variants.py [--seed N] [--seconds S] [--out FILE]
 
-The grid holds the head dims and features that people ask for; anybody may generate another kernel. The script draws the
-kind, the head dims of Q and K and of V (half of them near multiples of 64, where panels end, and at both limits), the
-dtype, the target, the mask and up to four features, often together with pages and packed heads. What kgen refuses to
-generate, with exit code 2 and a reason, is counted and costs milliseconds.
+The grid contains the head dims and features that users request; other kernels can be generated too. The script draws
+the kind, the head dims of Q and K and of V (half of them near multiples of 64, where panels end, and at both limits),
+the dtype, the target, the mask and up to four features, often together with pages and packed heads. Kernels that kgen
+refuses to generate, with exit code 2 and a reason, are counted and cost milliseconds.
 
 Prints the command of each kernel that fails, which is how to run it again, and the counts. --out FILE has the same as
 JSON, with the seconds of each. Exit code 0: none failed; 1: some did. KGEN names the kgen binary (target/release/kgen).
@@ -31,7 +31,7 @@ EDGES = [16, 24, 32, 40, 64, 72, 128, 136, 192, 200, 248, 256]
 
 
 def features_of(kgen):
-    """All features: kgen names them where it refuses an unknown one."""
+    """All features: kgen's error for an unknown one lists them."""
     said = subprocess.run([kgen, "list", "--features", "?"], capture_output=True, text=True, check=False).stderr
     known = re.findall(r"`(\w+)`", said.partition("known:")[2])
     if not known:

@@ -1,42 +1,43 @@
 #!/usr/bin/env python3
-"""Models of transformers with attention by kgen_attn, next to torch's own (SDPA): does anything differ, and how fast is it?
+"""Compares models of transformers with attention by kgen_attn and by torch (SDPA): differences in results, and speed.
 
     kgen wheel --filter "kind in (fwd_combine, prepare_scheduler) or dtype in (bf16, fp16) and hdim in (64, 128, 256) \\
         and (target == sm90 or kind == fwd_split) and not paged and not cache"
-    python3 scripts/real_models.py --library build/wheel/lib/libkgen.so --out OUT [--parts compare,train] [--models GPT,Llama]
+    python3 scripts/real_models.py --library build/wheel/lib/libkgen.so --out OUT [--parts compare,train] \\
+        [--models GPT,Llama]
 
 Shapes of GPT-2 124M, Llama-3.2-1B, Gemma-2 2B, Mistral 7B, gpt-oss 20B and BERT base with random weights, some with
 fewer layers (scripts/model_shapes.py). The peer is SDPA; for Gemma-2 and gpt-oss, whose softcap and sinks it does not
-have, it is transformers' unfused attention ("eager"; "plain" rounds everything to bf16). Parts:
+support, it is transformers' unfused attention ("eager"; "plain" rounds everything to bf16). Parts:
 
   compare   logits, loss of each token and gradient of each parameter, of equal, padded and packed batches. The
             reference is the same model in float64; kgen's error may be twice that of the peer in the same dtype (the
             larger one of torch's choice and of its unfused computation, "math"), FlashAttention's own rule.
-  train     50 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of the peers' by twice
-            what theirs differ from each other: torch's choice, math, "efficient" (or eager, plain, and in float32), and
-            the first two with the batch in another order.
+  train     50 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of the peers' by at
+            most twice the spread of these. Peers: torch's choice, math, "efficient" (or eager, plain, and in float32),
+            and the first two with the batch in another order.
   generate  greedy, with a growing key cache: equal and left-padded prompts, and a long one. Each step's logits obey the
-            2x rule against float64. In the peer's text kgen's best token is the peer's wherever the peer's two best
-            logits are further apart than bf16 makes both sides' logits err by.
-  speed     tokens per second of prefill and of generation apart, for each of --batches and --lengths, and the share of
-            prefill's time that the GPU is in attention kernels.
+            2x rule against float64. In the peer's text, kgen's best token must be the peer's if the peer's two best
+            logits are further apart than the errors of both sides' logits in bf16.
+  speed     tokens per second of prefill and, separately, of generation, for each of --batches and --lengths, and the
+            share of attention kernels in prefill's GPU time.
   steps     tokens per second, forward and backward.
-  compile   prefill, and generation with a cache of fixed size, beside torch.compile, for --compiled and --mode. Minutes
-            each. Also the GPU's time in one call and attention's part of it. Of generation: for how many tokens the
-            sides' text is that of kgen uncompiled, and, where another begins, how far kgen's logit of the other token
-            is below its best, in units of bf16's spacing there.
+  compile   prefill, and generation with a cache of fixed size, against torch.compile, for --compiled and --mode.
+            Minutes each. Also the GPU time of one call and attention's share of it. For generation: the number of
+            tokens before a side's text differs from the text of kgen uncompiled, and the gap between kgen's logit of
+            the first different token and its best one, in units of bf16's spacing there.
 
-Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds. --each S runs each piece in a
-process of its own and ends it after S seconds. What has been done is in OUT/real_models.json after each piece, and
---resume FILE leaves out the pieces that such a file has.
+Sides alternate; figures are medians of rounds. With --limit S no piece begins after S seconds. --each S runs each
+piece in a separate process and ends it after S seconds. OUT/real_models.json is written after each piece, and
+--resume FILE skips the pieces in such a file.
 
---together N compiles N pieces of compile at a time, each in a process of its own, after all other parts. None is timed
-before all N are ready, have ended, or --each S has passed; a process that is not ready then is ended. Those that are
-ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin.
---limit S begins no further N after S seconds. Pieces with matrix products of like sizes are kept apart: torch has the
-choices of the first one on disk when the next N begin. What max-autotune itself measures, it measures beside the others
-of the N. The N share the GPU's memory; a row says so where a side found too little. Unless
-TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its part of the cores.
+--together N compiles N pieces of `compile` at a time, each in a separate process, after all other parts. None is timed
+before all N are ready or have ended, or --each S has passed; a process that is not ready then is ended. Those that are
+ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin. With
+--limit S no further N begin after S seconds. Pieces with matrix products of similar sizes are in different groups of N:
+torch has the choices of the first one on disk when the next N begin. max-autotune's own measurements run concurrently
+with the other pieces. The N share the GPU's memory; if a side ran out of it, its row says so. Unless
+TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its share of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
 library; 4: passed as far as the limit went.
@@ -60,12 +61,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers is imported:
 
 PARTS = ("compare", "train", "generate", "speed", "steps", "compile")
 
-#: Options that a piece in a process of its own is not given: with `--each` it would make another process.
+#: Options that are not passed to a piece's separate process: with `--each` it would start another process.
 OF_PARENT = ("--each", "--together", "--resume", "--piece")
 
 
 class Report:
-    """Lines for a reader and rows for a program, written after each piece; knows whether all passed."""
+    """Lines for a reader and rows for a program, written after each piece; also records whether all passed."""
 
     def __init__(self, out, before):
         self.out, self.rows, self.done = out, list(before.get("rows", [])), list(before.get("done", []))
@@ -77,7 +78,7 @@ class Report:
         return [f"{row['part']}: {row['model']}, {row['what']}" for row in self.rows if row["held"] is False]
 
     def row(self, part, model, what, held, text, **figures):
-        """`held` is None where there is nothing to hold."""
+        """`held` is None if there is no rule to hold."""
         self.rows.append({"part": part, "model": model, "what": what, "held": held, "text": text, **figures})
         word = {True: "ok", False: "FAIL", None: ""}[held]
         self.say(f"{word:4} {part:8} {model:12} {what:34} {text}")
@@ -87,7 +88,7 @@ class Report:
         print(line, flush=True)
 
     def finish(self, piece):
-        """Notes a piece as done; what is known lies in the files from here on."""
+        """Marks a piece as done, and writes the results so far to the files."""
         self.done.append(piece)
         self.write()
 
@@ -106,7 +107,7 @@ def pairs(text):
 
 
 def arguments():
-    # No abbreviations: `command` knows options by their whole names.
+    # No abbreviations: `command` passes options by their full names.
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -121,7 +122,7 @@ def arguments():
     parser.add_argument("--together", type=int, metavar="N", help="pieces of compile to compile at a time")
     parser.add_argument("--each", type=float, help="seconds after which a piece is ended, in a process of its own")
     parser.add_argument("--piece", help="this one alone, by its name in real_models.json")
-    parser.add_argument("--ready", type=pathlib.Path, help=argparse.SUPPRESS)  # `together` gives it: see `turn`
+    parser.add_argument("--ready", type=pathlib.Path, help=argparse.SUPPRESS)  # set by `together`; see `turn`
     parser.add_argument("--steps", type=int, default=50, help="of train")
     parser.add_argument("--new", type=int, default=32, help="tokens that are generated")
     parser.add_argument("--rounds", type=int, default=5)
@@ -144,7 +145,7 @@ def arguments():
 
 
 def pieces(args, device):
-    """What is to be done: a name, and the function that does it with a report. In order of parts."""
+    """The work: names, and the functions that do it with a report. In order of parts."""
     import model_accuracy as accuracy
     import model_generation as generation
     import model_speed as speed
@@ -180,7 +181,7 @@ def pieces(args, device):
 
 
 def run(report, args, device):
-    """All pieces up to the limit; whether it sufficed."""
+    """Runs all pieces up to the limit; returns true if the time sufficed."""
     import torch
 
     begin, wanted, left, compiles = time.monotonic(), [], [], []
@@ -202,13 +203,13 @@ def run(report, args, device):
             continue
         try:
             piece(report)
-        except Exception as problem:  # what has been found so far is worth more than a trace alone
+        except Exception as problem:  # the results so far are worth more than a bare traceback
             traceback.print_exc()
             last = str(problem).strip().splitlines()[-1:]
             report.row(name.split(" ")[0], name.partition(" ")[2], "all", False, f"{type(problem).__name__}: {' '.join(last)}")
         if device == "cuda":
             torch.cuda.empty_cache()
-        if args.ready is None:  # of the others the parent knows better: they have waited
+        if args.ready is None:  # for the others the parent's figure is better: they have waited
             report.say(f"     {name}: {time.monotonic() - since:.0f} s")
         report.finish(name)
     compiles = likes_apart(compiles)
@@ -224,7 +225,7 @@ def run(report, args, device):
 
 
 def likes_apart(names):
-    """Pieces of compile, each after as many others as there are with products of its sizes: a prompt's matrices have
+    """Pieces of compile, ordered so that pieces with products of the same sizes are far apart: a prompt's matrices have
     BATCH x LENGTH rows, a decoding step's BATCH."""
     rounds, seen = {}, {}
     for name in names:
@@ -236,7 +237,7 @@ def likes_apart(names):
 
 
 def command(name, out, *more):
-    """This script with the same arguments, for one piece. The last of two options of a name holds."""
+    """This script with the same arguments, for one piece. The last of two equal options wins."""
     given, skip = [], False
     for word in sys.argv[1:]:
         if not skip and word.split("=")[0] not in OF_PARENT:
@@ -246,7 +247,8 @@ def command(name, out, *more):
 
 
 def apart(report, name, args):
-    """A piece in a process of its own, ended after `--each` seconds; its rows come from that process's file."""
+    """Runs a piece in a separate process, which is ended after `--each` seconds; its rows come from that
+    process's file."""
     since, out = time.monotonic(), args.out / "apart"
     (out / "real_models.json").unlink(missing_ok=True)
     try:
@@ -258,19 +260,19 @@ def apart(report, name, args):
 
 
 def collect(report, name, out, tell):
-    """Takes over what a piece's own process has written to `out`; `tell` is given the lines."""
+    """Reads the results that a piece's own process has written to `out`; `tell` receives the lines."""
     if not (out / "real_models.json").is_file():
         report.row(name.split(" ")[0], name.partition(" ")[2], "all", False, "its process told nothing")
         report.write()
         return
     report.rows += json.loads((out / "real_models.json").read_text())["rows"]
-    for line in (out / "real_models.txt").read_text().splitlines()[1:]:  # without the line about the machine
+    for line in (out / "real_models.txt").read_text().splitlines()[1:]:  # the line about the machine is dropped
         tell(line)
     report.finish(name)
 
 
 def together(report, names, args):
-    """Pieces of compile: their processes compile side by side, then take turns at being timed."""
+    """Pieces of compile: their processes compile in parallel, then take turns at being timed."""
     since, threads = time.monotonic(), max(2, len(os.sched_getaffinity(0)) // len(names))
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as ends:
         every = []
@@ -310,7 +312,7 @@ def together(report, names, args):
 
 
 class Beside:
-    """A piece's process, which compiles beside others, and the parent's side of its turn."""
+    """A piece's process, which compiles in parallel with others, and the parent's side of its turn."""
 
     def __init__(self, name, out, threads):
         out.mkdir()
@@ -323,7 +325,7 @@ class Beside:
                 stderr=log,
                 bufsize=0,
                 env={"TORCHINDUCTOR_COMPILE_THREADS": str(threads), **os.environ},
-                start_new_session=True,  # a group of its own, to which the processes belong that it compiles with
+                start_new_session=True,  # a separate group, which includes its compiler processes
             )
 
     @property
@@ -335,8 +337,8 @@ class Beside:
         return (self.out / "ready").exists()
 
     def time_it(self, limit):
-        """Lets the process go on to its end; whether it came to that in time."""
-        with contextlib.suppress(BrokenPipeError):  # where it has just died
+        """Lets the process continue to its end; returns true if it ended in time."""
+        with contextlib.suppress(BrokenPipeError):  # in case it has just died
             self.process.stdin.write(b"\n")
         try:
             self.process.wait(limit)
@@ -347,21 +349,22 @@ class Beside:
         return True
 
     def end(self):
-        """Ends the process, if it has not ended yet, and those it compiles with, which would go on for a minute."""
+        """Ends the process, if it has not ended yet, and its compiler processes, which would run for another minute."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdin.close()
 
     def show_log(self):
-        """The end of what the process printed; for whoever watches, not for the report."""
+        """Prints the end of the process's log; for the user, not for the report."""
         last = (self.out / "log").read_text(errors="replace").splitlines()[-20:]
         print("\n".join(f"       | {line}" for line in last), file=sys.stderr, flush=True)
 
 
 def turn(ready):
-    """The process's side: a function that creates the file `ready` and returns once the parent lets this process go on,
-    by a line on stdin. The end of stdin is that of the parent: this process then ends, and what it compiles with."""
+    """The process's side: a function that creates the file `ready` and returns once the parent lets this process
+    continue, by a line on stdin. If stdin ends, the parent has ended: this process then ends too, with its compiler
+    processes."""
     go = threading.Event()
 
     def watch():
@@ -385,7 +388,7 @@ def main():
             print(f"`{args.library}` is not there: build it with `kgen wheel`", file=sys.stderr)
             return 3
         os.environ["KGEN_LIBRARY"] = str(args.library.resolve())
-        # The package beside this script: its C structures are those of a library of this repository.
+        # The package beside this script: its C structures match a library of this repository.
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
     import torch
     import transformers

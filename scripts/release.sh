@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a release offers to people without Rust: a wheel `kgen` whose only content is the binary, a tar archive of the
+# Files of a release for people without Rust: a wheel `kgen` whose only content is the binary, a tar archive of the
 # binary with man pages and completions, and their hashes.
 #
 #   scripts/release.sh [--output DIR] [--binary FILE]

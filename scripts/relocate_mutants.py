@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Moves entries of tests/emulator/equivalent_mutants/ after lines of templates have moved to other files.
+"""Updates entries of tests/emulator/equivalent_mutants/ after lines of templates have moved to other files.
 
     python3 scripts/relocate_mutants.py [--check] [--renamed attention/parts/close=attention/parts/epilogue]…
 
-An entry names a line of one file, and its id is a hash of both. After a template was renamed or cut in two, this looks
-for the line in the file of the new name (`--renamed`), then in all files below templates/, and writes the entry to the
-list of the one that has it. An entry whose line is in no file, or in several and not in the one it names, is printed
-and left as it is: exit code 1. `--check` writes nothing. Needs only a Python without packages.
+An entry names a line of one file, and its id is a hash of both. After a template was renamed or split, this searches
+for the line in the renamed file (`--renamed`), then in all files of templates/, and writes the entry to the list of
+the file that has it. An entry whose line is in no file, or in several and not in the one it names, is printed and
+left unchanged: exit code 1. `--check` writes nothing. Needs only a Python without packages.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main():
     given = parser.parse_args()
     renamed = [pair.split("=", 1) for pair in given.renamed]
     templates, lists = ROOT / "templates", ROOT / "tests/emulator/equivalent_mutants"
-    holders = defaultdict(list)  # files that have a line, each as often as it is there
+    holders = defaultdict(list)  # files that contain a line, once per occurrence
     for path in sorted(templates.glob("**/*")):
         if path.is_file():
             for line in path.read_text(errors="replace").splitlines():

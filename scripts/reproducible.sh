@@ -3,7 +3,7 @@
 # objects, library and manifest. The compilers are those that `kgen build` finds here.
 #
 #   scripts/reproducible.sh                                  two small variants
-#   scripts/reproducible.sh --head-dim 128 --target sm90     these
+#   scripts/reproducible.sh --head-dim 128 --target sm90     another selection
 #   KGEN=target/debug/kgen scripts/reproducible.sh           with another kgen
 set -eu
 kgen=$(realpath "${KGEN:-target/release/kgen}")

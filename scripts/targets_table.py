@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The table of docs/results/targets.md: what is proved for each target, and how. No number is typed by hand.
+"""The table of docs/results/targets.md: the kernels verified for each target, and the method. No number is typed by
+hand.
 
     kgen list --all --format json >grid.json
     kgen check --all --device emulator --format json >emulator.json
@@ -8,12 +9,13 @@
     scripts/targets_table.py record --grid grid.json --gpu "H100" check.json --date 2026-11-26
     scripts/targets_table.py record --grid grid.json --gpu "H100, run as sm90" runas-check.json --date 2026-11-26
     scripts/targets_table.py            writes the table into docs/results/targets.md
-    scripts/targets_table.py --check    exits 1 if the page is not what the records give, or a kernel has no record;
+    scripts/targets_table.py --check    exits 1 if the page differs from the records, or a kernel has no record;
                                         with --complete also if a kernel has no verdict of the emulator
 
-Records are lines of docs/results/targets.jsonl, one for each kernel of generated.b3, which has the hashes of the whole
-grid. `record` merges what a tool wrote into them, as verdicts and instructions of the kernels' sources of that moment
-(their hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes from
+Records are lines of docs/results/targets.jsonl, one for each kernel of generated.b3, which has the hashes of the
+whole grid. `record` merges a tool's output into them, as verdicts and instructions of the kernels' current sources
+(whose hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes
+from
 scripts/gpu_check.sh.
 """
 
@@ -49,7 +51,7 @@ def save(path, records):
 
 
 def verdicts(path, source_of, date):
-    """What `kgen check` said of each kernel."""
+    """The verdict of `kgen check` for each kernel."""
     found = {}
     for verdict in json.loads(path.read_text(encoding="utf-8")):
         name = verdict["name"]
@@ -102,7 +104,7 @@ def record(args):
 
 
 def passed(found, of):
-    """Passes of verdicts, as "8 of 18, smoke, 2026-11-26"; `of` is how many kernels there are."""
+    """Passes among verdicts, as "8 of 18, smoke, 2026-11-26"; `of` is the number of kernels."""
     if not found:
         return f"0 of {of}: not recorded"
     good = sum(verdict["status"] == "pass" for verdict in found)

@@ -1,4 +1,4 @@
-"""Tests of scripts/targets_table.py: records keep what tools wrote, and the table counts the whole grid."""
+"""Tests of scripts/targets_table.py: records keep the tools' results, and the table counts the whole grid."""
 
 import argparse
 import json

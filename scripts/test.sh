@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU.
-# The whole grid is `kgen build-all`. Stops at the first failure and says which step it was.
+# Runs every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU. For the
+# whole grid, use `kgen build-all`. Stops at the first failure and prints the name of the step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,11 +22,11 @@ cargo test --release --no-fail-fast
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
 kgen="${CARGO_TARGET_DIR:-target}/release/kgen"
 
-step "generated/ and generated.b3 are what the templates give"
+step "generated/ and generated.b3 are up to date"
 scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"
-rm -rf build/log  # of earlier runs
+rm -rf build/log  # left by earlier runs
 "$kgen" build-all --set slice --device emulator --generated build/generated
 if grep -rn "warning #" build/log; then
     echo "error: nvcc warns about generated kernels, as listed above" >&2

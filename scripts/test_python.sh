@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The Python package as people get it: a wheel of emulated kernels, installed into a fresh environment, and its tests.
+# Tests the Python package as users get it: a wheel of emulated kernels, installed into a fresh environment.
 #
 #   scripts/test_python.sh [PYTEST ARGUMENTS...]      for example: -k kvcache
 #
-# KGEN names the kgen binary (default target/release/kgen), PYTHON the interpreter (python3) the environment is made of.
-# KGEN_TEST_TORCH=system takes the torch of that interpreter in place of a new one, which is a large download. With
+# KGEN names the kgen binary (default target/release/kgen), PYTHON the interpreter (python3) of the environment.
+# KGEN_TEST_TORCH=system uses the torch of that interpreter instead of a new one, which is a large download. With
 # KGEN_TEST_WHEEL=FILE that wheel is tested; one for GPUs needs a GPU and the kernels of python/tests/grid.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ outer=${PYTHON:-python3}
 "$outer" -m venv "$work/venv"
 python=$work/venv/bin/python
 
-# Before there is a torch: the contents are printed, and the functions say what is missing.
+# Without torch: the contents are printed, and the functions report the missing torch.
 "$python" -m pip install --quiet --no-deps --force-reinstall "$wheel"
 "$python" -m kgen_attn
 if [[ ${KGEN_TEST_TORCH:-} == system ]]; then
@@ -33,7 +33,7 @@ else
 fi
 "$python" -c 'import pytest' 2>/dev/null || "$python" -m pip install --quiet pytest
 
-# From a copy: in the repository the package's sources would be found before the installed ones.
+# From a copy: in the repository the package's sources would take precedence over the installed ones.
 cp -r python/tests "$work/tests"
 cd "$work/tests"
 KGEN=$kgen "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The files of a release, as people get them: the wheel in a fresh environment, the archive unpacked, neither of them
-# near this repository.
+# Tests the files of a release as users get them: the wheel in a fresh environment, the archive unpacked, both outside
+# this repository.
 #
-#   scripts/test_release.sh [BINARY]      packs BINARY (default target/release/kgen) and tests what comes of it
+#   scripts/test_release.sh [BINARY]      packs BINARY (default target/release/kgen) and tests the results
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 binary=$(realpath "${1:-${CARGO_TARGET_DIR:-$root/target}/release/kgen}")

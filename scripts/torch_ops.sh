@@ -40,7 +40,7 @@ if ! printf '2.10\n%s\n' "${version%%[a-z+]*}" | sort -V -C; then
     exit 3
 fi
 
-# Of the interface of torch 2.10, which newer ones keep.
+# The interface of torch 2.10, which newer versions keep.
 flags=(-std=c++17 -O2 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -Wall -Wextra -DTORCH_TARGET_VERSION=0x020a000000000000
     "-DKGEN_TORCH_KEY=${KEY:-CUDA}" -I "$sources" -I "${INCLUDE:-$root/generated/include}" -isystem "$torch/include" -isystem "$python_include")
 compile() {
@@ -49,7 +49,7 @@ compile() {
     "$cxx" "${flags[@]}" "$@" -c "$source" -o "$work/$object.o"
 }
 
-# What the linker needs to know of libkgen_vllm.so: its name and the functions that are called.
+# A stub of libkgen_vllm.so for the linker: its name and the functions that are called.
 for function in kgen_fwd kgen_fwd_workspace kgen_fwd_metadata kgen_explain_choice kgen_append_kv kgen_last_error ${DEVICE:+kgen_emulator_tensor}; do
     echo "void $function(void) {}"
 done > "$work/stub.c"

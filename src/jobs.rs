@@ -1,4 +1,4 @@
-//! How many things are done at once.
+//! Degrees of parallelism.
 
 use std::{num::NonZeroUsize, thread};
 
@@ -7,17 +7,17 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Of `asked` jobs that each keep a core busy, those that help: as many as there are cores, which is also what is meant
-/// if nobody asks. More would make each slower, and the first result late.
+/// The useful number out of `asked` CPU-bound jobs: at most the number of cores, which is also the default. More would
+/// make each slower, and the first result late.
 pub fn busy(asked: Option<NonZeroUsize>) -> usize {
     asked.map_or(usize::MAX, NonZeroUsize::get).min(cores())
 }
 
-/// Most at once, whatever is asked for: each is a process and a thread that waits for it, and no machine gains from
-/// more.
+/// Maximum number of parallel tasks, whatever is requested: each is a process and a thread that waits for it, and no
+/// machine gains from more.
 pub const MOST: usize = 1024;
 
-/// Of `asked` jobs for `things` things, those that have something to do: at least one, at most [`MOST`].
+/// The useful number out of `asked` jobs for `things` tasks: at least one, at most [`MOST`].
 pub fn useful(asked: usize, things: usize) -> usize {
     asked.min(things).clamp(1, MOST)
 }

@@ -8,8 +8,8 @@
 //!                  grid/    grid/     plan/   render/   build/      check/      bench/
 //! ```
 //!
-//! `grid`, `plan` and `render` know nothing of nvcc, GPUs or terminals. `command` has a function for each command, for
-//! `cli` and for programs; only `cli` prints.
+//! `grid`, `plan` and `render` are independent of nvcc, GPUs and terminals. `command` has a function for each command,
+//! for `cli` and for programs; only `cli` prints.
 
 #[macro_use]
 mod pages;

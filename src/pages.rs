@@ -1,5 +1,5 @@
-//! Addresses of the pages of `docs/`, for messages: an installed kgen has no `docs/` beside it. The address of the
-//! repository is the one in `Cargo.toml`.
+//! Addresses of the pages of `docs/`, for messages: an installed kgen has no `docs/` beside it. The repository's
+//! address is that in `Cargo.toml`.
 
 /// The address of a page, a string literal: `page!("python.md")`.
 macro_rules! page {
@@ -12,7 +12,7 @@ macro_rules! page {
 mod tests {
     use std::{fs, path::Path};
 
-    /// Texts of the crate's sources by path, those of tests included.
+    /// Texts of the crate's sources by path, including tests.
     fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();

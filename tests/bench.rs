@@ -1,5 +1,5 @@
-//! `kgen bench` without a GPU: what it says of that, and what it does with a driver that is a mock
-//! (`support/mock_gpu.c`) and kernels that run on the host (`support/mock_attention.cpp`).
+//! `kgen bench` without a GPU: its error message, and its results with a mock driver (`support/mock_gpu.c`) and kernels
+//! that run on the host (`support/mock_attention.cpp`).
 
 use assert_cmd::Command;
 use kgen::device::GpuInfo;
@@ -14,7 +14,7 @@ fn bench(flags: &[&str]) -> Command {
     command
 }
 
-/// A folder with the mock's driver and NVML, where the loader looks first, and its kernels.
+/// A folder with the mock driver and NVML, first in the loader's search path, and mock kernels.
 struct Mock(TempDir);
 
 impl Mock {
@@ -34,7 +34,7 @@ impl Mock {
         Self(folder)
     }
 
-    /// Kernels of the mock at a size that the host can do.
+    /// Times the mock's kernels at a size that the host can compute.
     fn bench(&self, flags: &[&str]) -> Command {
         let mut command = bench(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]);
         command.args(["--batch", "2", "--heads", "2", "--seqlen", "17"]).args(["--warm-up-ms", "1", "--measure-ms", "6"]);

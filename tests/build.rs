@@ -1,4 +1,4 @@
-//! `kgen build` through the binary, with a mock in place of nvcc.
+//! `kgen build` through the binary, with a mock instead of nvcc.
 
 #[path = "support/bench.rs"]
 mod bench;

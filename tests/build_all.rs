@@ -1,4 +1,4 @@
-//! `kgen build-all` through the binary, with a mock in place of nvcc.
+//! `kgen build-all` through the binary, with a mock instead of nvcc.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -26,7 +26,7 @@ fn build_all_checks_what_compiled_and_nothing_else() {
 #[test]
 fn the_emulator_is_compiled_while_kernels_are() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
-        return; // nothing is compiled beside something else
+        return; // nothing is compiled in parallel
     }
     let bench = Bench::new();
     // No compilation ends before the emulator is there.
@@ -57,7 +57,8 @@ fn ctrl_c_during_the_check_says_what_is_kept_and_names_no_kernel_that_was_not_ch
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("text");
     assert_eq!(kgen.wait().expect("ended").code(), Some(130), "{rest}");
-    let kept = "error: interrupted; 2 of 2 kernels compiled and 1 check passed, which is kept; run the same command to resume\n";
+    let kept =
+        "error: interrupted; 2 of 2 kernels compiled and 1 check passed; results are kept; run the same command to resume\n";
     assert_eq!(rest, kept);
 }
 

@@ -1,4 +1,5 @@
-//! Checks that go wrong: kernels that hang, crash, refuse, write wrongly or not at all, and how `kgen check` says so.
+//! Checks that go wrong: kernels that hang, crash, refuse, write wrong results or none, and the reports of `kgen
+//! check`.
 
 mod support;
 
@@ -38,7 +39,7 @@ fn variant() -> Variant {
 /// A case small enough for any machine.
 const CASE: &str = "bshd falling scale1";
 
-/// The library of `tests/support/mock_kernel.cpp` that behaves as told.
+/// The library of `tests/support/mock_kernel.cpp` with this behaviour.
 fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = folder.join(format!("{behaviour}.so"));
@@ -92,7 +93,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// The verdict on a mock that behaves so.
+/// The verdict on a mock with this behaviour.
 fn verdict(behaviour: &str) -> Verdict {
     let folder = folder();
     let mut verdicts = run(&[mock(folder.path(), behaviour)], &options(folder.path()), &());
@@ -167,13 +168,13 @@ fn a_library_without_the_variant_is_an_error_and_no_failure_of_the_kernel() {
     assert_says(&verdicts[0], Status::Error, &["holds no `flash_fwd_hdim32_bf16_sm80`"]);
 }
 
-/// The child that the mock said it has started.
+/// The child process that the mock has started, as it printed.
 fn child(verdict: &Verdict) -> String {
     let said = verdict.message.split_once("child ").and_then(|(_, rest)| rest.split_once('.'));
     said.unwrap_or_else(|| panic!("no child in: {}", verdict.message)).0.to_owned()
 }
 
-/// Whether a process runs; dead and not yet reaped counts as not.
+/// True if a process runs; false if it is dead and not yet reaped.
 fn runs(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -188,8 +189,8 @@ fn a_kernel_that_forks_and_hangs_is_stopped_with_its_children() {
     assert_ends(&child(&verdict));
 }
 
-/// Waits for the end of a process that was killed. A signal takes a moment to arrive; a child that was spared would
-/// sleep for a minute.
+/// Waits for the end of a killed process. A signal takes a moment to arrive; a child that was spared would sleep for a
+/// minute.
 fn assert_ends(child: &str) {
     let until = std::time::Instant::now() + Duration::from_secs(30);
     while runs(child) {
@@ -266,18 +267,18 @@ fn an_interruption_ends_a_hanging_worker_at_once() {
     assert_says(&verdicts[0], Status::Interrupted, &["interrupted"]);
 }
 
-/// `kgen check` of one small variant, with the emulator kept between runs of the tests and verdicts not.
+/// `kgen check` of one small variant; the tests' runs share the emulator but not the verdicts.
 fn kgen(cache: &Path, args: &[&str]) -> Command {
     let mut command = Command::from_std(kgen_process(cache, args));
     command.timeout(Duration::from_secs(120));
     command
 }
 
-/// The same, to be waited for by hand.
+/// The same command as a [`process::Command`], without a time limit.
 fn kgen_process(cache: &Path, args: &[&str]) -> process::Command {
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);
-    // Hides the GPUs of the machine the tests run on.
+    // Hides this machine's GPUs.
     command.env("CUDA_VISIBLE_DEVICES", "");
     command.args(["check", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"]).args(args);
     command
@@ -313,7 +314,7 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
     assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
 }
 
-/// Every verdict of an array, by whether it was known from before.
+/// Every verdict of an array, with a flag for verdicts from the cache.
 fn known_before(verdicts: &[u8]) -> Vec<(String, bool)> {
     let verdicts: Value = serde_json::from_slice(verdicts).expect("standard output is JSON");
     let one = |verdict: &Value| {
@@ -326,7 +327,7 @@ fn known_before(verdicts: &[u8]) -> Vec<(String, bool)> {
 #[test]
 fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     let folder = folder();
-    // All smoke cases, among them those that change an ordinary call.
+    // All smoke cases, including those that change an ordinary call.
     let mut first = kgen_process(folder.path(), &["--device", "emulator", "-j", "1"]);
     let mut first = first.stdout(process::Stdio::null()).stderr(process::Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(first.stderr.take().expect("a pipe"));
@@ -338,7 +339,7 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     said.read_to_string(&mut heard).expect("text");
     assert_eq!(first.wait().expect("a child").code(), Some(130), "{heard}");
     assert!(
-        heard.ends_with("error: interrupted; 1 of 2 variants passed, which is kept; run the same command to resume\n"),
+        heard.ends_with("error: interrupted; 1 of 2 variants passed; results are kept; run the same command to resume\n"),
         "{heard}"
     );
     assert_eq!(heard.lines().filter(|line| line.contains("flash_")).count(), 1, "one was done: {heard}");
@@ -352,7 +353,7 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     second.sort_by_key(|(_, known)| !known);
     assert_eq!(second.iter().map(|(_, known)| *known).collect::<Vec<_>>(), [true, false], "{second:?}");
     assert_eq!(run(&[]), names.map(|name| (name.to_owned(), true)));
-    // A pass under one order of threads says nothing of another, nor of the usual ones.
+    // A pass under one thread order implies nothing about another, nor about the usual ones.
     let order = ["--case", CASE, "--schedule", "priorities:3"];
     assert!(run(&order).iter().all(|(_, known)| !known));
     assert!(run(&["--case", CASE]).iter().all(|(_, known)| !known));
@@ -374,7 +375,7 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replace("exp2_fast(fused_multiply_add", "2.0f * exp2_fast(fused_multiply_add");
     assert_ne!(text, broken, "the template no longer holds what this test breaks");
-    // Doubled exponentials leave O as it is and add ln 2 to the log-sum-exp.
+    // Doubled exponentials leave O unchanged and add ln 2 to the log-sum-exp.
     std::fs::write(&kernel, broken).expect("the copy is writable");
     let args = ["--templates", templates.to_str().expect("a readable path"), "--case", CASE];
     kgen(folder.path(), &args)
@@ -414,7 +415,7 @@ fn of_kernels_that_are_one_program_one_is_run_and_each_has_failures_of_its_own()
     }
 }
 
-/// The tensors that a kernel with TMA alone cannot read, and a launcher that names another one than it is.
+/// Tensors that a TMA-only kernel cannot read, and a launcher that names the wrong one.
 #[test]
 fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
     let folder = folder();
@@ -450,7 +451,7 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
         std::fs::write(&kernel, broken).expect("the copy is writable");
         check(&["--templates", templates, "--case", "unaligned-k-row"]).code(1)
     };
-    // Rows of two heads of 16 elements and one more.
+    // The row stride is two heads of 16 elements plus one element.
     let expected = "must refuse this and say `K: the stride of dimension 1 is 72; TMA takes `, but";
     let said = "KGEN_ERROR_UNSUPPORTED";
     changed("self.name, \"K\"", "self.name, \"V\"").stdout(contains(expected).and(contains(said)).and(contains("V: the stride")));

@@ -1,4 +1,4 @@
-//! The commands as functions: requests from JSON, outcomes that are the JSON of the command line, events, and errors.
+//! The commands as functions: requests from JSON, outcomes equal to the command line's JSON, events, and errors.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -19,7 +19,7 @@ fn request<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Settings with a cache of their own, and the kgen that workers are started from.
+/// Settings with a separate cache, and the kgen that workers are started from.
 fn context(folder: &TempDir) -> Context {
     let program = assert_cmd::cargo::cargo_bin!("kgen").to_owned();
     Context { cache_dir: Some(folder.path().join("cache/kgen")), program: Some(program), ..Context::default() }
@@ -133,7 +133,7 @@ fn kernels_are_vendored_and_removed() {
     assert!(!folder.path().join("k").exists());
 }
 
-/// Builds with a mock in place of nvcc.
+/// Builds with a mock instead of nvcc.
 fn build(folder: &TempDir, context: &Context, observer: &dyn Observer) -> Result<command::build::Outcome, CommandError> {
     let asked = request(json!({ "selection": { "names": [ONE] }, "nvcc": support("mock_nvcc.sh"), "offline": true, "jobs": 1,
         "generated": folder.path().join("generated"), "build_dir": folder.path().join("build") }));
@@ -148,7 +148,7 @@ fn a_build_is_observed_and_its_outcome_is_the_report() {
     assert_eq!(built.verdict(), Ok(()));
     let written: Value =
         serde_json::from_slice(&fs::read(folder.path().join("build/report.json")).expect("there")).expect("JSON");
-    // Through text as the report was: reading a float may change its last bit.
+    // Converted through text like the report: parsing a float may change its last bit.
     let outcome: Value = serde_json::from_str(&serde_json::to_string(&built).expect("plain data")).expect("JSON");
     assert_eq!(outcome["artifacts"], written["artifacts"]);
     let names = kept.names();
@@ -167,7 +167,7 @@ fn a_command_stops_when_it_is_asked_to() {
 
 #[test]
 fn a_kernel_is_checked_on_the_emulator() {
-    // The cache is kept: the emulator takes long to compile.
+    // The cache persists: the emulator takes long to compile.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("commands/kgen");
     let folder = folder();
     let context = Context { cache_dir: Some(cache), ..context(&folder) };
@@ -232,14 +232,14 @@ fn the_toolchain_and_the_machine_are_described() {
     assert_eq!(serde_json::to_value(installed).expect("plain data").as_array().map(Vec::len), Some(2));
 }
 
-/// Fails unless `valid` is a request, reads the same when it is written, and is refused with a key more.
+/// Checks that `valid` is a request, survives a round trip, and is refused with an additional key.
 fn refuses_unknown_keys<T: DeserializeOwned + Serialize>(valid: &Value) {
     let read: T = request(valid.clone());
     let written = serde_json::to_value(&read).expect("plain data");
     let again: T = request(written.clone());
     assert_eq!(serde_json::to_value(&again).expect("plain data"), written);
     let mut unknown = valid.clone();
-    // Of an enumeration, the fields are those of the one key.
+    // The fields of an enumeration are those of its single key.
     let of_variant = |value: &Value| value.as_object().is_some_and(|map| map.len() == 1 && map.values().all(Value::is_object));
     let fields = if of_variant(&unknown) {
         unknown.as_object_mut().and_then(|map| map.values_mut().next()).expect("one key")

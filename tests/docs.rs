@@ -1,5 +1,5 @@
-//! The Markdown pages and the comments of the sources and templates, as text: links lead somewhere, paths exist, lines
-//! fit 120 columns.
+//! The Markdown pages and the comments of the sources and templates, as text: links resolve, paths exist, lines fit in
+//! 120 columns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,17 +8,17 @@ use std::{
     process::Command,
 };
 
-/// Columns of a line of prose.
+/// Maximum columns of a line of prose.
 const COLUMNS: usize = 120;
 
-/// Folders of the repository that pages name files of.
+/// Folders of the repository whose files pages name.
 const FOLDERS: [&str; 8] = ["benches/", "docs/", "python/", "scripts/", "src/", "templates/", "tests/", "tiles/"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files that git knows or would add, as paths from the root that end in `suffix`.
+/// Files tracked by git or untracked and not ignored, as paths from the root that end in `suffix`.
 fn files(suffix: &str) -> Vec<String> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -42,18 +42,18 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line without its spans in back-ticks: what looks like a link there is none.
+/// A line without its spans in back-ticks, which contain no links.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// The anchor that a heading gets: lower case, spaces as hyphens, punctuation left out.
+/// The anchor of a heading: lower case, spaces as hyphens, punctuation left out.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The anchors of a page's headings; a heading that comes again gets a number.
+/// The anchors of a page's headings; a repeated heading gets a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
@@ -119,7 +119,7 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading_that_exist() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// The paths of the repository that a line names in back-ticks; patterns and placeholders are left out.
+/// The repository paths that a line names in back-ticks; patterns and placeholders are left out.
 fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).filter(|word| {
         FOLDERS.iter().any(|folder| word.starts_with(folder) && word.len() > folder.len())
@@ -147,7 +147,7 @@ fn every_file_that_a_page_names_exists() {
     assert!(missing.is_empty(), "files that do not exist:\n{}", missing.join("\n"));
 }
 
-/// Whether a line may be longer: a row of a table, or one that a link or a command makes too long to break.
+/// True if a line may be longer: a row of a table, or a line with a link or a command that cannot be wrapped.
 fn cannot_be_wrapped(line: &str) -> bool {
     let line = line.trim_start();
     let longest = line.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
@@ -178,7 +178,7 @@ fn comments_of_the_sources_fit_120_columns() {
     assert!(long.is_empty(), "comments of more than {COLUMNS} columns:\n{}", long.join("\n"));
 }
 
-/// The width of a template's line as it is rendered, roughly: control tags leave nothing, an expression a number.
+/// The approximate rendered width of a template's line: control tags render to nothing, an expression to a number.
 fn rendered_width(line: &str) -> usize {
     let mut width = 0;
     let mut rest = line;
@@ -191,7 +191,7 @@ fn rendered_width(line: &str) -> usize {
     width + rest.chars().count()
 }
 
-/// The lines of a template or header that hold nothing but a comment, numbered from 1.
+/// The lines of a template or header that contain only a comment, numbered from 1.
 fn comments_of_template(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_block = false;
     text.lines().enumerate().filter_map(move |(index, line)| {

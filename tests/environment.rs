@@ -1,5 +1,5 @@
-//! Hostile and unlucky surroundings of a build: what lies in the user's folders, how they are called, and what the
-//! compilers do.
+//! Hostile and unlucky environments of a build: files in the user's folders, their names, and the behaviour of
+//! compilers.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -13,14 +13,14 @@ use std::{
     process::Command,
 };
 
-/// A program of the machine.
+/// A program on this machine.
 fn found(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").expect("a PATH");
     let mut folders = std::env::split_paths(&path);
     folders.find_map(|folder| Some(folder.join(name)).filter(|p| p.is_file())).expect("the program is in `PATH`")
 }
 
-/// Names that a shell obeys, or that break lists and lines. What they would run leaves a file `executed`.
+/// Names that a shell would interpret, or that break lists and lines. Commands in them create a file `executed`.
 const HOSTILE: [&str; 9] =
     ["a$(touch executed)b", "a`touch executed`b", "a;touch executed;b", "a\"b", "a$HOME", "a,b", "a b", "a\nb", "a\\b"];
 
@@ -37,7 +37,7 @@ fn executed(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     let bench = Bench::new();
-    // What `python3` in `PATH` may be a script that starts.
+    // `python3` in `PATH` may be a script that starts another program.
     let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("there is a Python");
     let python = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
     let path = bare_path(&bench, &[("python3", python.clone())]);
@@ -47,7 +47,7 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
         fs::write(bench.path(planted), plant).expect("written");
     }
     let modules = bench.path("modules");
-    // Python itself would run them all.
+    // Python itself would run all of them.
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "--version"]).env("PYTHONPATH", &modules).current_dir(bench.dir.path());
     assert!(pip.status().expect("Python runs").success());
@@ -58,7 +58,7 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     }
     for command in [&["doctor"][..], &["toolchain", "install"]] {
         let mut kgen = bench.kgen(command);
-        // No index: a pip that works must not go and fetch 110 MB.
+        // No index: a working pip must not download 110 MB.
         kgen.env("PATH", &path).env("PYTHONPATH", &modules).env("PIP_NO_INDEX", "1").env_remove("KGEN_NVCC");
         kgen.output().expect("it runs");
         assert_eq!(executed(bench.dir.path()), Vec::<PathBuf>::new(), "by `kgen {}`", command.join(" "));
@@ -111,7 +111,7 @@ fn a_path_that_nvccs_shell_would_obey_is_refused_with_what_to_do() {
         fs::create_dir(&folder).expect("made");
         let refused = |build: &mut assert_cmd::Command, remedy: &str| {
             let said = build.assert().code(3);
-            said.stderr(contains(obeyed).and(contains("the shell that nvcc works through")).and(contains(remedy)));
+            said.stderr(contains(obeyed).and(contains("the shell behind nvcc")).and(contains(remedy)));
             assert!(!bench.path("build").exists(), "folders were made for nothing");
         };
         refused(bench.build(&[]).env("XDG_CACHE_HOME", &folder), "set `XDG_CACHE_HOME`");
@@ -143,7 +143,7 @@ fn a_lock_file_that_is_not_kgens_stops_a_build_and_keeps_its_text() {
         fs::remove_file(&lock).expect("removed");
     }
     assert_eq!(fs::read_to_string(&foreign).expect("still there"), "precious");
-    // What other programs call `.lock` is theirs.
+    // A `.lock` file of another program must stay.
     fs::write(bench.path("build/.lock"), "theirs").expect("written");
     bench.build(&[]).assert().success();
     assert_eq!(fs::read_to_string(bench.path("build/.lock")).expect("still there"), "theirs");
@@ -174,7 +174,7 @@ fn a_library_that_is_none_fails_the_link_and_is_not_kept() {
 #[test]
 fn a_promise_is_judged_by_ptx_where_nothing_reads_machine_code() {
     let bench = Bench::new();
-    // No disassembler lies beside it.
+    // There is no disassembler beside it.
     fs::copy(support("mock_nvcc.sh"), bench.path("nvcc")).expect("copied");
     make_executable(&bench.path("nvcc"));
     let build = |ptx: &str| bench.build(&["--nvcc", "./nvcc", "--offline"]).env("MOCK_NVCC_PTX", ptx).assert();
@@ -221,7 +221,7 @@ fn the_manifest_of_a_library_says_the_same_of_every_clean_build() {
     assert!(!first.contains("seconds"), "{first}");
 }
 
-/// What a compiler is given for a kernel of the emulator, by one that writes its arguments down.
+/// Arguments of the compiler for a kernel of the emulator, recorded by a wrapper.
 #[test]
 fn cxx_and_cxxflags_hold_for_what_the_emulator_compiles() {
     let bench = Bench::new();

@@ -57,7 +57,7 @@ fn json_holds_everything() {
 fn what_is_wrong_is_refused_with_its_column() {
     for (args, message) in [
         (&["s - dcay * k", "--scalars", "decay"][..], "expression:1:5"),
-        (&["--mask", "s < 1"], "`s` cannot stand in a mask"),
+        (&["--mask", "s < 1"], "`s` cannot be used in a mask"),
         (&["s", "--scalars", "unused"], "`unused` is declared and not used"),
         (&["s", "--scalars", "float"], "`float` is a name of C++ and CUDA"),
         (&["s + a", "--scalars", "a,a"], "`a` is declared twice"),

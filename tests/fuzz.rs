@@ -1,5 +1,5 @@
-//! `kgen check --fuzz`: with a driver that is a mock (`support/mock_gpu.c`) and a library that goes wrong as told
-//! (`support/mock_library.cpp`), and on the emulator with kernels as they are and with planted faults.
+//! `kgen check --fuzz`: with a mock driver (`support/mock_gpu.c`) and a library with configurable faults
+//! (`support/mock_library.cpp`), and on the emulator with unmodified kernels and with planted faults.
 
 mod support;
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A folder with the mock's driver, where the loader looks first, and its library.
+/// A folder with the mock driver, first in the loader's search path, and the mock library.
 static MOCK: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     for (compiler, source, library) in [("cc", "mock_gpu.c", "libcuda.so"), ("c++", "mock_library.cpp", "libkgen.so")] {
@@ -24,7 +24,7 @@ static MOCK: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// `kgen check` of the mock's library that has this fault.
+/// `kgen check` of the mock library with this fault.
 fn mock(fault: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.args(["check", "--device", "gpu", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"]);
@@ -39,7 +39,7 @@ fn json(command: &mut Command, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 
-/// The failures of 100 calls of the mock with a fault, one of which at least was shrunk.
+/// The failures of 100 calls of the mock with a fault, at least one of which was shrunk.
 fn failures(fault: &str) -> Vec<Value> {
     let report = json(&mut mock(fault, &["--fuzz", "100", "-j", "2"]), 1);
     assert_eq!(report["ended"], "done", "{report}");
@@ -47,8 +47,8 @@ fn failures(fault: &str) -> Vec<Value> {
     report["failures"].as_array().expect("an array").clone()
 }
 
-/// The smallest call that the failures were shrunk to, and how it failed. Those of the least work are shrunk first,
-/// while there is time.
+/// The smallest call that the failures were shrunk to, and its failure. Calls with the least work are shrunk first,
+/// within the time limit.
 fn smallest(failures: &[Value]) -> (String, String) {
     let text = |failure: &Value, key: &str| failure[key].as_str().map(str::to_owned);
     let shrunk = failures.iter().filter_map(|failure| Some((text(failure, "shrunk")?, text(failure, "message")?)));
@@ -162,7 +162,7 @@ fn other_families_are_called_too_and_a_rotation_the_wrong_way_round_is_found_and
     let kind = ["--kind", "append_kv", "--target", "sm80", "--dtype", "bf16"];
     let report = json(&mut emulated(&[&kind[..], &["--fuzz", "150"]].concat()), 0);
     assert_eq!((&report["rows"][0]["kind"], &report["rows"][0]["passed"]), (&"append_kv".into(), &150.into()));
-    // The grid's default beside attention's kernels.
+    // The grid's defaults for attention and another family.
     let both = ["--filter", "kind == append_kv or plain and kind == fwd and hdim == 64", "--dtype", "fp16", "--target", "sm80"];
     let report = json(&mut emulated(&[&both[..], &["--fuzz", "60"]].concat()), 0);
     let kinds: Vec<&str> = report["rows"].as_array().expect("rows").iter().filter_map(|row| row["kind"].as_str()).collect();

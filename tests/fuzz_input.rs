@@ -1,6 +1,6 @@
-//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any moment leaves no half file.
-//! Each test draws from a seed and runs for seconds; `KGEN_FUZZ=N` makes N times as much of it and `KGEN_FUZZ_SEED`
-//! draws other things (`scripts/fuzz.sh`).
+//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any time leaves no partial file.
+//! Each test draws from a seed and runs for seconds; `KGEN_FUZZ=N` multiplies the number of inputs by N and
+//! `KGEN_FUZZ_SEED` sets the seed (`scripts/fuzz.sh`).
 
 use kgen::{
     expression::{Declared, Expr, Goal, List},
@@ -26,7 +26,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// `few` as often as is asked for.
+/// `few` times the factor requested.
 fn iterations(few: u64) -> u64 {
     few * setting("KGEN_FUZZ").unwrap_or(1)
 }
@@ -39,7 +39,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// kgen with nothing of this machine's: no compiler, no pip, no GPU, an empty cache.
+/// kgen isolated from this machine: no compiler, no pip, no GPU, an empty cache.
 fn kgen(place: &Path) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
     command.env_clear().env("PATH", place.join("nothing")).env("XDG_CACHE_HOME", place.join("cache")).env("HOME", place);
@@ -47,7 +47,7 @@ fn kgen(place: &Path) -> Command {
     command
 }
 
-/// Words of command lines: right ones, wrong ones, and the borders of what numbers may be.
+/// Words of command lines: valid ones, invalid ones, and limits of numeric ranges.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "list", "generate", "build", "build-all", "check", "bench", "toolchain", "doctor", "expression", "completions",
@@ -73,7 +73,7 @@ fn random_command_lines_end_with_a_documented_exit_code() {
         if random.random_bool(0.8) {
             line.push(WORDS[..10].choose(&mut random).expect("not empty"));
         }
-        // Most lines are about little, or writing the whole grid would take most of the time.
+        // Most lines select little; otherwise writing the whole grid would take most of the time.
         if random.random_bool(0.7) {
             line.extend(["--head-dim=64", "--dtype=bf16", "--target=sm80"]);
         }
@@ -88,7 +88,7 @@ fn random_command_lines_end_with_a_documented_exit_code() {
     }
 }
 
-/// Changes a text somewhere: a byte, a line or a word goes, comes twice, or becomes another.
+/// Changes a text at a random position: a byte, a line or a word is removed, repeated or replaced.
 fn mutated(text: &str, random: &mut ChaCha8Rng) -> String {
     #[rustfmt::skip]
     const BITS: &[&str] = &[
@@ -137,7 +137,7 @@ fn mutated_grids_are_read_or_refused() {
         read += 1;
         let Ok(variants) = grid.select(&Selection::default()) else { continue };
         for variant in variants.iter().take(16) {
-            // A plan or a refusal.
+            // Any result is fine: a plan or a refusal.
             let _ = Plan::new(*variant, grid.tile_override(variant).as_ref());
         }
     }
@@ -164,7 +164,7 @@ fn random_filters_are_read_or_refused() {
             let _ = sample.iter().filter(|variant| filter.matches(variant)).count();
         }
     }
-    // Depth is what a parser that calls itself has to bear.
+    // Depth tests a recursive parser.
     for deep in ["(".repeat(100_000), "not ".repeat(100_000), format!("{}causal{}", "(".repeat(100_000), ")".repeat(100_000))] {
         let _ = deep.parse::<Filter>();
     }
@@ -216,7 +216,7 @@ fn random_expressions_are_read_or_refused_at_a_place_of_their_text() {
     assert!(read > 0, "no expression was right");
 }
 
-/// Every file below a folder with its content, but for those whose names begin with a dot.
+/// Every file of a folder with its content, except those whose names begin with a dot.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     fn walk(root: &Path, folder: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -11,7 +11,7 @@ use std::{
 };
 use support::copy_folder;
 
-/// kgen in an empty folder of its own.
+/// kgen in an empty folder.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -186,7 +186,7 @@ fn hashes_name_the_kernels_that_a_template_changes() {
     let check = place.kgen(&format!("--templates templates {line} --check")).code(1);
     check.stdout("`flash_bwd_hdim64_bf16_sm80.cu` has another hash\n").stderr(contains("`g.b3`: 1 line is not as generated"));
 
-    // Another selection, and lines that are none.
+    // Another selection, and invalid lines.
     fs::write(place.path("g.b3"), format!("{expected}\nnonsense\n")).expect("written");
     let check = place.kgen(&format!("{line} --check --format json")).code(1);
     let report: serde_json::Value = serde_json::from_slice(&check.get_output().stdout).expect("one JSON document");
@@ -383,7 +383,7 @@ fn the_remedy_of_a_file_for_several_variants_is_one_that_helps() {
         let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
         let remedy = said.split("narrow it, as with `").nth(1).and_then(|rest| rest.split('`').next()).expect(&said).to_owned();
         let given: Vec<&str> = flags.split_whitespace().filter(|word| word.starts_with("--")).collect();
-        // A flag that was given with several values is given again with one.
+        // A flag with several values is repeated with one.
         let kept = remedy.split(" --").map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or_default().to_owned());
         let kept: Vec<String> = kept.map(|flag| format!("--{flag}")).collect();
         let others = flags.split(" --").map(|flag| format!("--{}", flag.trim_start_matches("--")));

@@ -1,4 +1,4 @@
-//! What kgen says of itself, as claims: commands and flags that help texts, notes and errors name exist.
+//! Claims in kgen's own texts: commands and flags that help texts, notes and errors name exist.
 
 #[path = "support/command_lines.rs"]
 mod command_lines;
@@ -18,7 +18,7 @@ fn every_command_in_an_example_of_a_help_text_is_one_that_kgen_takes() {
     for command in tree(&root).into_iter().filter(|command| command.get_name() != "help") {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         for line in text.lines().filter_map(|line| line.strip_prefix("  kgen ")) {
-            // The explanation stands after the command, two spaces or more away.
+            // The explanation follows the command after two or more spaces.
             let line = format!("kgen {}", line.split("  ").next().unwrap_or(line).trim_end_matches('\\'));
             for words in kgen_commands(&line) {
                 found += 1;
@@ -30,13 +30,13 @@ fn every_command_in_an_example_of_a_help_text_is_one_that_kgen_takes() {
     assert!(wrong.is_empty(), "examples that kgen does not take:\n{}", wrong.join("\n"));
 }
 
-/// The code in back-ticks of a text; none where they do not pair.
+/// The code in back-ticks of a text; empty if they are unbalanced.
 fn spans(text: &str) -> Vec<&str> {
     let pieces: Vec<&str> = text.split('`').collect();
     if pieces.len().is_multiple_of(2) { Vec::new() } else { pieces.into_iter().skip(1).step_by(2).collect() }
 }
 
-/// `text` with `…` for what a format puts there, and nothing for what it puts at the end of a word.
+/// `text` with `…` for the placeholders of a format string, which are dropped at the end of a word.
 fn without_placeholders(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -48,7 +48,7 @@ fn without_placeholders(text: &str) -> String {
     plain + rest
 }
 
-/// What is wrong with the commands and flags that a text names, and how many there are.
+/// Errors in the commands and flags that a text names, and the number of names.
 fn flaws(text: &str) -> (usize, Vec<String>) {
     let flags = flags();
     let (mut found, mut wrong) = (0, Vec::new());
@@ -56,7 +56,7 @@ fn flaws(text: &str) -> (usize, Vec<String>) {
         let span = without_placeholders(span);
         if let Some(flag) = span.strip_prefix("--") {
             let flag = flag.split([' ', '=', '…']).next().unwrap_or_default();
-            // Its name is put there by a format.
+            // A format inserts its name.
             if flag.is_empty() {
                 continue;
             }
@@ -73,7 +73,7 @@ fn flaws(text: &str) -> (usize, Vec<String>) {
     (found, wrong)
 }
 
-/// Judges `texts`, each with the place it is from; at least `least` commands and flags are named.
+/// Checks `texts`, each with its origin; at least `least` commands and flags must be named.
 fn judge(texts: impl IntoIterator<Item = (String, String)>, least: usize) {
     let (mut found, mut wrong) = (0, Vec::new());
     for (place, text) in texts {
@@ -99,7 +99,7 @@ fn every_command_and_flag_that_a_help_text_names_exists() {
     judge(texts, 40);
 }
 
-/// The string literals of a source but for doc comments, whose lines do not stand alone.
+/// The string literals of a source, without doc comments, whose lines are not complete on their own.
 fn literals(tokens: TokenStream, found: &mut Vec<String>) {
     for token in tokens {
         match token {
@@ -117,7 +117,7 @@ fn literals(tokens: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// Paths and string literals of the sources below a folder, without those of tests.
+/// Paths and string literals of the sources in a folder, without tests.
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

@@ -1,4 +1,4 @@
-//! Unlucky and hostile surroundings: pipes in place of files, names that are no text, control characters, signals.
+//! Unlucky and hostile environments: pipes instead of files, names that are not UTF-8, control characters, signals.
 
 use assert_cmd::Command;
 use kgen::grid::Grid;
@@ -37,7 +37,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// kgen in a folder, with a cache of its own and without anything of this machine's.
+/// kgen in a folder, with a separate cache and isolated from this machine.
 fn kgen(place: &Path) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
     for name in ["CUDA_HOME", "CXX", "HOST_CXX", "NVCC_CCBIN", "KGEN_NVCC", "KGEN_VARIANTS", "KGEN_TEMPLATES"] {
@@ -106,8 +106,7 @@ fn of_twenty_thousand_tiles_each_knows_its_line() {
     let grid = format!("{}{tiles}", HOSTILE_GRID.split("[[exclude]]").next().expect("the beginning"));
     let grid = Grid::parse(&grid, "many.toml").unwrap_or_else(|error| panic!("{error}"));
     let places: Vec<Option<String>> = grid.variants().iter().map(|variant| grid.tile_place(variant)).collect();
-    // Nine lines stand before the tiles of four lines each; `when` is the second, and the last two tiles are those that
-    // count.
+    // Nine lines precede the tiles of four lines each; `when` is the second line, and the last two tiles are in effect.
     assert_eq!(places, [80_000 + 9 - 2, 80_000 + 9 - 6].map(|line| Some(format!("many.toml:{line}"))));
 }
 
@@ -160,7 +159,7 @@ fn whoever_asks_for_json_gets_one_document_whatever_goes_wrong() {
     error(3, "environment", "no GPU", &["check", "--device", "gpu", "--format", "json"]);
     error(3, "environment", "", &["build", "--offline", "--format", "json"]);
 
-    // What has a result of its own has no second document.
+    // A command with its own result prints no second document.
     let doctor = kgen(place.path()).env("PATH", place.path().join("empty")).args(["doctor", "--format", "json"]).assert().code(3);
     assert!(document(doctor.get_output()).is_array());
     // And without the flag there is none.

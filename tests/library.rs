@@ -1,4 +1,4 @@
-//! A generated folder as a C programmer meets it: the example and the dispatcher, built with the host compiler against
+//! A generated folder from a C programmer's view: the example and the dispatcher, built with the host compiler against
 //! the emulator, so that no CUDA and no GPU are needed.
 
 #[path = "library/choices.rs"]
@@ -43,7 +43,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     Library::new("library", &[variant(Kind::Fwd, 64, Dtype::Bf16, true), variant(Kind::Fwd, 40, Dtype::Fp16, false)])
 });
 
-/// What splits requests of head dim 64, bf16, causal, beside two kernels that do not.
+/// Kernels that split requests of head dim 64, bf16, causal, and two kernels that do not.
 static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let helpers = [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| variant(kind, 0, Dtype::Fp16, false));
     let shaped = [
@@ -64,7 +64,7 @@ impl Library {
         Self::of(folder, &plans, &[])
     }
 
-    /// The same of plans, compiled with `flags` besides the usual ones.
+    /// The same from plans, compiled with `flags` in addition to the usual ones.
     fn of(folder: &str, plans: &[Plan], flags: &[&str]) -> Self {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
@@ -107,7 +107,7 @@ fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBu
     let object = folder.join(name).with_extension("o");
     let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1"]);
-    // The emulator's own types are hidden; a kernel's parameters, which hold tensor maps, need not be.
+    // The emulator's own types are hidden; a kernel's parameters, which contain tensor maps, need not be.
     command.args(["-Wno-attributes", "-I"]);
     command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(folder.join("include"));
     run(command.args(flags).args(["-x", "c++", "-c"]).arg(file).arg("-o").arg(&object));
@@ -121,8 +121,8 @@ fn run(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-/// To fetch the clock of its memory from a device takes the driver about a millisecond; the other numbers are asked for
-/// many times in a call.
+/// Querying a device's memory clock takes the driver about a millisecond; the other attributes are read many times per
+/// call.
 #[test]
 fn a_device_is_asked_for_each_of_its_numbers_once() {
     let (tests, program) = (Path::new(ROOT).join("tests/library/device"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices"));
@@ -134,7 +134,7 @@ fn a_device_is_asked_for_each_of_its_numbers_once() {
         .arg(Path::new(ROOT).join("templates/include"));
     run(command.arg(tests.join("devices.cpp")).arg("-o").arg(&program));
     let said = run(&mut Command::new(program));
-    // Device 2 does not say; devices after the first 64 are not remembered.
+    // Device 2 does not report it; devices after the first 64 are not cached.
     let expected = [
         "-1: 0 0 0, asked 0; 0 0 0, asked 0; identity -1",
         "0: 1024 1024 1024, asked 1; 53248 53248 53248, asked 5; identity 0",
@@ -190,7 +190,7 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
         "{said}"
     );
     assert_eq!(lines[expected.len() + 1..expected.len() + 3], ["1 kgen_fwd: params is NULL", "0"]);
-    // What a caller of a later version may not ask for, through the dispatcher and of a launcher itself.
+    // Features that a caller of a later version must not request, through the dispatcher and from a launcher directly.
     let refused = &lines[expected.len() + 3..];
     let size =
         refused[0].split_whitespace().find_map(|word| word.parse::<usize>().ok().filter(|size| *size > 100)).expect("a size");
@@ -235,7 +235,7 @@ fn plain(kind: Kind, target: Target) -> Point {
     Point { kind, head_dim: HeadDim::equal(64), dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }
 }
 
-/// A library of kernels whose launchers keep the call as `given_to_launcher`, and fail with their own names.
+/// A library of kernels whose launchers record the call as `given_to_launcher`, and fail with their own names.
 fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
     let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(*kernel, None).expect("fits")).collect();
     let templates = Templates::embedded();
@@ -260,7 +260,7 @@ fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
     }
 }
 
-/// What a launcher does that is none: it fails with its name, or where a program says so, succeeds.
+/// Behaviour of a launcher without a kernel: it fails with its name, or succeeds if a program requests that.
 const LAUNCHED: &str = "#include <string.h>\n#include \"kgen/launch.cuh\"\n\
     extern \"C\" {\n\
     kgen_fwd_params given_to_launcher = {};\n\
@@ -273,7 +273,8 @@ const LAUNCHED: &str = "#include <string.h>\n#include \"kgen/launch.cuh\"\n\
     return launchers_succeed ? KGEN_SUCCESS : kgen::fail(9, \"%s\", name);\n\
     }\n";
 
-/// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
+/// The kernels that a dispatcher chooses among fp16 forward kernels for `targets`, on devices of these compute
+/// capabilities.
 fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
     let kernels: Vec<Point> = targets.iter().map(|target| plain(Kind::Fwd, *target)).collect();
     let library = names_in_place_of_kernels(name, &kernels);
@@ -347,8 +348,8 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let library = &*SPLIT_LIBRARY;
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 40 blocks run at once: 6 splits of each of 6 tiles where
-    // lengths are unequal. Where they are equal, 3 are predicted to take less, for less is combined.
+    // 48 rows of 64 + 1 fp32 per split. On 10 multiprocessors 40 blocks run at once: 6 splits of each of 6 tiles if
+    // lengths are unequal. If they are equal, 3 splits are predicted to be faster, because less is combined.
     let expected = [
         "equal: 37440 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
@@ -366,7 +367,7 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
         // 10 splits, 3 counts, and two words of counters for 6 tiles.
         "scheduled, merged: 124820 bytes, split, equal",
         "scheduled, merged: 124820 bytes, split, equal",
-        // Three sequences of one query each, as far as `seqlen_q` says.
+        // Three sequences of one query each, according to `seqlen_q`.
         "longer: 24960 bytes, 0, right",
         "longer: 24960 bytes, 0, right",
         "3 kgen_fwd: no path that flags 0x400 name can be taken; path 2: nothing counts the blocks of its row tiles: \
@@ -415,7 +416,7 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
         "in place: 1 transpose_b16_sm80: out overlaps in; in place only a square matrix is transposed, this one has more columns",
         "3 bytes: 3 kgen_transpose: params.element_bytes is 3; elements have 1, 2 or 4 bytes",
         "no 4 bytes: 3 kgen_transpose: no variant",
-        // Two chunks of 16384 and one of 7232 elements, a sum each.
+        // Two chunks of 16384 and one of 7232 elements, one sum each.
         "workspace: 12 bytes",
         "all: 0 right",
         "a byte too little: 1 reduce_sum_fp32_sm80: workspace_bytes is 11; this takes 12",
@@ -438,7 +439,7 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
     }
 }
 
-/// One kernel of each template, and a program that makes hostile calls to them, where launches are counted and not run.
+/// One kernel of each template, and a program that makes hostile calls to them, with launches counted instead of run.
 static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let plan = |kind, head_dim, dtype, causal, target, cluster| {
         let tile = TileChange { cluster, ..TileChange::default() };
@@ -461,10 +462,10 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp8, false, Target::Sm90, None),
         plan(Kind::FwdShort, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm90, None),
     ];
-    // What no arithmetic may do with whatever sizes and strides it is given: end in `abort`.
+    // No arithmetic on any sizes and strides may end in `abort`.
     let undefined = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-fno-sanitize=vptr"];
     let library = Library::of("hostile_library", &plans, &[&["-O0", "-Wno-psabi"], &undefined[..]].concat());
-    // The name of the emulator's start of a grid, as the linker knows it.
+    // The linker's name of the emulator's function that starts a grid.
     let undefined = run(Command::new("nm").arg("-u").arg(&library.kernels[0]));
     let start = undefined.split_whitespace().find(|name| name.contains("8emulator3run")).expect("kernels start grids");
     library.program_with(
@@ -483,9 +484,9 @@ fn every_launcher_refuses_more_blocks_than_a_grid_takes() {
     for line in said.lines() {
         let (name, answers) = line.split_once(": ").expect("a name and answers");
         let expected = match name {
-            // One block, whatever the batch.
+            // One block for any batch.
             "flash_prepare_scheduler_sm80" => "launched, launched, launched, launched, launched, launched",
-            // Clusters of two, each with a place of its own.
+            // Clusters of two, each with its own place.
             "flash_fwd_hdim128_bf16_sm90" => "refused, refused, refused, refused, refused, launched",
             _ => "refused, refused, refused, refused, launched, launched",
         };

@@ -48,7 +48,7 @@ fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     assert_eq!(json(&["--all"]), json(&[]));
 }
 
-/// What CI compiles must not leave a template out: a plan that only the rest of the grid has is never compiled.
+/// CI must compile every template: a plan that occurs only in the rest of the grid is never compiled.
 #[test]
 fn the_slice_reaches_every_template_target_dtype_and_mask() {
     let grid = Grid::builtin();
@@ -61,7 +61,7 @@ fn the_slice_reaches_every_template_target_dtype_and_mask() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// What the repository keeps in `generated/` has to show everything once and to stay small enough to read.
+/// The kernels in `generated/` must show everything once and stay few enough to read.
 #[test]
 fn the_vendored_set_shows_every_template_target_dtype_and_feature_and_stays_small() {
     let grid = Grid::builtin();
@@ -94,7 +94,7 @@ fn the_standard_set_is_all_there() {
     assert_eq!(list.len(), 74);
 }
 
-/// The first build of a newcomer shows what other libraries do not have; it must stay a matter of minutes on two cores.
+/// A newcomer's first build shows features that other libraries lack; it must take only minutes on two cores.
 #[test]
 fn the_first_build_holds_standard_74_and_the_kernels_that_others_do_not_have() {
     let names = |set: &str| -> HashSet<String> {
@@ -195,7 +195,7 @@ fn listing_is_instant() {
         done.usage.cpu_seconds
     };
     let fastest = (0..5).map(|_| run()).fold(f64::INFINITY, f64::min);
-    // Below what a person notices. CPU time, because a busy machine stretches the clock's.
+    // Below the limit of perception. CPU time, because a busy machine lengthens wall time.
     let limit = if cfg!(debug_assertions) { 0.5 } else { 0.02 };
     assert!(fastest < limit, "{fastest} s");
 }
@@ -256,7 +256,7 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
 
 #[test]
 fn the_gpu_of_a_machine_without_one_is_missing_and_a_gpu_without_kernels_bad_usage() {
-    // The driver shows no device at all where it is told to show none.
+    // The driver shows no device if it is configured so.
     let native = kgen().args(["list", "--target", "native"]).env("CUDA_VISIBLE_DEVICES", "").assert().code(3);
     native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")).and(contains("--device").not()));
     kgen().args(["list", "--target", "v100"]).assert().code(2).stderr(contains("older than 7.5"));
@@ -334,7 +334,7 @@ fn the_cache_is_shown_and_pruned_but_for_the_compiler() {
     assert!(folder.path().join("kgen/toolchain/cuda/bin/nvcc").is_file());
     assert!(!folder.path().join("kgen/objects/key").exists());
 
-    // What builds and checks left that were killed.
+    // Leftovers of killed builds and checks.
     for left in ["objects/.unfinished-a1/scratch.ptx", "emulator/.new-b2/kernel.cu"] {
         let left = folder.path().join("kgen").join(left);
         fs::create_dir_all(left.parent().expect("has one")).expect("made");

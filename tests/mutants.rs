@@ -1,5 +1,5 @@
-//! `scripts/mutate.py`, which measures what `kgen check` notices, tells a mutant that is noticed from one that is known
-//! to change nothing.
+//! `scripts/mutate.py`, which measures the sensitivity of `kgen check`, distinguishes a caught mutant from a known
+//! equivalent one.
 
 use serde_json::Value;
 use std::{
@@ -19,7 +19,7 @@ const LISTS: &str = "tests/emulator/equivalent_mutants";
 
 /// Runs one mutant at smoke level, with lists of equivalent ones and more arguments.
 fn output(mutant: [&str; 3], listed: &Path, more: &[&str]) -> Output {
-    // Kept between runs of the tests: what is in it is found by its content.
+    // Kept between runs of the tests: entries are keyed by their content.
     let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("mutants-{}", listed.file_name().expect("a folder").to_string_lossy()));
     let [work, listed] = [work.as_path(), listed].map(|path| path.to_str().expect("a path in UTF-8"));
@@ -32,7 +32,7 @@ fn output(mutant: [&str; 3], listed: &Path, more: &[&str]) -> Output {
     python(&arguments)
 }
 
-/// The report of a mutant, and what was said besides.
+/// The report of a mutant, and the other output.
 fn tried(mutant: [&str; 3], listed: &Path) -> (Value, String) {
     let done = output(mutant, listed, &[]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();

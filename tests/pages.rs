@@ -1,5 +1,5 @@
-//! The Markdown pages, as claims: a `kgen` command that one names parses, a flag that one names exists, a figure of
-//! README.md stands on the page of results that it links, and pictures are drawn from those pages.
+//! The Markdown pages, as claims: a `kgen` command in one parses, a flag in one exists, a figure of README.md occurs on
+//! the page of results that it links, and pictures are drawn from those pages.
 
 #[path = "support/command_lines.rs"]
 mod command_lines;
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}` cannot be read: {error}"))
 }
 
-/// The pages about today's kgen: all but the history, the dated results and what `kgen generate` writes.
+/// The pages about the current kgen: all but the history, the dated results and files written by `kgen generate`.
 fn pages() -> Vec<String> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"]);
@@ -38,7 +38,8 @@ fn pages() -> Vec<String> {
 struct Code {
     /// Line of the page, from 1.
     line: usize,
-    /// A line of a code block, which a reader copies; otherwise a span in back-ticks, which may leave arguments out.
+    /// True for a line of a code block, which a reader copies; false for a span in back-ticks, which may omit
+    /// arguments.
     is_block: bool,
     /// Its text, without the prompt; continued lines are joined.
     text: String,
@@ -95,10 +96,10 @@ fn every_command_that_a_page_names_is_one_that_kgen_takes() {
     assert!(wrong.is_empty(), "commands that kgen does not take:\n{}", wrong.join("\n"));
 }
 
-/// Flags of compilers and linkers that pages name.
+/// Flags of compilers and linkers that pages mention.
 const FLAGS_OF_OTHERS: [&str; 2] = ["exclude-libs", "orig_src_path_name"];
 
-/// The text of the scripts, whose flags pages name too.
+/// The text of the scripts, whose flags pages mention too.
 fn scripts() -> String {
     let folders = ["scripts", "benches", "benches/lab"].map(|folder| fs::read_dir(root().join(folder)).expect("a folder"));
     let files = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
@@ -167,7 +168,7 @@ fn number(word: &str) -> Option<&str> {
     is_number.then_some(word)
 }
 
-/// The measured figures of a text: numbers before a unit, and those that a range joins to them.
+/// The measured figures of a text: numbers before a unit, and those joined to them by a range.
 fn figures(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut found = Vec::new();
@@ -188,7 +189,7 @@ fn figures(text: &str) -> Vec<String> {
 fn every_figure_of_the_readme_stands_on_the_page_that_it_links() {
     let mut wrong = Vec::new();
     let mut found = 0;
-    // The table of costs has a test of its own.
+    // The table of costs has a separate test.
     let mut page = read("README.md");
     let table = cost(&page);
     page.replace_range(table.clone(), &"\n".repeat(page[table].matches('\n').count()));
@@ -216,10 +217,10 @@ fn figures_are_numbers_with_units_and_ranges() {
     );
 }
 
-/// Where the table of costs is measured and where it is repeated.
+/// The page with the measured table of costs, and the page that repeats it.
 const COST: [&str; 2] = ["docs/results/2026-11-26-first-minute.md", "README.md"];
 
-/// The place of the text between the two comments of a page.
+/// The range of the text between the two comments of a page.
 fn cost(page: &str) -> std::ops::Range<usize> {
     let start = page.find("<!-- cost").and_then(|start| Some(start + page[start..].find("-->\n")? + 4));
     let (start, end) = (start.expect("the comment before it"), page.find("<!-- /cost -->").expect("the comment after it"));

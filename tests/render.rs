@@ -1,7 +1,7 @@
-//! Snapshots of rendered text: what a reader of a generated file sees first, its header and constants.
+//! Snapshots of rendered text: the beginning of a generated file, its header and constants.
 //!
-//! When a template or a default tile changes on purpose: `INSTA_UPDATE=always cargo test --test render`, and read the
-//! difference. The body is not in the snapshots; it is compiled and run by other tests.
+//! After an intended change of a template or a default tile: `INSTA_UPDATE=always cargo test --test render`, and read
+//! the difference. The body is not in the snapshots; it is compiled and run by other tests.
 
 use kgen::{
     family::attention::{Kind, Point},
@@ -20,7 +20,7 @@ fn render_for(target: Target, head_dim: u32, dtype: Dtype, causal: bool) -> Stri
     Renderer::new(&Templates::embedded()).expect("templates parse").kernel(&plan).expect("renders").text
 }
 
-/// The text up to the first definition, without the version, which changes on every release.
+/// The text up to the first definition, without the version, which changes with every release.
 fn opening(text: &str) -> String {
     let is_definition = |line: &str| ["struct ", "template", "KGEN_DEVICE"].iter().any(|word| line.starts_with(word));
     let lines: Vec<&str> = text.lines().take_while(|line| !is_definition(line)).collect();

@@ -8,7 +8,7 @@ use std::{
 };
 use syn::visit::Visit;
 
-/// Each room with the rooms that its code uses, tests aside.
+/// Each room with the rooms that its code uses, except in tests.
 const ROOMS: &[(&str, &[&str])] = &[
     ("jobs", &[]),
     ("text", &[]),
@@ -149,7 +149,7 @@ impl<'ast> Visit<'ast> for Uses {
     }
 }
 
-/// The names of files that only tests have: `#[cfg(test)] mod name;`.
+/// The names of test-only files: `#[cfg(test)] mod name;`.
 fn test_files(file: &Path, parsed: &syn::File) -> Vec<PathBuf> {
     let folder = if file.ends_with("mod.rs") || file.ends_with("lib.rs") {
         file.parent().expect("a folder").to_owned()
@@ -192,7 +192,7 @@ fn rooms_use_exactly_the_rooms_of_the_table() {
         wrong.extend(allowed.difference(&used).map(|other| format!("`{room}` no longer uses `{other}`: take it from the table")));
     }
     assert!(wrong.is_empty(), "tests/rooms.rs has the table:\n{}", wrong.join("\n"));
-    // `lib` and `main` hold the rooms together, `pages` has one macro.
+    // `lib` and `main` use all rooms, `pages` has one macro.
     let rest: Vec<&String> = found.keys().filter(|room| !["lib", "main", "pages"].contains(&room.as_str())).collect();
     assert!(rest.is_empty(), "rooms that the table lacks: {rest:?}");
 }

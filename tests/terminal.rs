@@ -1,4 +1,5 @@
-//! What kgen prints on a terminal: nothing is wider than it where words could be broken. In a pipe lines stay whole.
+//! kgen's output on a terminal: no line is wider than the terminal if it could be broken between words. In a pipe lines
+//! stay whole.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -6,7 +7,7 @@ mod bench;
 use bench::{Bench, ONE};
 use std::{collections::BTreeSet, process::Command};
 
-/// Runs a command in a pseudo-terminal of so many columns; of 0, it does not tell its size. Prints what comes out.
+/// Runs a command in a pseudo-terminal of this many columns (0: size unknown), and prints its output.
 const TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 columns, line = int(sys.argv[1]), sys.argv[2:]
@@ -37,7 +38,7 @@ fn on_terminal(bench: &Bench, columns: usize, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n")
 }
 
-/// The lines that are too wide although a word could stand on the next.
+/// The lines that are too wide although a word could move to the next.
 fn too_wide(text: &str, columns: usize) -> Vec<&str> {
     let could_break = |line: &&str| {
         let line = line.trim();

@@ -1,5 +1,5 @@
-//! Forward kernels whose K and V come by TMA, as `scripts/tma.toml` declares them for the GPU script, pass the check on
-//! the emulator: one and two stages, both masks, panels of every width, padded head dims.
+//! Forward kernels whose K and V are loaded by TMA, as `scripts/tma.toml` declares them for the GPU script, pass the
+//! check on the emulator: one and two stages, both masks, panels of every width, padded head dims.
 
 use std::{path::Path, process::Command};
 

@@ -17,7 +17,7 @@ const ONE: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm80"
 /// Another, with other headers.
 const OTHER: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm90";
 
-/// A project that kgen is to put kernels into.
+/// A project into which kgen puts kernels.
 struct Project(tempfile::TempDir);
 
 impl Project {
@@ -27,7 +27,7 @@ impl Project {
         project
     }
 
-    /// One whose folder `k` holds [`ONE`].
+    /// A project whose folder `k` holds [`ONE`].
     fn with_one() -> Self {
         let project = Self::new();
         project.vendor(&format!("k {ONE}")).success();
@@ -52,7 +52,7 @@ impl Project {
         fs::read_to_string(self.path(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
     }
 
-    /// Every file with its text and time, by path below `relative`.
+    /// Every file with its text and time, by path within `relative`.
     fn files(&self, relative: &str) -> BTreeMap<String, (String, SystemTime)> {
         let mut files = BTreeMap::new();
         collect(&self.path(relative), "", &mut files);
@@ -63,7 +63,7 @@ impl Project {
         self.files(relative).into_keys().collect()
     }
 
-    /// Makes a file of the folder what an older kgen wrote: another text, and its hash in the manifest.
+    /// Makes a file of the folder look as if written by an older kgen: another text, and its hash in the manifest.
     fn age(&self, relative: &str, text: &str) {
         let manifest = self.read("k/manifest.json");
         let new = kgen::files::content_hash(self.read(&format!("k/{relative}")));
@@ -91,13 +91,13 @@ fn json(assert: &Assert) -> serde_json::Value {
     serde_json::from_slice(&assert.get_output().stdout).expect("one JSON document")
 }
 
-/// Runs `command`, which has to succeed.
+/// Runs `command`, which must succeed.
 fn run(command: &mut process::Command) {
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// In place of nvcc: compiles for the emulator.
+/// A replacement for nvcc that compiles for the emulator.
 const NVCC: &str = "#!/bin/sh
 for word; do
   shift
@@ -231,7 +231,7 @@ fn a_local_change_is_never_overwritten_or_removed() {
         fs::write(project.path(file), right.clone() + "// mine\n").expect("written");
         let before = project.files(".");
         let name = file.strip_prefix("k/").expect("below it");
-        // Replaced by the first three, removed by the others.
+        // The first three would replace the file, the others would remove it.
         for line in
             ["k", "k --dry-run", &format!("k {ONE} --no-dispatcher"), &format!("k {OTHER}"), "k --remove", "k --remove --dry-run"]
         {
@@ -387,7 +387,7 @@ fn a_folder_in_which_removal_kept_a_file_takes_kernels_again() {
     project.vendor(&format!("k {ONE}")).code(2).stderr(contains("add `--beside-others` to put kernels beside what is there"));
     project.vendor(&format!("k {ONE} --beside-others --check")).code(1);
     project.vendor(&format!("k {ONE} --beside-others")).success();
-    // From then on it is known.
+    // From then on the manifest has it.
     project.vendor(&format!("k {OTHER}")).success();
     project.vendor("k --check").success();
     project.vendor("k --remove").success();

@@ -1,5 +1,5 @@
-//! `kgen vendor`, stopped or failed at every system call that changes the disk: whatever is left, the next `--remove`,
-//! the same command and another selection each succeed, and leave exactly what they leave without the interruption.
+//! `kgen vendor`, stopped or failed at every system call that changes the disk: from any state left behind, the next
+//! `--remove`, the same command and another selection each succeed, with the same result as without the interruption.
 //!
 //! Every call is tried with SIGKILL before it. The two errors, a lack of permission and of room, are tried at every
 //! seventh call; `KGEN_EVERY_FAULT=1` tries them at every one.
@@ -20,14 +20,14 @@ use support::copy_folder;
 const KILL: &str = "kill";
 const ERRORS: [&str; 2] = ["EACCES", "ENOSPC"];
 
-/// What a process ends with that a signal has ended, as a shell says it.
+/// Exit code for a process killed by a signal, as a shell reports it.
 const KILLED: i32 = 128 + 9;
 
-/// Two selections of one small kernel each, with headers of their own.
+/// Two selections of one small kernel each, with different headers.
 const ONE: &str = "--kind fwd_combine --target sm80 --no-helpers";
 const OTHER: &str = "--kind append_kv --target sm80 --dtype bf16 --no-helpers";
 
-/// Everything below a folder, folders without a text.
+/// All entries of a folder; folders have no text.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 fn tree(root: &Path) -> Tree {
@@ -47,20 +47,20 @@ fn tree(root: &Path) -> Tree {
     tree
 }
 
-/// The names that two trees do not share, or whose text differs.
+/// The names that only one tree has, or whose text differs.
 fn differences(found: &Tree, expected: &Tree) -> Vec<PathBuf> {
     let paths = found.keys().chain(expected.keys()).filter(|path| found.get(*path) != expected.get(*path));
     paths.cloned().collect()
 }
 
-/// A folder with the tracer, and whatever a test puts there.
+/// A folder with the tracer and a test's files.
 struct Bench {
     folder: tempfile::TempDir,
-    /// The arguments of kgen before those of a line.
+    /// The arguments of kgen that precede a line's own.
     command: &'static str,
 }
 
-/// What follows a fault: a line that has to succeed, and the trees of which one has to be there then.
+/// The command after a fault: a line that must succeed, and the trees of which one must result.
 struct Next<'a> {
     line: String,
     leaves: Vec<&'a Tree>,
@@ -97,7 +97,7 @@ impl Bench {
         command.args(self.words(line)).output().expect("it starts")
     }
 
-    /// Runs the line in `place` with a fault at its call `number`; without one at 0. Also returns the calls.
+    /// Runs the line in `place` with a fault at its call `number`; without one if 0. Also returns the calls.
     fn faulted(&self, place: &Path, line: &str, number: usize, fault: &str) -> (Output, Vec<String>) {
         let mut command = Command::new(self.path("tracer"));
         let report = place.with_extension("report");
@@ -117,7 +117,7 @@ impl Bench {
         place
     }
 
-    /// The folder that `line` leaves where `start` was, as `name`.
+    /// The folder that results from `line` in a copy of `start`, as `name`.
     fn after(&self, start: &str, line: &str, name: &str) -> PathBuf {
         let place = self.copy(&self.path(start), name);
         let output = self.run(&place, line);
@@ -157,7 +157,7 @@ impl Bench {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         match (fault, output.status.code()) {
             (KILL, code) => assert_eq!(code, Some(KILLED), "{said}: {error}"),
-            // What only clears away may fail.
+            // Only cleanup may fail.
             (_, Some(0)) => {}
             (_, code) => assert!(code == Some(2) && error.lines().any(|line| line.contains("error: ")), "{said}: {error}"),
         }
@@ -178,16 +178,16 @@ impl Bench {
         }
     }
 
-    /// Two selections and a removal; `place` comes first in each line.
+    /// Two selections and a removal; `place` is the first argument of each line.
     fn try_selections(&self, place: &str, one: &str, other: &str) {
         let [first, second, remove] = [one, other, "--remove"].map(|what| format!("{place} {what}"));
         self.try_lines([&first, &second, &remove]);
-        // Without a selection, an update that had begun is finished.
+        // Without a selection, an update that had begun is completed.
         let [held, wanted] = ["one", "other"].map(|name| tree(&self.path(name)));
         self.try_faults("one", &second, &[Next { line: place.to_owned(), leaves: vec![&held, &wanted] }]);
     }
 
-    /// A first run, one over it, and a removal; `start` is there.
+    /// A first run, a second one over it, and a removal; `start` exists.
     fn try_lines(&self, [first, second, remove]: [&str; 3]) {
         self.after("start", first, "one");
         self.after("one", second, "other");
@@ -208,7 +208,7 @@ fn a_folder() {
     bench.try_selections("k", &format!("{ONE} --no-dispatcher"), &format!("{OTHER} --no-dispatcher"));
 }
 
-/// What kgen asks of a checkout of vLLM.
+/// Files that kgen requires in a checkout of vLLM.
 const CHECKOUT: [(&str, &str); 4] = [
     ("CMakeLists.txt", "include(cmake/external_projects/vllm_flash_attn.cmake)\n"),
     ("setup.py", "names = ['_vllm_fa2_C', '_vllm_fa3_C']\n"),
@@ -244,7 +244,7 @@ fn an_installed_vllm() {
     fs::create_dir_all(&folder).expect("made");
     let interface = "ops._vllm_fa2_C.varlen_fwd\nops._vllm_fa3_C.fwd\n";
     fs::write(folder.join("flash_attn_interface.py"), interface).expect("written");
-    // vLLM was installed with one of the two.
+    // vLLM was installed with only one of the two.
     fs::write(folder.join("_vllm_fa3_C.abi3.so"), "vLLM's own").expect("written");
     for (number, build) in ["first", "second"].iter().enumerate() {
         for (name, functions) in [
@@ -269,7 +269,7 @@ fn an_installed_vllm() {
     ]);
 }
 
-/// One interruption after another: what each of them leaves is the next one's start.
+/// A chain of interruptions: each starts from the state that the previous one left.
 #[test]
 fn a_chain_of_interruptions() {
     let bench = Bench::new("vendor");

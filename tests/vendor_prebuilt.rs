@@ -1,4 +1,5 @@
-//! `kgen vendor vllm PATH --prebuilt DIR` through the binary, on a folder that has what kgen asks of an installed vLLM.
+//! `kgen vendor vllm PATH --prebuilt DIR` through the binary, on a folder with the files that kgen requires of an
+//! installed vLLM.
 
 use assert_cmd::{Command, assert::Assert};
 use predicates::{prelude::*, str::contains};
@@ -138,7 +139,7 @@ fn what_was_interrupted_is_finished_or_undone() {
     let place = Place::new();
     let before = place.files();
     place.there("--prebuilt first").success();
-    // As after the rename of an original, before kgen's file is there.
+    // As after renaming an original, before kgen's file exists.
     fs::remove_file(place.path(FOLDER).join(MODULES[1])).expect("removed");
     let between = place.files();
     place.there("--prebuilt first").success();
@@ -147,7 +148,7 @@ fn what_was_interrupted_is_finished_or_undone() {
     assert_eq!(place.files(), between);
     place.there("--prebuilt --remove").success();
     assert_eq!(place.files(), before);
-    // As after the record, before anything else.
+    // As after writing the record, before anything else.
     let record = {
         place.there("--prebuilt first").success();
         place.files()[RECORD].clone()
@@ -163,8 +164,8 @@ fn what_was_interrupted_is_finished_or_undone() {
 #[test]
 fn nobody_elses_file_is_lost() {
     for (change, name) in [
-        ("another", MODULES[1].to_owned()),                   // vLLM was installed anew
-        ("another", format!("{}.kgen-original", MODULES[1])), // the original is not what it was
+        ("another", MODULES[1].to_owned()),                   // vLLM was installed again
+        ("another", format!("{}.kgen-original", MODULES[1])), // the original was modified
     ] {
         let place = Place::new();
         place.there("--prebuilt first").success();
@@ -182,7 +183,7 @@ fn nobody_elses_file_is_lost() {
     fs::remove_file(place.path(FOLDER).join(LIBRARY)).expect("removed");
     place.write(&format!("{FOLDER}/{}.kgen-original", MODULES[0]), "left behind");
     place.there("--prebuilt first").code(2).stderr(contains(MODULES[0]));
-    // Without its original a module of kgen's is not removed: nothing would be there.
+    // Without its original, a module of kgen's is not removed: no module would be left.
     let place = Place::new();
     place.there("--prebuilt first").success();
     fs::remove_file(place.path(FOLDER).join(format!("{}.kgen-original", MODULES[0]))).expect("removed");

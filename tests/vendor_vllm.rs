@@ -1,4 +1,4 @@
-//! `kgen vendor vllm PATH` through the binary, on a tree that has what kgen asks of a checkout of vLLM.
+//! `kgen vendor vllm PATH` through the binary, on a tree with the files that kgen requires of a checkout of vLLM.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::copy_folder;
 /// The file of vLLM's build that is edited.
 const HOOK: &str = "cmake/external_projects/vllm_flash_attn.cmake";
 
-/// What kgen asks of a checkout, and a file that is none of its business.
+/// Files that kgen requires in a checkout, and an unrelated one.
 const TREE: [(&str, &str); 5] = [
     ("CMakeLists.txt", "include(cmake/external_projects/vllm_flash_attn.cmake)\n"),
     ("setup.py", "names = ['_vllm_fa2_C', '_vllm_fa3_C']\n"),
@@ -55,7 +55,7 @@ impl Place {
         place
     }
 
-    /// One whose checkout has [`KERNELS`].
+    /// A place whose checkout has [`KERNELS`].
     fn with_kernels() -> Self {
         let place = Self::new();
         place.vendor(KERNELS).success();
@@ -187,7 +187,7 @@ fn a_file_to_edit_that_has_uncommitted_changes_is_refused() {
     place.vendor(KERNELS).success();
     assert!(place.hook().ends_with("# mine\n"));
 
-    // Once it is there, another change is nobody's business until it is to be edited again.
+    // Once the lines are there, other changes do not matter until the file must be edited again.
     place.set_hook(&(place.hook() + "# again\n"));
     place.vendor("--check").success();
     let before = place.files();

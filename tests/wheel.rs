@@ -1,4 +1,4 @@
-//! `kgen wheel` through the binary, with a mock in place of nvcc, and once for the emulator, loaded by Python.
+//! `kgen wheel` through the binary, with a mock instead of nvcc, and once for the emulator, loaded by Python.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -138,7 +138,7 @@ fn pip_installs_the_wheel_of_a_second_selection_over_that_of_the_first() {
                 installed.push(fs::read(path).expect("installed"));
             }
         });
-        // More than once where `lib64` is a link to `lib`.
+        // More than once if `lib64` is a link to `lib`.
         let is_it = !installed.is_empty() && installed.iter().all(|one| one == library);
         assert!(is_it, "pip kept another wheel: {}", String::from_utf8_lossy(&done.stdout));
     }
@@ -184,7 +184,7 @@ fn a_wheel_made_beside_another_one_in_the_same_folder_holds_its_own_kernels() {
         assert!(first.try_wait().expect("a child").is_none(), "it ended without reading its library");
         thread::sleep(Duration::from_millis(5));
     }
-    // It stands before reading. The second one either waits for it, which it says, or replaces the library and ends.
+    // It pauses before reading. The second one either reports that it waits for it, or replaces the library and ends.
     let mut second = start(OTHER, false);
     let mut said = BufReader::new(second.stderr.take().expect("a pipe"));
     let mut heard = String::new();

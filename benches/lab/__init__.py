@@ -1,8 +1,7 @@
-"""What all benches of this folder have in common; benches/README.md describes it. A bench adds its shapes and its
-calls.
+"""Common parts of all benches of this folder; described in benches/README.md. A bench adds its shapes and its calls.
 
-Modules: `stats` and `record` need nothing but Python; `timing`, `peers`, `kgen`, `attention` and `paged` use PyTorch,
-which they import if it is there; `bench` ties them together. Times are microseconds of one call everywhere.
+Modules: `stats` and `record` need only Python; `timing`, `peers`, `kgen`, `attention` and `paged` use PyTorch, which
+they import if it is installed; `bench` combines them. Times are always microseconds per call.
 """
 
 from .bench import Bench, Contender, named, parser

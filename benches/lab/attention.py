@@ -1,4 +1,4 @@
-"""Tensors of attention and what is right: the reference in float64, and errors against it."""
+"""Tensors of attention and the correct results: the reference in float64, and errors against it."""
 
 try:
     import torch
@@ -10,12 +10,12 @@ WIDTH = 2048  # heads * head_dim
 
 
 def dtype_of(word):
-    """The torch type of kgen's word for it; FP8 kernels write bf16."""
+    """The torch type of kgen's name; FP8 kernels write bf16."""
     return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp8": torch.bfloat16}[word]
 
 
 def dense_shape(head_dim, seqlen, causal):
-    """The sizes of a dense point, named as `kgen bench` names them: TOKENS in all, WIDTH / head dim heads."""
+    """The sizes of a dense point, named as in `kgen bench`: TOKENS in total, WIDTH / head dim heads."""
     heads = max(1, WIDTH // head_dim)
     shape = {"batch": max(1, TOKENS // seqlen), "heads": heads, "heads_k": heads, "seqlen_q": seqlen,
         "seqlen_k": seqlen}
@@ -49,8 +49,8 @@ def quantised(x):
 
 def exact(q, k, v, *, scale=None, causal=False, window=None, softcap=0.0, sinks=None, at=None):
     """O (heads, rows, head_dim_v), LSE (heads, rows) and each row's largest weight, in float64, of Q (heads, rows,
-    head_dim) and K and V (key heads, keys, …). `at` is the position of the first row among the keys; by default the
-    last row and the last key coincide, as FlashAttention has it."""
+    head_dim) and K and V (key heads, keys, …). `at` is the position of the first row among the keys; by default
+    the last row is at the last key, as in FlashAttention."""
     q, k, v = (x.double() for x in (q, k, v))
     (heads, rows, dim), (heads_k, keys, _) = q.shape, k.shape
     s = (q.reshape(heads_k, -1, dim) @ k.mT).view(heads, rows, keys) * (dim**-0.5 if scale is None else scale)
@@ -72,18 +72,18 @@ def exact(q, k, v, *, scale=None, causal=False, window=None, softcap=0.0, sinks=
 
 
 def norm_error(found, expected):
-    """‖found - expected‖ / ‖expected‖; NaN where anything is NaN."""
+    """‖found - expected‖ / ‖expected‖; NaN if anything is NaN."""
     return ((found.double() - expected.double()).norm() / expected.double().norm()).item()
 
 
 def largest_error(found, expected):
-    """The largest difference over the largest element; NaN where anything is NaN."""
+    """The largest difference divided by the largest element; NaN if anything is NaN."""
     return ((found.double() - expected.double()).abs().max() / expected.double().abs().max()).item()
 
 
 def last_rows_error(o, q, k, v, causal, rows=128):
-    """`norm_error` of the last rows of the last head of the last batch entry; NaN where any element of O is NaN.
-    Tensors (batch, seqlen, heads, head_dim)."""
+    """`norm_error` of the last rows of the last head of the last batch entry; NaN if any element of O is NaN. Tensors
+    (batch, seqlen, heads, head_dim)."""
     if o.isnan().any():
         return float("nan")
     q, k, v = (x[-1:, :, -1] for x in (q, k, v))
@@ -91,8 +91,8 @@ def last_rows_error(o, q, k, v, causal, rows=128):
 
 
 def rotated(x, cos, sin, interleaved=False):
-    """Rows of heads (rows, heads, head_dim) turned in float32; cos and sin (rows, columns) of the leading columns, in
-    halves or in pairs."""
+    """Rows of heads (rows, heads, head_dim) rotated in float32; cos and sin (rows, columns) apply to the leading
+    columns, in halves or in pairs."""
     width = 2 * cos.shape[-1]
     turned, rest = x[..., :width].float(), x[..., width:].float()
     a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else turned.chunk(2, dim=-1)

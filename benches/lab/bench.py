@@ -1,4 +1,4 @@
-"""One run of a bench: common arguments, points that are proven and timed, rows, progress, and tables at the end."""
+"""One run of a bench: common arguments, points that are verified and timed, rows, progress, and tables at the end."""
 
 import argparse
 import os
@@ -15,8 +15,8 @@ NAN = float("nan")
 
 
 def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, peers=(), **shapes):
-    """The arguments that all benches take; `library` None leaves out --library. `peers` are those of `site`, `fa3` and
-    `fa4` that say where a peer lies, `shapes` default lists of sizes, such as `head_dim`."""
+    """The arguments common to all benches; `library` None omits --library. `peers` are the names among `site`, `fa3`
+    and `fa4` that locate a peer, `shapes` default lists of sizes, such as `head_dim`."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
     made.add_argument("--only", action="append", default=[], metavar="TEXT",
@@ -45,7 +45,7 @@ def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True
 
 
 def named(entries):
-    """{name: path} of `NAME=PATH` and `PATH`, which are called `kgen`, `kgen 2` and so on."""
+    """{name: path} of `NAME=PATH` and `PATH`; unnamed ones are called `kgen`, `kgen 2` and so on."""
     result = {}
     for place, entry in enumerate(entries, 1):
         name, _, path = entry.rpartition("=")
@@ -55,9 +55,9 @@ def named(entries):
 
 @dataclass
 class Contender:
-    """One way to do a point's work: a call for each copy of its inputs. The last one is judged, by the tensors `out`
-    that it writes, which are filled with NaN before, or by what it returns. `own`: kgen's, whose mistakes are the
-    bench's."""
+    """One way to do a point's work: a call for each copy of its inputs. The last call is judged, by the tensors `out`
+    that it writes, which are filled with NaN before, or by its return value. `own`: kgen's, whose errors make the
+    bench fail."""
 
     calls: Callable | list
     out: object = None
@@ -79,7 +79,7 @@ class Contender:
             tensor.fill_(NAN if tensor.is_floating_point() else 0)
 
     def error(self, judge, run=True):
-        """The relative error of the outputs; NaN where an element that has to be written is NaN."""
+        """The relative error of the outputs; NaN if an element that must be written is NaN."""
         if run:
             self.poison()
             returned = self.calls[-1]()
@@ -91,7 +91,7 @@ class Contender:
 
 
 class Bench:
-    """What a run has found. `Bench(parser(__doc__).parse_args())`."""
+    """The results of a run. `Bench(parser(__doc__).parse_args())`."""
 
     def __init__(self, args, **facts):
         self.args, self.name, self.begun = args, Path(sys.argv[0]).stem, time.monotonic()
@@ -119,13 +119,13 @@ class Bench:
         return next(iter(self.libraries.values()))
 
     def note(self, message):
-        """Says something on standard error, once."""
+        """Prints a message on standard error, once."""
         if message not in self.noted:
             self.noted.add(message)
             print(f"# {message}", file=sys.stderr, flush=True)
 
     def selected(self, cases, name=lambda case: case[0], quick=2):
-        """The cases that --only, --quick (the first so many) and --limit-s leave."""
+        """The cases that --only, --quick (the first `quick`) and --limit-s keep."""
         cases = list(cases)
         kept = [case for case in cases if not self.args.only or any(text in name(case) for text in self.args.only)]
         if not kept:
@@ -156,8 +156,7 @@ class Bench:
         return row
 
     def peers(self, makers):
-        """The peers that {name: function that makes it or None} makes; the rows say of those that this machine lacks
-        why."""
+        """The peers created by {name: function or None}; rows give the reason for those that this machine lacks."""
         there, absent = made_of(makers)
         for peer, reason in absent.items():
             self.note(reason)
@@ -166,8 +165,8 @@ class Bench:
 
     def host(self, what, call, number=10000, rounds=9, timer=time.process_time, contender="kgen", settle=lambda: None,
             **more):
-        """Times a call on the host: rounds of `number` calls by a clock, `settle` after each outside of the time. The
-        least round counts."""
+        """Times a call on the host: rounds of `number` calls by a clock, each followed by an untimed `settle`. The
+        fastest round counts."""
         number, rounds = (max(1, number // 20), 3) if self.args.quick else (number, rounds)
         call()
         times = []
@@ -180,7 +179,7 @@ class Bench:
         self.clocked(what, times, number, contender, **more)
 
     def clocked(self, what, times, number=1, contender="kgen", **more):
-        """Records microseconds of calls that were timed on the host, by round."""
+        """Records microseconds, by round, of calls that were timed on the host."""
         found = stats.summary(times)
         numbers = {"microseconds": found, "round_microseconds": times, "launches_a_round": number, "repeated": "host",
             "l2": None}
@@ -205,11 +204,11 @@ class Bench:
                 timing.torch.cuda.synchronize()
                 timer = timing.Timer(contender.calls, False, self.args.round_ms)
                 return "ok", f"launched, since it cannot be captured in a graph: {first_line(why)}", error, timer
-        except Exception as why:  # a peer's refusal, whatever its kind, is no failure of the bench
+        except Exception as why:  # a peer's refusal, of any kind, is not a failure of the bench
             return "error" if contender.own else "refused", first_line(why), NAN, None
 
     def _numbers(self, contender, error, limit, timer, times, flops, moved, rate, formula, l2, dtype):
-        """The numbers of a row, and why they cannot be."""
+        """The numbers of a row, and the reason if they are impossible."""
         found = stats.summary(times)
         moved = moved if contender.bytes is None else contender.bytes
         numbers = {
@@ -234,10 +233,9 @@ class Bench:
     def point(self, case, shape, contenders, *, judge, allowed, dtype, layout="bshd", flops=None, moved=None, rate=None,
             formula="",
               l2="warm", graph=None, base=None, details=None):
-        """Proves {name: Contender}, times those that are right in interleaved rounds, judges again what the timed calls
-        left, and writes a row for each. `flops` and `moved` (bytes) are those of a call, `formula` how they are
-        counted. Ratios are times / the time of `base`, kgen's first, so above 1 where that one is faster. Returns
-        {name: row}."""
+        """Verifies {name: Contender}, times the correct ones in interleaved rounds, judges again the outputs of the
+        timed calls, and writes a row for each. `flops` and `moved` (bytes) are per call, `formula` describes them.
+        Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. Returns {name: row}."""
         rows, timers, errors, card = {}, {}, {}, {}
         common = {"shape": shape, "dtype": dtype, "layout": layout}
         more = lambda name: {**common, "own": contenders[name].own,
@@ -252,7 +250,7 @@ class Bench:
             else:
                 timers[name], graph = timer, (timer.repeated == "graph" if graph is None else graph)
         for name in timers:
-            contenders[name].poison()  # what is found afterwards was written by calls that were timed
+            contenders[name].poison()  # values found afterwards were written by timed calls
         times = timing.race(timers, self.args.rounds)
         card |= record.card_state() if timers else {}
         if base not in timers:
@@ -275,7 +273,7 @@ class Bench:
         return rows
 
     def finish(self, group="head_dim", tables=True):
-        """Prints the tables, and gives the exit code: 1 if anything of kgen's was wrong."""
+        """Prints the tables, and returns the exit code: 1 if any result of kgen was wrong."""
         if tables:
             print(f"{self.head}; {self.args.rounds} rounds of {self.args.round_ms:g} ms\n\n{table(self.points)}")
             if means := geomeans(self.points, group):
@@ -313,13 +311,14 @@ def by_case(rows):
 
 
 def fastest(found):
-    """The peer of least time in {contender: row}; None where no peer was timed."""
+    """The fastest peer in {contender: row}; None if no peer was timed."""
     timed = [row for row in found.values() if row["numbers"] and not row["own"] and row["numbers"].get("ratio")]
     return min(timed, key=lambda row: row["numbers"]["microseconds"]["median"], default=None)
 
 
 def table(rows):
-    """Markdown: a row a case, a column a contender; in brackets its time / the base's, with the 95 % interval."""
+    """Markdown: one row per case, one column per contender; in brackets its time / the base's, with the 95 %
+    interval."""
     cases = by_case(rows)
     rows = [row for found in cases.values() for row in found.values()]
     names = dict.fromkeys(row["contender"] for row in sorted(rows, key=lambda row: not row["own"]))
@@ -333,7 +332,7 @@ def table(rows):
 
 def geomeans(rows, group):
     """Markdown: for each contender the geometric means of its ratios, over all cases and by a size of the shape or a
-    detail, and how often the base won, tied and lost; `fastest peer` is the fastest one of each case."""
+    detail, and the base's wins, ties and losses; `fastest peer` is the fastest one of each case."""
     ratios = {}
     for found in by_case(rows).values():
         peer = fastest(found)

@@ -1,6 +1,6 @@
 """The C interface of kgen (generated/include/kgen.h) for measurements: ctypes over torch tensors.
 
-Parameters keep the tensors alive that are entered in them. The structures of attention are those of the Python package.
+Parameters keep their tensors alive. The structures of attention come from the Python package.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ DTYPE_NUMBERS = {  # as kgen's flags call them
 }
 PATHS = [path.upper() for path in abi.PATHS]
 FLAG_PATHS = {path: getattr(abi, f"FLAG_PATH_{path}") for path in PATHS}
-PARTS = ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")  # of a prediction
+PARTS = ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")  # parts of a prediction
 
 
 def made(structure, flags=0, **fields):
@@ -35,9 +35,9 @@ def made(structure, flags=0, **fields):
 
 
 def put(p, **fields):
-    """Enters fields: numbers as they are, tensors as addresses with the strides that the structure has for them.
-    Tensors of rows are (batch or page, row, head, …) or, packed, (row, head, …); the LSE (batch, head, row) or (head,
-    row); descales (batch, head)."""
+    """Sets fields: numbers as they are, tensors as addresses with the strides that the structure has for them.
+    Tensors of rows are (batch or page, row, head, …) or, packed, (row, head, …); the LSE (batch, head, row) or
+    (head, row); descales (batch, head)."""
     names = {name for name, _ in p._fields_}
     for name, value in fields.items():
         if not hasattr(value, "data_ptr"):
@@ -55,7 +55,7 @@ def put(p, **fields):
 def fwd_params(q, k, v, o, lse, causal, scale=None, descales=None, flags=0, **fields):
     """Parameters of `kgen_fwd`. Q, K, V and O are (batch, seqlen, heads, head_dim), or (rows, heads, head_dim) with
     `cu_seqlens_q` among the fields; K and V may be caches of pages, with `page_table`. `descales` of Q, K and V,
-    (batch, key heads) in fp32 each, go with FP8."""
+    (batch, key heads) in fp32 each, are for FP8."""
     p = made(FwdParams, (FLAG_CAUSAL if causal else 0) | flags, q=q, k=k, v=v, o=o, lse=lse)
     p.num_heads, p.head_dim, p.num_heads_k, p.head_dim_v = q.shape[-2], q.shape[-1], k.shape[-2], v.shape[-1]
     if q.dim() == 4:
@@ -110,25 +110,26 @@ def append_kv_params(k, v, k_cache, v_cache, cache_seqlens, page_table=None, q=N
 
 
 def vector_add_params(a, b, out):
-    """Of contiguous vectors of one length."""
+    """Parameters for contiguous vectors of one length."""
     return made(VectorAddParams, a=a, b=b, out=out, count=a.numel(), dtype=DTYPES[a.dtype])
 
 
 def transpose_params(x, out):
-    """Of a contiguous (rows, columns) matrix and its transposition; `out` may be `x` itself."""
+    """Parameters for a contiguous (rows, columns) matrix and its transposition; `out` may be `x` itself."""
     return made(TransposeParams, **{"in": x}, out=out, rows=x.shape[0], columns=x.shape[1],
         element_bytes=x.element_size())
 
 
 def reduce_params(x, out, operation):
-    """Of a contiguous (rows, columns) matrix and its rows' results in fp32. `operation` is a key of REDUCTIONS."""
+    """Parameters for a contiguous (rows, columns) matrix and its rows' results in fp32. `operation` is a key of
+    REDUCTIONS."""
     rows, columns = x.shape
     return made(ReduceParams, **{"in": x}, out=out, rows=rows, columns=columns, dtype=DTYPES[x.dtype],
         operation=REDUCTIONS[operation])
 
 
 def rmsnorm_params(x, residual, weight, out, residual_out, eps):
-    """Of (rows, columns) matrices."""
+    """Parameters for (rows, columns) matrices."""
     rows, columns = x.shape
     strides = {"in_row_stride": x, "residual_row_stride": residual, "out_row_stride": out,
         "residual_out_row_stride": residual_out}
@@ -145,7 +146,7 @@ class Library:
         self.lib = ctypes.CDLL(str(Path(path).absolute()))
 
     def holds(self, name):
-        """Whether there is a launcher of that name."""
+        """True if there is a launcher of that name."""
         return hasattr(self.lib, name)
 
     def launcher(self, name):
@@ -161,22 +162,22 @@ class Library:
         return launch
 
     def call(self, name, *params):
-        """A callable without arguments that launches `name` with these parameters, the last of which get the workspace
-        that they ask for."""
+        """A callable without arguments that launches `name` with these parameters; the last of them gets the workspace
+        it requests."""
         if self.holds(f"{name}_workspace"):
             self.workspace(name, params[-1])
         launch = self.launcher(name)
         return lambda: launch(*params)
 
     def last_error(self):
-        """What went wrong in this thread's last failed call. A library of one variant does not say."""
+        """The message of this thread's last failed call; a library of one variant has none."""
         if not self.holds("kgen_last_error"):
             return "no message"
         self.lib.kgen_last_error.restype = ctypes.c_char_p
         return self.lib.kgen_last_error().decode(errors="replace")
 
     def explain(self, params):
-        """The candidates of `kgen_fwd(params)` and the place of the chosen one, None where the call would fail."""
+        """The candidates of `kgen_fwd(params)` and the index of the chosen one, None if the call would fail."""
         rows = (Candidate * 64)()
         choice = Choice(ctypes.sizeof(Choice), ctypes.sizeof(Candidate), rows, len(rows))
         self.lib.kgen_explain_choice(ctypes.byref(params), ctypes.byref(choice))
@@ -187,14 +188,14 @@ class Library:
         return sorted({PATHS[way.path] for way in self.explain(params)[0] if way.variant and not way.excluded})
 
     def workspace_bytes(self, params, name="kgen_fwd"):
-        """Bytes of workspace that a call asks for."""
+        """Bytes of workspace that a call requests."""
         function = getattr(self.lib, f"{name}_workspace")
         function.restype = ctypes.c_size_t
         return function(ctypes.byref(params))
 
     def workspace(self, name, params):
-        """Enters the workspace that a launch of `name` asks for. Calls of a library follow one another and share one;
-        what a call finds in it is never zero."""
+        """Sets the workspace that a launch of `name` requests. Calls of a library run one after another and share one;
+        it is never zero at the start of a call."""
         size = self.workspace_bytes(params, name)
         if not self.scratch or self.scratch[-1].numel() < size:
             self.scratch.append(torch.full((max(1, size),), 0xFF, device="cuda", dtype=torch.uint8))

@@ -1,4 +1,4 @@
-"""Sequences whose K and V lie in pages in random order, as an engine keeps them: tensors, reference and calls."""
+"""Sequences whose K and V are in pages in random order, as in an engine: tensors, reference and calls."""
 
 import random
 
@@ -12,7 +12,7 @@ try:
 except ImportError:
     torch = None
 
-MODEL_KEYS = 8192  # the most that a model takes, where a call is captured
+MODEL_KEYS = 8192  # the most that a model supports, for captured calls
 ARRIVALS = 1 << 16
 MOST_BYTES = 24 << 30
 MERGING = {"launch": FLAG_CAUSAL | FLAG_MERGE_BY_LAUNCH, "last block": FLAG_CAUSAL | FLAG_MERGE_BY_LAST_BLOCK}
@@ -37,8 +37,8 @@ def counters():
 
 class Work:
     """The tensors of one case, in bf16. A cache is (pages, page, key heads, 2 head_dim), K in the first half of a row;
-    with `latent`, V's head dim, (pages, page, 1, head_dim), of which V is the beginning. There are as many copies of it
-    as are together 6 times the L2. Q is a view of a fused QKV tensor, packed."""
+    with `latent`, V's head dim, it is (pages, page, 1, head_dim), and V is the beginning of a row. Its copies total 6
+    times the L2. Q is a packed view of a fused QKV tensor."""
 
     def __init__(self, queries, keys, heads, heads_k, dim, page=16, latent=None, scale=None):
         self.queries, self.keys, self.heads, self.heads_k, self.dim = queries, keys, heads, heads_k, dim
@@ -63,7 +63,7 @@ class Work:
         self.flops = sum(2 * (dim + self.dim_v) * heads * (q * k - q * (q - 1) / 2) for q, k in zip(queries, keys))
 
     def shape(self, **more):
-        """Sizes as `kgen bench` names them; lengths that are unequal by their largest and in all."""
+        """Sizes named as in `kgen bench`; unequal lengths by their maximum and total."""
         sizes = {"batch": self.batch, "heads": self.heads, "heads_k": self.heads_k, "seqlen_q": max(self.queries),
             "seqlen_k": max(self.keys)}
         sizes |= {"total_q": sum(self.queries), "total_k": sum(self.keys), "head_dim": self.dim,
@@ -101,8 +101,7 @@ class Work:
         return packed_params(q, *self.key_value(cache), o, lse, True, self.queries, self.keys, self.starts, **given)
 
     def captured(self, library, cache, o, lse, **fields):
-        """Parameters as an engine captures them: bounds instead of lengths, and counts that `kgen_fwd_metadata` has
-        made."""
+        """Parameters as captured by an engine: bounds instead of lengths, and counts from `kgen_fwd_metadata`."""
         counts = torch.zeros(self.batch, dtype=torch.int32, device="cuda")
         bounds = {"seqlen_k": max(MODEL_KEYS, *self.keys), "total_k": 0, "num_splits": 32, "split_counts": counts}
         p = self.params(cache, o, lse, **{**bounds, **fields})
@@ -110,21 +109,21 @@ class Work:
         return p
 
     def kgen(self, library, make=None, caches=None, **given):
-        """A contender: `kgen_fwd` of a library on each copy of the cache; `make` (default `params`) gives its
+        """A contender: `kgen_fwd` of a library on each copy of the cache; `make` (default `params`) creates its
         parameters."""
         (o, lse), make = self.output(), make or self.params
         calls = [library.call("kgen_fwd", make(cache, o, lse)) for cache in caches or self.caches]
         return Contender(calls, out=[o, lse], own=True, **given)
 
     def fa3(self, fa3, splits, caches=None, q=None, **given):
-        """A contender: FlashAttention-3 on the same tensors, its scheduler's metadata made once."""
+        """A contender: FlashAttention-3 on the same tensors, with its scheduler's metadata created once."""
         o = self.output()[0]
         q = self.q if q is None else q
         common = {"cu_seqlens_q": self.starts, "seqused_k": self.used, "page_table": self.table, "num_splits": splits,
             "is_causal": True}
         common |= {"max_seqlen_q": max(self.queries), "max_seqlen_k": max(self.keys), "out": o,
             "softmax_scale": self.scale}
-        if self.latent:  # the turned columns are its Q and K, the latent ones q_v and V
+        if self.latent:  # the rotated columns are its Q and K, the latent ones q_v and V
             common["q_v"], q = q[..., : self.latent], q[..., self.latent :]
         split = lambda cache: (cache[..., self.latent :],
             cache[..., : self.latent]) if self.latent else self.key_value(cache)

@@ -1,7 +1,7 @@
-"""What kgen is timed beside. Each peer is imported when it is asked for; one that a machine lacks raises `Absent`,
-which says its name and what to do.
+"""Peers that kgen is compared with. Each is imported on first use; one that a machine lacks raises `Absent` with its
+name and the remedy.
 
-Dense calls take (batch, seqlen, heads, head_dim) tensors and give O in the same form.
+Dense calls take (batch, seqlen, heads, head_dim) tensors and return O in the same form.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ RUN_BY = {"window_size_left": -1, "window_size_right": -1, "softcap": 0.0, "sm_m
 
 
 class Absent(Exception):
-    """A peer is not on this machine."""
+    """A peer is missing on this machine."""
 
 
 def first_line(error):
@@ -28,7 +28,7 @@ def first_line(error):
 
 
 def imported(name, module, remedy, site=None):
-    """A module, or `Absent` naming the peer."""
+    """A module; raises `Absent` with the peer's name if it is missing."""
     if site and str(site) not in sys.path:
         sys.path[:0] = [str(site), f"{site}/nvidia_cutlass_dsl/dsl_packages"]
     try:
@@ -38,7 +38,7 @@ def imported(name, module, remedy, site=None):
 
 
 def found(makers):
-    """({name: peer}, {name: why not}) of {name: function that makes it or None}."""
+    """({name: peer}, {name: reason}) of {name: function that creates it, or None}."""
     peers, absent = {}, {}
     for name, make in makers.items():
         try:
@@ -50,7 +50,7 @@ def found(makers):
 
 
 class Sdpa:
-    """PyTorch's scaled_dot_product_attention with the backend pinned: `fa2` is FlashAttention-2, `cudnn` cuDNN."""
+    """PyTorch's scaled_dot_product_attention with a fixed backend: `fa2` is FlashAttention-2, `cudnn` cuDNN."""
 
     def __init__(self, name):
         if torch is None:
@@ -88,14 +88,14 @@ def fa2_backward(q, k, v, causal, scale=None):
 
 
 class Fa3Wheel:
-    """FlashAttention-3 of the wheel `fa3-fwd`: bf16 and FP8."""
+    """FlashAttention-3 from the wheel `fa3-fwd`: bf16 and FP8."""
 
     def __init__(self, site=None):
         remedy = "fetch it with scripts/fetch_peers.sh and name its folder with --site"
         self.attend = imported("fa3", "fa3_fwd_interface", remedy, site).flash_attn_func
 
     def __call__(self, q, k, v, causal=False, descales=None):
-        # One split unless told otherwise; 0 lets FA3 choose, which decoding needs.
+        # One split by default; 0 lets FA3 choose, which decoding needs.
         given = {"num_splits": 0} if q.shape[1] == 1 else {}
         given |= dict(zip(("q_descale", "k_descale", "v_descale"), descales or ()))
 
@@ -107,7 +107,7 @@ class Fa3Wheel:
 
 
 class Fa3:
-    """FlashAttention-3 of the library in vLLM's wheel: packed and paged, with every feature."""
+    """FlashAttention-3 from the library in vLLM's wheel: packed and paged, with every feature."""
 
     def __init__(self, path):
         if torch is None or not Path(path or "").is_file():
@@ -123,8 +123,8 @@ class Fa3:
         return [given.get(a.name, default(a)) for a in op._schema.arguments]
 
     def call(self, q, k, v, *, metadata=None, **given):
-        """A call on rows of heads, which gives O; `metadata`, where it is not None, has its scheduler's work done once,
-        with these arguments."""
+        """A call on rows of heads, which returns O; if `metadata` is not None, its scheduler runs once, with these
+        arguments."""
         given = {**RUN_BY, "attention_chunk": 0, "is_rotary_interleaved": False, "softmax_scale": q.shape[-1] ** -0.5,
             **given}
         if metadata is not None:
@@ -142,7 +142,7 @@ class Fa3:
         starts = lambda length: torch.arange(0, (batch + 1) * length, length, device="cuda", dtype=torch.int32)
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         left, right = window or (-1, -1)
-        # Sequences that do not fill their keys come as a batch of K and V.
+        # Sequences that do not fill their keys are passed as a batch of K and V.
         of_k = {"seqused_k": used} if used is not None else {"cu_seqlens_k": starts(keys)}
         call = self.call(
             flat(q), *((k, v) if used is not None else (flat(k), flat(v))), **of_k, cu_seqlens_q=starts(seqlen),
@@ -154,7 +154,8 @@ class Fa3:
 
 
 class Fa4:
-    """FlashAttention-4's forward function for Hopper; it compiles a kernel for each new case, for `seconds` in all."""
+    """FlashAttention-4's forward function for Hopper; it compiles a kernel for each new case, taking `seconds`
+    in total."""
 
     def __init__(self, site, seconds):
         remedy = "unpack flash-attn-4 and CuTe DSL into a folder and name it with --fa4"
@@ -186,7 +187,7 @@ class Varlen:
         self.attend = imported("varlen_attn", "torch.nn.attention.varlen", "it needs PyTorch 2.10 or newer").varlen_attn
 
     def __call__(self, q, k, v, starts, longest, causal):
-        # Some versions of PyTorch take fewer key heads without being told.
+        # Some versions of PyTorch accept fewer key heads without a flag.
         told = "enable_gqa" in inspect.signature(self.attend).parameters and q.shape[1] != k.shape[1]
         given = {**({"enable_gqa": True} if told else {}), **({"window_size": (-1, 0)} if causal else {})}
         return lambda: self.attend(q, k, v, starts, starts, longest, longest, **given)
@@ -202,12 +203,12 @@ def cupy():
 
 def compiled(function):
     """`function` through torch.compile, specialised for the shapes of its first call."""
-    torch._dynamo.reset()  # otherwise it gives up on compiling after a few cases
+    torch._dynamo.reset()  # otherwise it stops compiling after a few cases
     return torch.compile(function, dynamic=False)
 
 
 def cuda_memcpy():
-    """`copy(out, x)` by cudaMemcpyAsync of the runtime that PyTorch has loaded."""
+    """`copy(out, x)` by cudaMemcpyAsync from the runtime that PyTorch has loaded."""
     with open("/proc/self/maps") as maps:
         loaded = sorted({line.split()[-1] for line in maps if "libcudart" in line})
     if not loaded:

@@ -1,6 +1,6 @@
-"""The one form of what benches find: JSON Lines, a row for each contender at each point. Needs nothing but Python.
+"""The common form of bench results: JSON Lines, a row for each contender at each point. Needs only Python.
 
-benches/README.md lists the fields; those that `kgen bench --format json` has too (docs/bench.md) have its names.
+benches/README.md lists the fields; fields that `kgen bench --format json` has too (docs/bench.md) have the same names.
 """
 
 import json
@@ -21,15 +21,14 @@ FIELDS = {
     "details": dict, "run": dict,
 }
 ROOT = Path(__file__).resolve().parents[2]
-# Dense 16-bit FLOPs in a clock of a multiprocessor, as in src/bench/ceiling.rs, which names the sources; FP8 twice as
-# many.
+# Dense 16-bit FLOPs per clock and multiprocessor, as in src/bench/ceiling.rs, which cites the sources; FP8 twice that.
 FLOPS_A_CLOCK = {
     75: 1024, 80: 2048, 86: 1024, 87: 2048, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 110: 8192, 120: 1024, 121: 1024,
 }
 
 
 def _ask(*command):
-    """What a command prints; nothing where it fails."""
+    """A command's output; empty if it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -50,14 +49,14 @@ def _number(word):
 
 
 def card_state():
-    """Clock, temperature and power of the first card now; None where they cannot be read."""
+    """Current clock, temperature and power of the first card; None if they cannot be read."""
     return dict(zip(("sm_clock_mhz", "temperature_c", "power_w"),
         map(_number, _nvidia_smi("clocks.sm", "temperature.gpu", "power.draw"))))
 
 
 def circumstances(gpu=True, **more):
-    """Of a run, repeated in each of its rows: card, driver, versions, commit, date and command."""
-    manifest = ROOT / "Cargo.toml"  # absent where the benches were carried to a GPU's machine alone
+    """Data of a run, repeated in each of its rows: card, driver, versions, commit, date and command."""
+    manifest = ROOT / "Cargo.toml"  # absent if only the benches were copied to a GPU machine
     version = re.search(r'^version = "(.+?)"', manifest.read_text() if manifest.is_file() else "", re.M)
     run = {
         "id": uuid.uuid4().hex, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -91,7 +90,7 @@ def circumstances(gpu=True, **more):
 
 
 def finite(value):
-    """The value as JSON can hold it: NaN and infinities become null, other objects text."""
+    """The value in a form that JSON supports: NaN and infinities become null, other objects text."""
     if isinstance(value, dict):
         return {str(key): finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -102,7 +101,7 @@ def finite(value):
 
 
 def complaints(row):
-    """What is wrong with the form of a row, as texts."""
+    """Errors in the form of a row, as texts."""
     found = [f"`{name}` is missing" for name in FIELDS if name not in row] + [f"`{name}` is unknown" for name in row
         if name not in FIELDS]
     found += [f"`{name}` is of the wrong type" for name, kind in FIELDS.items()
@@ -117,8 +116,8 @@ def complaints(row):
 
 
 class Writer:
-    """Appends rows to a file as they are found, so that a run that is stopped leaves what it had; to none without a
-    path."""
+    """Appends rows to a file as they are produced, so that an interrupted run keeps them; without a path, writes
+    nothing."""
 
     def __init__(self, path):
         self.path = Path(path) if path else None
@@ -136,7 +135,7 @@ class Writer:
 
 
 def read(path):
-    """The rows of a file; refuses one of another form."""
+    """The rows of a file; refuses files of another form."""
     rows = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -1,10 +1,10 @@
-"""Statistics of the times of rounds. Needs nothing but Python."""
+"""Statistics of the times of rounds. Needs only Python."""
 
 import math
 import random
 import statistics
 
-DRAWS = 2000  # bootstrap samples: the ends of a 95 % interval are then each 50 samples from the end
+DRAWS = 2000  # bootstrap samples: each end of a 95 % interval is then 50 samples from the extreme
 
 
 def interval(values, draws=DRAWS, seed=0):
@@ -15,7 +15,7 @@ def interval(values, draws=DRAWS, seed=0):
 
 
 def percentile(values, at):
-    """The value below which a share `at` (0 to 1) of the values lies, linear between neighbours."""
+    """The value below which a fraction `at` (0 to 1) of the values is, with linear interpolation."""
     ordered = sorted(values)
     place = at * (len(ordered) - 1)
     low = math.floor(place)
@@ -24,8 +24,8 @@ def percentile(values, at):
 
 
 def summary(values):
-    """`median`, `mad` (median absolute deviation), `interval` (95 %, of the median) and `n`, as `kgen bench` has them,
-    and `mean`, `min`, `p95` and `p99`. Refuses nothing and NaN."""
+    """`median`, `mad` (median absolute deviation), `interval` (95 %, of the median) and `n`, as in `kgen bench`, and
+    `mean`, `min`, `p95` and `p99`. Refuses empty lists and NaN."""
     if not values or any(math.isnan(value) for value in values):
         raise ValueError(f"no statistics of {len(values)} values" + (", of which some are NaN" if values else ""))
     middle = statistics.median(values)
@@ -38,24 +38,24 @@ def summary(values):
 
 
 def ratio(times, base):
-    """Summary of times / base, round by round: above 1 where `base` is the faster one."""
+    """Summary of times / base, round by round: above 1 if `base` is faster."""
     return summary([other / own for other, own in zip(times, base, strict=True)])
 
 
 def verdict(found):
-    """`win` of the base where the whole interval of its ratio is above 1, `loss` where it is below, otherwise `tie`."""
+    """`win` of the base if the whole interval of its ratio is above 1, `loss` if below, otherwise `tie`."""
     low, high = found["interval"]
     return "win" if low > 1 else "loss" if high < 1 else "tie"
 
 
 def geomean(values):
-    """Geometric mean; None of nothing."""
+    """Geometric mean; None for an empty list."""
     values = list(values)
     return math.exp(statistics.fmean(map(math.log, values))) if values else None
 
 
 def spread(values):
-    """Mean, median, 95th percentile and worst of shares, as text in per cent."""
+    """Mean, median, 95th percentile and maximum of fractions, as text in per cent."""
     if not values:
         return "none"
     parts = (statistics.fmean(values), statistics.median(values), percentile(values, 0.95), max(values))

@@ -9,27 +9,27 @@ except ImportError:
     torch = None
 
 WARM_UP_MS = 25
-GRAPH_MS = 2.0  # of calls in one graph
-MOST_CALLS = 400  # in one graph
-GRAPH_BELOW_US = 1000  # calls shorter than this are timed as graph replays, where a bench does not say
+GRAPH_MS = 2.0  # duration of one graph
+MOST_CALLS = 400  # maximum number of calls in one graph
+GRAPH_BELOW_US = 1000  # shorter calls are timed as graph replays, unless a bench decides otherwise
 
 
 def interleave(names, rounds):
-    """(round, name) of every measurement: all names in every round, in an order that turns around with each round."""
+    """(round, name) of every measurement: all names in every round, in an order that reverses with each round."""
     for number in range(rounds):
         for name in names if number % 2 == 0 else reversed(names):
             yield number, name
 
 
 def copies_for(bytes_each, times, most=64):
-    """How many copies of tensors of so many bytes are together `times` the L2 cache: calls that go round them find the
-    L2 cold."""
+    """Number of copies of tensors of this many bytes that total `times` the L2 cache, so that calls that rotate through
+    them find the L2 cold."""
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     return max(1, min(most, math.ceil(times * l2 / bytes_each)))
 
 
 def elapsed_us(run, times):
-    """Microseconds of one of `times` runs between two CUDA events."""
+    """Microseconds per run of `times` runs between two CUDA events."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(times):
@@ -56,10 +56,11 @@ def capture(calls):
 
 
 class Timer:
-    """The calls of one contender, one for each copy of its inputs, made ready to be repeated for a round.
+    """The calls of one contender, one for each copy of its inputs, prepared for repeated rounds.
 
-    `repeated` is what stands between two events: `launch`, calls one after another, or `graph`, replays of a graph that
-    goes round the copies for about GRAPH_MS. `graph` None: a graph where a call takes less than GRAPH_BELOW_US.
+    `repeated` is the unit between two events: `launch`, calls one after another, or `graph`, replays of a graph
+    that rotates through the copies for about GRAPH_MS. `graph` None: a graph if a call takes less than
+    GRAPH_BELOW_US.
     """
 
     def __init__(self, calls, graph, round_ms):
@@ -76,7 +77,7 @@ class Timer:
             self.run, self.calls = self.graph.replay, len(calls)
         else:
             self.run = lambda: [call() for call in calls]
-            # Runs that do not count, so that the device never waits for the host.
+            # Uncounted runs, so that the device never waits for the host.
             self.lead = int(once < GRAPH_BELOW_US)
         first = elapsed_us(self.run, 1)
         each = elapsed_us(self.run, max(1, int(1e3 * WARM_UP_MS / first)))
@@ -98,21 +99,21 @@ def race(timers, rounds):
 
 
 def median_us(call, rounds=5, round_ms=10, graph=False):
-    """The median time of a call by itself."""
+    """The median time of a call alone."""
     timer = Timer([call], graph, round_ms)
     return sorted(timer.round() for _ in range(rounds))[rounds // 2]
 
 
 def copy_gbs():
     """GB/s of a kernel that copies 1 GiB, negated; bytes read and written count. A copy node of a graph reaches two
-    thirds of it on an H200: the copy engine takes it."""
+    thirds of it on an H200, because it uses the copy engine."""
     a = torch.ones(1 << 28, dtype=torch.int32, device="cuda")
     b = torch.empty_like(a)
     return 2 * a.nbytes / median_us(lambda: torch.neg(a, out=b)) / 1e3
 
 
 def matmul_tflops():
-    """TFLOP/s of a bf16 matrix product of 8192 x 8192 x 8192 (2 * 8192^3 FLOPs): what the card gives today."""
+    """TFLOP/s of a bf16 matrix product of 8192 x 8192 x 8192 (2 * 8192^3 FLOPs): the card's current performance."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     out = torch.empty_like(a)
     return 2 * 8192**3 / median_us(lambda: torch.matmul(a, b, out=out)) / 1e6

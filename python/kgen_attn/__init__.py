@@ -1,7 +1,7 @@
 """kgen's attention kernels for PyTorch, with FlashAttention's functions.
 
 Importing the package loads neither torch nor the kernels; the first function that is used does. `python -m kgen_attn`
-prints what the library holds.
+prints the library's contents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m kgen_attn`: what the library holds, for which GPUs, and what runs here."""
+"""`python -m kgen_attn`: the contents of the library, its GPUs, and what runs on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from . import gpus
 from .errors import LibraryError
 from .library import EVERY_NEWER_GPU, Kernel, Library, library
 
-#: The exit code of kgen for what a machine lacks.
+#: Exit code of kgen for something missing on the machine.
 _MISSING = 3
 
 
 def main() -> int:
-    """Prints the contents; 3 where there is no library."""
+    """Prints the contents; returns 3 if there is no library."""
     parser = argparse.ArgumentParser(prog="python -m kgen_attn", description="Print what the library of kernels holds.")
     parser.add_argument("--format", choices=("human", "json"), default="human", help="how it is printed")
     form = parser.parse_args().format
@@ -32,13 +32,13 @@ def main() -> int:
     try:
         print(json.dumps(document(loaded), indent=2) if form == "json" else text(loaded), flush=True)
     except BrokenPipeError:
-        # A reader such as `head` has seen enough. What Python would write at its end goes nowhere.
+        # A reader such as `head` has closed the pipe. Python's output at exit is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def document(loaded: Library) -> dict[str, object]:
-    """All of it as JSON has it."""
+    """The contents as a JSON document."""
     found = gpus.found()
     here = [] if isinstance(found, str) else found
     return {
@@ -51,7 +51,7 @@ def document(loaded: Library) -> dict[str, object]:
 
 
 def text(loaded: Library) -> str:
-    """All of it for people: a line for each kind, type, set of features and target, and a line for each GPU."""
+    """The contents as text: a line for each kind, type, set of features and target, and a line for each GPU."""
     groups: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for kernel in loaded.kernels:
         groups[_group(kernel)].add(_head_dims(kernel))

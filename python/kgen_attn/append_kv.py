@@ -1,5 +1,5 @@
 """`kgen_append_kv` on tensors: new rows of K and V into a cache, with rotary embedding; and the same before attention,
-`kgen_fwd_kvcache`, in one launch where that is predicted to be faster."""
+`kgen_fwd_kvcache`, in one launch if that is predicted to be faster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .launch import (
 from .missing import Request
 
 _P = abi.AppendKvParams
-#: Where pointers are, in the order of `tensors` below.
+#: Offsets of pointers, in the order of `tensors` below.
 _AT = tuple(
     getattr(_P, name).offset
     for name in (
@@ -43,7 +43,7 @@ _AT = tuple(
     )
 )
 
-#: The names of the same.
+#: Names of the same tensors.
 _NAMES = (
     *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
     *("cache_batch_idx", "block_table", "rotary_seqlens", "k_descale", "v_descale", "cu_seqlens_k_new", "cu_seqlens_q"),
@@ -57,16 +57,16 @@ _plans: dict[tuple, Plan] = {}
 
 @dataclass(frozen=True)
 class Append:
-    """New rows to be written, ready to be passed: the structure, and what of its tensors attention goes on with."""
+    """An append ready to launch: the structure, and the tensors that attention continues with."""
 
     plan: Plan
     buffer: bytearray
     read: tuple[TensorOrNone, ...]
     written: tuple[TensorOrNone, ...]
-    seqlens_after: torch.Tensor  # rows of each sequence in the cache after it
+    seqlens_after: torch.Tensor  # rows of each sequence in the cache afterwards
 
     def launch(self) -> None:
-        """Writes the rows in a launch of its own."""
+        """Writes the rows in a separate launch."""
         try:
             self.plan.launch(self.buffer, self.seqlens_after, self.read, self.written)
         except MissingKernel as error:
@@ -83,12 +83,12 @@ def fwd_kvcache(
     new: tuple,
     with_lse: bool = True,
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """O and LSE, as of `forward`, after new rows have been written into the caches.
+    """O and LSE, as returned by `forward`, after new rows have been written into the caches.
 
-    `optional` and `numbers` are those of `forward`, but for seqused_k, which counts the rows before the new ones. `new`
+    `optional` and `numbers` are as for `forward`, except seqused_k, which counts the rows before the new ones. `new`
     are K and V, (batch, seqlen_new, key heads, D), or packed, (total rows, key heads, D), with cu_seqlens_new, (batch +
-    1,), else None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None; seqlens_rotary or None; whether the
-    positions of Q rise with its rows or are all the first; and whether pairs of columns lie side by side.
+    1,), else None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None; seqlens_rotary or None; whether
+    the positions of Q rise with its rows or all equal the first; and whether pairs are adjacent columns.
     """
     k, v, *others = new
     q, new = rows_contiguous(q), (rows_contiguous(k), rows_contiguous(v), *others)
@@ -99,7 +99,7 @@ def fwd_kvcache(
 
 
 def plans(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple) -> Optional[tuple[Plan, ForwardPlan]]:
-    """The two plans of such a call, for `run`; None where it copies tensors."""
+    """The two plans of such a call, for `run`; None if it copies tensors."""
     if any(tensor.stride(-1) != 1 for tensor in (q, *new[:2])):
         return None
     tensors = _tensors(q, k_cache, v_cache, optional, new)
@@ -109,7 +109,7 @@ def plans(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple) -> O
 def run(
     plans: tuple[Plan, ForwardPlan], q, k_cache, v_cache, optional: tuple, new: tuple, with_lse: bool
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """`fwd_kvcache` by the plans of a call like it."""
+    """`fwd_kvcache` with the plans of an equivalent earlier call."""
     append, attend = plans
     tensors = _tensors(q, k_cache, v_cache, optional, new)
     return _run(append, lambda: attend, tensors, q, k_cache, v_cache, optional, with_lse)
@@ -120,17 +120,17 @@ def _run(append: Plan, attend: Callable[[], ForwardPlan], tensors: tuple, q, k_c
     q, optional = _after(tensors, q, optional)
     try:
         return run_forward(attend(), q, k_cache, v_cache, optional, with_lse, append=ready)
-    except MissingKernel:  # each launch finds, or makes, its own
+    except MissingKernel:  # each launch finds or builds its own
         ready.launch()
         return run_forward(attend(), q, k_cache, v_cache, optional, with_lse)
 
 
 def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> tuple:
-    """All tensors of the structure, those that it writes among them, in the order of `_AT`."""
+    """All tensors of the structure, including outputs, in the order of `_AT`."""
     k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary = new[:6]
     cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, _, _, _, _, k_descale, v_descale, _ = optional
     q_out = None
-    if rotary_cos is None:  # Q takes part where it is rotated
+    if rotary_cos is None:  # Q is included if it is rotated
         q = cu_seqlens_q = None
     else:
         q_out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -142,7 +142,7 @@ def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, opti
 
 
 def _planned(tensors: tuple, new: tuple) -> Plan:
-    """The plan of an append of such tensors: that of an earlier one, or a new one."""
+    """The plan of an append of such tensors: an earlier one, or a new one."""
     rising, interleaved = new[6:]
     key = (*map(known, tensors), rising, interleaved)
     plan = _plans.get(key)
@@ -160,7 +160,7 @@ def _planned_attention(tensors: tuple, q, k_cache, v_cache, optional: tuple, num
 
 
 def _after(tensors: tuple, q: torch.Tensor, optional: tuple) -> tuple[torch.Tensor, tuple]:
-    """Q and `optional` as attention reads them, once the rows are written: Q rotated, the new keys counted."""
+    """Q and `optional` as attention reads them after the append: Q rotated, the new keys counted."""
     q_out, after = tensors[_Q_OUT_AT], tensors[-1]
     return q if q_out is None else q_out, (*optional[:3], after, *optional[4:])
 
@@ -194,7 +194,7 @@ def _check_values(tensors: tuple[TensorOrNone, ...]) -> None:
 
 
 def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved: bool) -> Plan:
-    """Checks what is given and writes the structure, without pointers."""
+    """Checks the arguments and fills the structure, without pointers."""
     # fmt: off
     (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table, seqlens_rotary,
      k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, _) = tensors

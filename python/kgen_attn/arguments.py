@@ -1,4 +1,4 @@
-"""What FlashAttention's arguments mean to kgen: types, masks, lengths, head dims, autocast."""
+"""Translates FlashAttention's arguments for kgen: types, masks, lengths, head dims, autocast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional, Union
 import torch
 import torch.nn.functional as F
 
-#: Head dims are multiples of 8 from here on.
+#: Kernels' head dims are multiples of 8 from here on.
 _LEAST_HEAD_DIM = 16
 
 TensorOrNone = Optional[torch.Tensor]
@@ -17,8 +17,8 @@ TensorOrNone = Optional[torch.Tensor]
 def number(value: object, name: str) -> float:
     """The value of a number or of a tensor that holds one.
 
-    A tensor is read now, which waits for its device: what it holds later changes nothing. Raises `TypeError` for
-    anything else, and `NotImplementedError` for a tensor that wants a gradient.
+    A tensor is read immediately, which waits for its device; later changes have no effect. Raises `TypeError` for
+    anything else, and `NotImplementedError` for a tensor that requires a gradient.
     """
     if type(value) is float:
         return value
@@ -35,7 +35,7 @@ def number(value: object, name: str) -> float:
 
 
 def integer(value: object, name: str) -> int:
-    """As `number`, for integers: 2.0 is none."""
+    """As `number`, for integers: 2.0 is not one."""
     if type(value) is int:
         return value
     if isinstance(value, torch.Tensor):
@@ -53,7 +53,7 @@ def flag(value: object, name: str) -> bool:
     try:
         if not isinstance(value, (str, bytes)):  # "no" would be true
             return bool(_item(value, name) if isinstance(value, torch.Tensor) else value)
-    except ValueError:  # of an array
+    except ValueError:  # for an array
         pass
     raise TypeError(f"`{name}` is {_shown(value)}; it must be True or False")
 
@@ -73,21 +73,21 @@ def _shown(value: object) -> str:
 
 
 def refuse_gradients(tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `NotImplementedError` for the first tensor that would wait for a gradient in vain."""
+    """Raises `NotImplementedError` for the first tensor that requires a gradient, which it would not get."""
     for name, tensor in tensors.items():
         if getattr(tensor, "requires_grad", False) and torch.is_grad_enabled():
             raise NotImplementedError(f"`{name}` requires grad, and kgen has no gradient for it: pass `{name}.detach()`")
 
 
 def softcap(value: object) -> float:
-    """A cap of scores; 0, which any number below stands for: none."""
+    """A cap of scores; 0 means none, as does any number below 0."""
     if type(value) is not float:
         value = number(value, "softcap")
     return 0.0 if value < 0.0 else value
 
 
 def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, names: tuple[str, str, str] = ("q", "k", "v")) -> None:
-    """Raises for what is no tensor, or has another number of axes."""
+    """Raises for an argument that is not a tensor, or has another number of axes."""
     plain = type(q) is type(k) is type(v) is torch.Tensor and q.layout is k.layout is v.layout is torch.strided
     plain = plain and not (q.is_nested or k.is_nested or v.is_nested)
     if plain and q.dim() == axes_q and k.dim() == axes_k and v.dim() == axes_k:
@@ -104,7 +104,7 @@ def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, nam
 
 
 def check_axes(name: str, tensor: object, axes: int) -> None:
-    """Raises for what is no tensor, or has another number of axes."""
+    """Raises for an argument that is not a tensor, or has another number of axes."""
     if type(tensor) is torch.Tensor and tensor.dim() == axes:
         return
     if not isinstance(tensor, torch.Tensor):
@@ -114,7 +114,7 @@ def check_axes(name: str, tensor: object, axes: int) -> None:
 
 
 def descale(value: object, name: str, batch: int, key_heads: int, device: torch.device) -> TensorOrNone:
-    """A factor of FP8 tensors as a tensor: a number is that of every batch entry and key head."""
+    """The descale of an FP8 tensor as a tensor: a number applies to every batch entry and key head."""
     if value is None or (isinstance(value, torch.Tensor) and value.dim() > 0):
         return value
     return torch.full((1, 1), number(value, name), dtype=torch.float32, device=device).expand(batch, key_heads)
@@ -129,7 +129,7 @@ def refuse_dropout(dropout_p: float) -> None:
 
 
 def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
-    """The left and right side of a window, with -1 for one without limit. Raises for any other number below 0."""
+    """The left and right side of a window, with -1 for no limit. Raises for any other number below 0."""
     if type(window_size) is tuple and len(window_size) == 2:
         left, right = window_size
         if type(left) is int and type(right) is int and left >= -1 and right >= -1:
@@ -148,10 +148,10 @@ def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
 def windows(
     causal: bool, window_size: tuple[Optional[int], Optional[int]], seqlen_q: int, seqlen_k: int
 ) -> tuple[bool, int, int]:
-    """The causal mask and the window's left and right side that show the same keys, with -1 for a side without limit.
+    """The causal mask and the window's left and right side that show the same keys, with -1 for no limit.
 
-    A side that hides nothing in sequences of these lengths is left out, and a window that is the causal mask becomes
-    it: so more kernels serve the call.
+    A side that hides nothing in sequences of these lengths is dropped, and a window equivalent to the causal mask
+    becomes it, so that more kernels are usable.
     """
     causal, (left, right) = flag(causal, "causal"), sides(window_size)
     if causal or right == 0:
@@ -164,21 +164,21 @@ def windows(
 
 
 def is_padded(head_dim: int) -> bool:
-    """Whether no kernel can have the head dim, so that tensors are padded. Raises `ValueError` for 0."""
+    """True if no kernel can have the head dim, so that tensors are padded. Raises `ValueError` for 0."""
     if head_dim == 0:
         raise ValueError("`q`, `k` or `v` has head dim 0: there is nothing to attend with")
     return head_dim % 8 != 0 or head_dim < _LEAST_HEAD_DIM
 
 
 def padded(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with zeros appended to its head dim, up to one that kernels can have."""
+    """The tensor with its head dim zero-padded to one that kernels can have."""
     head_dim = tensor.shape[-1]
     wanted = max(_LEAST_HEAD_DIM, (head_dim + 7) // 8 * 8)
     return tensor if head_dim == wanted else F.pad(tensor, (0, wanted - head_dim))
 
 
 def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors as autocast wants them, where it is on: as torch casts the inputs of its own attention."""
+    """The tensors cast as autocast requires if it is enabled: as torch casts the inputs of its own attention."""
     if not any_autocast():
         return tensors
     kind = tensors[0].device.type
@@ -189,7 +189,7 @@ def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
-# Asking for the type of device first takes longer than all of this.
+# Querying the type of device first takes longer than all of this.
 any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 

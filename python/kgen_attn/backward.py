@@ -55,8 +55,8 @@ def backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """dQ, dK and dV, contiguous, and the gradient of the sinks, (heads,) fp32 or, without sinks, empty.
 
-    The parameters are those of `forward`, which gave `out` and `lse`; `dlse` is the gradient of the latter, or None for
-    0. Rows that no sequence uses have gradient 0.
+    The parameters are those of `forward`, which returned `out` and `lse`; `dlse` is the gradient of `lse`, or
+    None for 0. Rows that no sequence uses have gradient 0.
     """
     q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout.resolve_neg()))
     dlse = dlse if dlse is None else rows_contiguous(dlse.resolve_neg())
@@ -73,7 +73,7 @@ def backward(
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
-    # Rows outside all sequences are left alone by the kernels.
+    # Kernels do not write rows outside of all sequences.
     new = torch.empty if cu_seqlens_q is None and seqused_q is None and seqused_k is None else torch.zeros
     dq, dk, dv = (new(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
     dsinks = torch.empty(0 if sinks is None else sinks.shape, dtype=torch.float32, device=q.device)
@@ -99,7 +99,7 @@ def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone) -> None:
 
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
-    """Writes the structure, without pointers. `forward` has checked what is given."""
+    """Fills the structure, without pointers. `forward` has checked the arguments."""
     cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse = optional
     max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic = numbers
     check_dtypes(q, k, v)

@@ -1,9 +1,9 @@
-"""The band of keys that a mask function of transformers lets queries see: read off the function, and verified.
+"""The band of keys that a mask function of transformers shows to queries: derived from the function, and verified.
 
-Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may
-be anything. One that depends on positions alone is evaluated once, at a long row and at sampled pairs, and remembered
-by its code and numbers. One that holds tensors, such as which tokens are an image's, is evaluated at all pairs of each
-call.
+Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function can
+be arbitrary. One that depends only on positions is evaluated once, at a long row and at sampled pairs, and cached by
+its code and numbers. One that contains tensors, such as the set of an image's tokens, is evaluated at all pairs in
+each call.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from .ops import is_eager
 
 
 class Band(NamedTuple):
-    """How far a query sees before and after its own position; -1: without limit."""
+    """Number of visible keys before and after a query's position; -1: no limit."""
 
     left: int
     right: int
 
 
-#: The bands that masks have named by their numbers.
+#: Bands that masks refer to by index.
 _numbered: list[Band] = []
 
 
 def number_of(band: Band) -> int:
-    """The number that stands for a band in the shape of a mask; from 1 on."""
+    """The index of a band, for the shape of a mask; starts at 1."""
     if band not in _numbered:
         _numbered.append(band)
     return _numbered.index(band) + 1
 
 
 def numbered(number: int) -> Band:
-    """The band that a number stands for."""
+    """The band with an index."""
     return _numbered[number - 1]
 
 
 class Call(NamedTuple):
-    """What else transformers says of the mask that it asks for."""
+    """Other properties of the mask that transformers requests."""
 
     config: object
     batch: int
@@ -49,30 +49,31 @@ class Call(NamedTuple):
     q_offset: Union[int, torch.Tensor]
     kv_offset: Union[int, torch.Tensor]
     padding: Optional[torch.Tensor]
-    by_element: bool  # the function takes numbers, not tensors of them: it is mapped over pairs
+    by_element: bool  # the function takes numbers, not tensors: it is mapped over pairs
 
 
-#: Positions up to here are looked at: more than models have. A wider window is no limit.
+#: Positions up to here are tested: more than models have. A wider window counts as unlimited.
 _FAR = 2**20
 
-#: A tensor that only what traces the call makes other than eager.
+# : A dummy tensor, which is eager unless the call is traced.
 _ANY = torch.empty(0, device="cpu")
 
-#: Pairs that are evaluated at once.
+#: Number of pairs evaluated at once.
 _PAIRS = 2**24
 
-#: Bands by functions that hold no tensor.
+#: Bands of functions that contain no tensors.
 _known: dict[tuple, Band] = {}
 
-#: Bands of models' own functions that hold no tensor, for compiled calls, which cannot look at functions. By the
-#: configuration's identity, which the configuration beside the band keeps from being another's, and the guess.
+#: Bands of models' own functions without tensors, for compiled calls, which cannot inspect functions. The key is the
+#: configuration's id, which stays unique because the configuration is stored too, and the guess.
 _own: dict[tuple, tuple[Band, object]] = {}
 
 
 def band_of(function: Callable, guess: Band, call: Call) -> Band:
-    """The band of `function`: `guess` where that is consistent with it.
+    """The band of `function`: `guess` if the function is consistent with it.
 
-    Raises `NotImplementedError` with the function's name where it is no band, or a compiled call cannot know.
+    Raises `NotImplementedError` with the function's name if it is not a band, or if a compiled call cannot
+    determine it.
     """
     if torch.compiler.is_compiling() or not is_eager(_ANY):
         return _known_while_compiling(function, guess, call)
@@ -89,7 +90,7 @@ def band_of(function: Callable, guess: Band, call: Call) -> Band:
 
 
 def _of_tensors(function: Callable, guess: Band, call: Call) -> Band:
-    """The band of a function that holds tensors."""
+    """The band of a function that contains tensors."""
     whole = _conjuncts(function)
     parts = [part for part in whole if not _is(part, "packed_sequence_mask_function")]
     if call.batch > 1 and len(parts) < len(whole):
@@ -113,7 +114,7 @@ _SEVERAL = (
 
 def _known_while_compiling(function: Callable, guess: Band, call: Call) -> Band:
     if not _is_models_own(function, call):
-        return guess  # made of transformers' own functions, which tests compare with the guess
+        return guess  # composed of transformers' own functions, which tests compare with the guess
     if (id(call.config), guess) in _own:
         return _own[id(call.config), guess][0]
     raise NotImplementedError(_LOOK_FIRST)
@@ -126,7 +127,7 @@ _LOOK_FIRST = (
 
 
 def _is_models_own(function: Callable, call: Call) -> bool:
-    """Whether a part of `function` may not be one of transformers' causal and full masks, windows and packings."""
+    """True if a part of `function` may differ from transformers' causal and full masks, windows and packings."""
     return call.by_element or getattr(function, "__name__", "") not in _OF_TRANSFORMERS
 
 
@@ -134,7 +135,7 @@ _OF_TRANSFORMERS = ("causal_mask_function", "bidirectional_mask_function", "and_
 
 
 def _is(function: Callable, maker: str) -> bool:
-    """Whether transformers' `maker` made the function."""
+    """True if transformers' `maker` created the function."""
     return getattr(function, "__qualname__", "").startswith(f"{maker}.<locals>.") and function.__module__ == _MASKS
 
 
@@ -142,26 +143,27 @@ _MASKS = "transformers.masking_utils"
 
 
 def _is_within_a_chunk(function: Callable, call: Call) -> bool:
-    """Whether it is chunked attention that hides nothing yet: all tokens are in their sequence's first chunk."""
+    """True for chunked attention that hides nothing yet: all tokens are in their sequence's first chunk."""
     if not _is(function, "chunked_overlay") or isinstance(call.kv_offset, torch.Tensor):
         return False
     return call.kv_offset + call.keys <= _contents(function)["chunk_size"]
 
 
 def _conjuncts(function: Callable) -> list[Callable]:
-    """The functions that all have to let a key be seen."""
+    """The functions that must all allow a key."""
     if not _is(function, "and_masks"):
         return [function]
     return [part for inner in _contents(function)["mask_functions"] for part in _conjuncts(inner)]
 
 
 def _contents(function: Callable) -> dict[str, object]:
-    """What the function's free variables hold."""
+    """The values of the function's free variables."""
     return dict(zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ())))
 
 
 def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
-    """What decides a function's results, if that is code and constants; `numbers` gets its integers."""
+    """A hashable identity of a function's behaviour, if it consists of code and constants; its integers are appended to
+    `numbers`."""
     kind = type(value)
     if kind in _CONSTANTS:
         if kind is int:
@@ -173,7 +175,7 @@ def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
         held += value.__defaults__ or ()
         held += (value.__kwdefaults__ or {}).values()
         if value.__module__ != _MASKS:
-            # Other functions are not looked into: what they read is unknown, as an object's contents are.
+            # Functions of other modules may read globals, which then belong to the identity.
             read = (value.__globals__.get(name) for name in value.__code__.co_names)
             held += [part for part in read if not isinstance(part, (types.ModuleType, type))]
     elif kind is tuple or kind is list:
@@ -194,7 +196,8 @@ _CONSTANTS = (int, float, bool, str, type(None))
 def _seen(
     parts: list[Callable], batch: torch.Tensor, q: torch.Tensor, k: torch.Tensor, by_element: bool
 ) -> torch.Tensor:
-    """Whether query `q[i]` sees key `k[j]` in the sequence `batch[b]`, (b, i, j): as transformers' masks have it."""
+    """True where query `q[i]` sees key `k[j]` in the sequence `batch[b]`, (b, i, j), according to transformers'
+    masks."""
     head = torch.zeros((), dtype=torch.long, device=q.device)
     seen = torch.ones((len(batch), len(q), len(k)), dtype=torch.bool, device=q.device)
     for part in parts:
@@ -212,7 +215,7 @@ def _seen(
 
 
 def _in_band(band: Band, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """Whether a query sees a key, (i, j)."""
+    """True where a query sees a key, (i, j)."""
     back = q[:, None] - k
     seen = torch.ones_like(back, dtype=torch.bool)
     if band.left >= 0:
@@ -223,7 +226,7 @@ def _in_band(band: Band, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 
 
 def _read(parts: list[Callable], numbers: list[int], by_element: bool) -> Band:
-    """The band of functions of positions alone."""
+    """The band of functions that depend only on positions."""
     zero, middle = (torch.tensor([at], device="cpu") for at in (0, _FAR))
     row = torch.arange(2 * _FAR + 1, device="cpu")
     (places,) = torch.nonzero(_seen(parts, zero, middle, row, by_element)[0, 0], as_tuple=True)
@@ -239,8 +242,8 @@ def _read(parts: list[Callable], numbers: list[int], by_element: bool) -> Band:
 
 
 def _sampled(band: Band, numbers: list[int]) -> torch.Tensor:
-    """Positions: the first ones, those around the integers that the function knows and their multiples, powers of two,
-    random ones, and around the band's edges from some of these."""
+    """Positions: the first ones, those around the function's integers and their multiples, powers of two, random ones,
+    and those around the band's edges for some of these."""
     near = torch.arange(-2, 3, device="cpu")
     marks = [0, 3, 8, *(m * n for n in numbers[:16] for m in (1, 2, 3)), *(2**i for i in range(4, 21))]
     marks = torch.tensor(marks, device="cpu").clamp(0, _FAR)
@@ -252,7 +255,7 @@ def _sampled(band: Band, numbers: list[int]) -> torch.Tensor:
 
 
 def _verified_in_full(parts: list[Callable], guess: Band, call: Call) -> Band:
-    """The band of functions that hold tensors, for the positions and the padding of this call alone."""
+    """The band of functions that contain tensors, valid only for the positions and the padding of this call."""
     given = (call.q_offset, call.kv_offset, call.padding, *_tensors(parts))
     device = next((t.device for t in given if isinstance(t, torch.Tensor)), "cpu")
     batch = torch.arange(call.batch, device=device)
@@ -272,7 +275,7 @@ def _verified_in_full(parts: list[Callable], guess: Band, call: Call) -> Band:
 
     if is_band(guess):
         return guess
-    farthest = torch.tensor([0, 0, 0, 0], device=device)  # seen before and after a query, and all that there is
+    farthest = torch.tensor([0, 0, 0, 0], device=device)  # visible before and after a query, and the number that exist
     for at, there, seen in pairs():
         back = at[:, None] - k
         sides = [(back * of).amax() for of in (there & seen, there)]
@@ -287,7 +290,7 @@ def _verified_in_full(parts: list[Callable], guess: Band, call: Call) -> Band:
 
 
 def _there(padding: Optional[torch.Tensor], at: torch.Tensor) -> torch.Tensor:
-    """Whether tokens at these positions are valid, (batch or 1, positions)."""
+    """True for valid tokens at these positions, (batch or 1, positions)."""
     if padding is None:
         return torch.ones((1, len(at)), dtype=torch.bool, device=at.device)
     last = padding.shape[1] - 1
@@ -295,7 +298,7 @@ def _there(padding: Optional[torch.Tensor], at: torch.Tensor) -> torch.Tensor:
 
 
 def _tensors(value: object) -> list[torch.Tensor]:
-    """The tensors that functions hold."""
+    """The tensors that functions contain."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, types.FunctionType):
@@ -304,7 +307,7 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 
 def _compare(parts: list[Callable], seen: torch.Tensor, band: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> None:
-    """An error where the function and the band differ, (batch, i, j), by its first pair."""
+    """Raises an error for the first pair at which the function and the band differ, (batch, i, j)."""
     differ = seen != band
     if not bool(differ.any()):
         return
@@ -320,7 +323,7 @@ def _no_band(parts: list[Callable], b: int, q: int, k: int, sees: bool) -> NotIm
 
 
 def _name(function: Callable) -> str:
-    """What the function's author calls it, and those that it joins."""
+    """The function's qualified name, and the names of functions it combines."""
     name = getattr(function, "__qualname__", type(function).__qualname__).split(".<locals>")[0]
     if name in ("and_masks", "or_masks") and _is(function, name):
         inner = _contents(function)["mask_functions"]

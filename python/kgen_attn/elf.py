@@ -1,4 +1,4 @@
-"""Whether a shared library is whole. A loader maps one that is cut off, and the process dies of SIGBUS."""
+"""Detects truncated shared libraries. A loader maps such a file, and the process dies of SIGBUS."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import os
 import pathlib
 import struct
 
-#: Of a 64-bit ELF header: the offset of the program headers, their size and their number.
+#: In a 64-bit ELF header: the offset of the program headers, their size and their number.
 _HEADER = struct.Struct("<32xQ14xHH")
 _HEADER_BYTES = 64
 
-#: Of a program header: its type, offset in the file and bytes in the file.
+#: In a program header: its type, offset in the file and bytes in the file.
 _SEGMENT = struct.Struct("<I4xQ16xQ")
 _LOAD = 1
 
 
 def is_cut_off(path: pathlib.Path) -> bool:
-    """Whether the ELF file at `path` ends before what its program headers say is in it, or before these headers.
+    """True if the ELF file at `path` ends before the contents that its program headers describe, or before these
+    headers.
 
-    False for what is no little-endian ELF file of 64 bits: a loader says so itself.
+    False for a file that is not little-endian 64-bit ELF: a loader reports that itself.
     """
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""What a call can fail with besides `TypeError`, `ValueError` and `NotImplementedError` for its arguments."""
+"""Exceptions of calls, in addition to `TypeError`, `ValueError` and `NotImplementedError` for their arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class KgenError(RuntimeError):
 
 
 class MissingKernel(KgenError):
-    """The library holds no kernel for the request on this device. `command` builds a library that does."""
+    """The library has no kernel for the request on this device. `command` builds a library that does."""
 
     def __init__(self, message: str, code: int, command: str) -> None:
         super().__init__(message, code)
@@ -20,4 +20,4 @@ class MissingKernel(KgenError):
 
 
 class LibraryError(OSError):
-    """There is no library, or it cannot be used; the message says which and what to do."""
+    """There is no library, or it is unusable; the message names the problem and the remedy."""

@@ -2,9 +2,9 @@
 
     import kgen_attn.flash_attn_interface as flash_attn_interface
 
-What is not said below means what it means in the functions of `kgen_attn`. `pack_gqa` is a hint that changes no result,
-and is not followed: the library predicts what is faster. Refused by name: `sm_margin` but 0, `scheduler_metadata` but
-None, and `qv` but with a KV cache.
+Parameters not described below have the same meaning as in the functions of `kgen_attn`. `pack_gqa` is a hint that
+does not affect results, and is ignored: the library predicts the faster way. Refused by name: `sm_margin` other than
+0, `scheduler_metadata` other than None, and `qv` without a KV cache.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def flash_attn_qkvpacked_func(
     sm_margin: int = 0,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), or (batch, seqlen, heads + 2 key heads, head_dim)
-    with `num_heads_q` heads; it is read where it lies."""
+    """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), or (batch, seqlen, heads + 2 key heads,
+    head_dim) with `num_heads_q` heads; it is read in place."""
     if not isinstance(qkv, torch.Tensor):
         raise TypeError(f"`qkv` is of type {type(qkv).__name__}; it must be a torch.Tensor")
     num_heads_q = None if num_heads_q is None else arguments.integer(num_heads_q, "num_heads_q")
@@ -165,12 +165,12 @@ def flash_attn_with_kvcache(
 
 
 def get_scheduler_metadata(*args, **kwargs) -> None:
-    """None: calls count the splits themselves. What `scheduler_metadata` takes."""
+    """None: calls count the splits themselves. A valid value of `scheduler_metadata`."""
     return None
 
 
 def _refuse(**given) -> None:
-    """Raises `NotImplementedError` for what kgen has not, with its name."""
+    """Raises `NotImplementedError` with the name of an unsupported argument."""
     for name, value in given.items():
         if value is not None and not (isinstance(value, int) and value == 0):
             shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

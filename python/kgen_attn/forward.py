@@ -1,4 +1,4 @@
-"""`kgen_fwd` on tensors: one launch, or two where keys are split."""
+"""`kgen_fwd` on tensors: one launch, or two if keys are split."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TENSORS = struct.Struct("=5Q")
 _TENSORS_AT = abi.FwdParams.q.offset
 _WORKSPACE_AT = abi.FwdParams.workspace.offset
 _FEATURES_AT = abi.FwdParams.features.offset
-#: Where the pointers of the tensors that may be absent are, in the order of `optional`.
+#: Offsets of the pointers of optional tensors, in the order of `optional`.
 _OPTIONAL_AT = (
     abi.FwdParams.cu_seqlens_q.offset,
     abi.FwdParams.cu_seqlens_k.offset,
@@ -56,16 +56,16 @@ _OPTIONAL_AT = (
     abi.FwdParams.qv.offset,
 )
 _PAGES_AT, _ENTRIES_AT, _QV_AT = 4, 5, len(_OPTIONAL_AT) - 1
-#: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
+#: `optional` without any tensor. (Compared by identity: for tensors, `==` is an operation.)
 NONE = (None,) * len(_OPTIONAL_AT)
 
-#: FlashAttention's names of Q, K, V and these.
+#: FlashAttention's names of Q, K, V and the optional tensors.
 NAMES = (
     *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
     *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv"),
 )
 
-#: What is asked of a number that a structure holds.
+#: Requirements on the structure's numbers.
 _SAID = {
     "batch": "the number of sequences",
     "num_heads": "the number of heads of `q`",
@@ -81,13 +81,13 @@ _SAID = {
     "cache_entries": "the number of entries of `k`",
 }
 
-#: Head dims of kernels are no more; Q and K of DeepSeek's latents are the exception, and those of `qv`.
+#: Maximum head dim of kernels, except for Q and K of DeepSeek's latents, and kernels with `qv`.
 _MOST_HEAD_DIM = 256
 _LATENT = (576, 512)
 
 
 class ForwardPlan(Plan):
-    """A plan with what O and LSE are: shapes and strides, both contiguous; and the numbers it was made with."""
+    """A plan with the shapes and strides of O and LSE, both contiguous; and the numbers it was made with."""
 
     __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows", "numbers")
 
@@ -95,7 +95,7 @@ class ForwardPlan(Plan):
         """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
         named = dict(zip(NAMES, read))
         check_host(named)
-        if appends:  # the append has looked at those that it has
+        if appends:  # the append has checked its own
             named["seqused_k"] = named["block_table"] = None
         _check_values(named, *self.rows)
 
@@ -114,12 +114,12 @@ def forward(
     append: Optional[Append] = None,
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor. `append` is written into the
-    cache before.
+    cache first.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
     leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv. `numbers` are max_seqlen_q, max_seqlen_k,
-    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
-    fields of the same names holds; a side of the window is -1 where it has no limit.
+    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. They are documented in
+    `kgen.h` under the same names; a side of the window is -1 if it has no limit.
 
     Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
@@ -133,7 +133,7 @@ def forward(
 
 
 def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
-    """What a plan depends on in Q, K and V; the strides come last."""
+    """The properties of Q, K and V that a plan depends on; the strides come last."""
     # fmt: off
     return (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
             q.is_neg() or k.is_neg() or v.is_neg(), q.stride(), k.stride(), v.stride())
@@ -141,12 +141,12 @@ def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
 
 
 def rows_are_contiguous(layout: tuple) -> bool:
-    """Whether the last axes of Q, K and V are, of which `layout_of` has told."""
+    """True if the last axes of Q, K and V, described by `layout_of`, are contiguous."""
     return layout[-3][-1] == 1 and layout[-2][-1] == 1 and layout[-1][-1] == 1
 
 
 def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: TensorOrNone = None) -> ForwardPlan:
-    """The plan of a call with such a layout: that of an earlier one, or a new one."""
+    """The plan of a call with such a layout: an earlier one, or a new one."""
     key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)), known(out))
     plan = _plans.get(key)
     if plan is None:
@@ -160,7 +160,7 @@ def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: Tensor
 def run(
     plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None, append: Optional[Append] = None
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """One call by its plan."""
+    """Runs one call with its plan."""
     # `new_empty` takes two or three times as long as these.
     if out is not None:
         pass
@@ -173,7 +173,7 @@ def run(
         try:
             _launch(plan, q, k, v, out, lse, optional, append)
         except MissingKernel as error:
-            if append is not None:  # which of the two it was is not known
+            if append is not None:  # either of the two may be missing
                 raise
             plan.missing_kernel(error)
             _launch(plan, q, k, v, out, lse, optional, None)
@@ -185,13 +185,14 @@ def run(
 
 
 def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, optional, append) -> None:
-    """The call on copies of the tensors that no kernel could read where they lie; raises `refused` if there are none.
-    Kernels of Hopper alone move tensors by TMA, which takes strides and addresses of whole 16 bytes.
+    """Repeats the call on copies of the tensors that no kernel could read in place; raises `refused` if there are
+    none. Only Hopper's kernels require TMA, whose strides and addresses are multiples of 16 bytes.
 
-    Pages, slots and caches that get new rows are not copied. If new rows were written before, the same are again.
+    Pages, slots and caches that receive new rows are not copied. If new rows were written before, the same rows
+    are written again.
     """
     is_cache = append is not None or optional[_PAGES_AT] is not None or optional[_ENTRIES_AT] is not None
-    if k.dim() == 4 and not is_cache:  # a cache of more entries than the batch has
+    if k.dim() == 4 and not is_cache:  # a cache with more entries than the batch
         batch = abi.FwdParams.from_buffer_copy(plan.params).batch
         k, v = k[:batch], v[:batch]
     given = q, k, v
@@ -199,13 +200,13 @@ def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, opt
     if all(one is other for one, other in zip(given, used)):
         raise refused
     copied = planned(layout_of(*used), *used, optional, plan.numbers, out)
-    if copied.library is not plan.library:  # one that was made for the request
+    if copied.library is not plan.library:  # a library built for the request
         copied.use(plan.library)
     _launch(copied, *used, out, lse, optional, append)
 
 
 def _movable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, copied where TMA cannot move it (CUDA driver API, cuTensorMapEncodeTiled)."""
+    """The tensor, copied if TMA cannot move it (CUDA driver API, cuTensorMapEncodeTiled)."""
     size = tensor.element_size()
     strides = [stride * size for extent, stride in zip(tensor.shape[:-1], tensor.stride()) if extent > 1]
     if tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride % 16 == 0 for stride in strides):
@@ -229,7 +230,7 @@ def _launch(plan, q, k, v, out, lse, optional, append) -> None:
 
 
 def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
-    """Checks what is given and writes the structure, without pointers."""
+    """Checks the arguments and fills the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
      q_descale, k_descale, v_descale, qv) = optional
@@ -293,7 +294,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
     if cache_batch_idx is not None and page_table is None and cu_seqlens_k is None:  # elsewhere the library refuses it
-        if k.shape[0] == 0:  # which a structure cannot say
+        if k.shape[0] == 0:  # a structure cannot express it
             raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
         sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)
@@ -328,7 +329,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
 
 
 def check_dtypes(q, k, v) -> None:
-    """Raises `TypeError` for types that no kernel has."""
+    """Raises `TypeError` for types that no kernel supports."""
     if q.dtype not in HALVES and q.dtype != torch.float8_e4m3fn:
         cast = "; cast `q`, `k` and `v` by `.to(torch.bfloat16)`, or call under `torch.autocast`" if q.dtype == torch.float32 else ""
         raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn{cast}")
@@ -345,7 +346,7 @@ def check_head_dims(head_dim: int, head_dim_v: int, has_qv: bool) -> None:
 
 
 def check_numbers(numbers: tuple) -> None:
-    """Raises `ValueError` for numbers that mean nothing, or that are infinite or 0 as 32-bit floats."""
+    """Raises `ValueError` for invalid numbers, and for numbers that are infinite or 0 as 32-bit floats."""
     _, _, softmax_scale, _, window_left, window_right, attention_chunk, softcap = numbers[:8]
     if not 0.0 <= softmax_scale <= _MOST_FLOAT:
         raise ValueError(f"`softmax_scale` is {softmax_scale}; it must be 0 or more, and finite in 32 bits")
@@ -385,7 +386,7 @@ def out_dtype(q: torch.Tensor) -> torch.dtype:
 
 
 def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
-    """Raises where O cannot be written to `out`."""
+    """Raises if O cannot be written to `out`."""
     check_signs({"out": out})
     if tuple(out.shape) != tuple(shape) or out.stride(-1) != 1 or out.device != q.device:
         given = f"{tuple(out.shape)} on `{out.device}` with stride {out.stride(-1)} along its last axis"
@@ -395,14 +396,14 @@ def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
 
 
 def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
-    """Raises `ValueError` for a tensor of another number of axes than it must have."""
+    """Raises `ValueError` for a tensor with a wrong number of axes."""
     axes = "(total rows, heads, head dim)" if packed else "(batch, rows, heads, head dim)"
     if tensor.dim() != (3 if packed else 4):
         raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is {axes}")
 
 
 def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> None:
-    """Raises `ValueError` where a tensor has another number of rows than `batch + more`."""
+    """Raises `ValueError` if a tensor does not have `batch + more` rows."""
     for name, tensor in tensors.items():
         axes = 2 if name == "block_table" else 1
         if tensor is not None and (tensor.dim() != axes or tensor.shape[0] != batch + more):
@@ -410,7 +411,7 @@ def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> No
 
 
 def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: tuple[int, int]) -> None:
-    """Enters the strides of a factor by batch entry and key head."""
+    """Stores the strides of a factor by batch entry and key head."""
     if descale is None:
         return
     if descale.dtype != torch.float32 or descale.shape != shape:
@@ -419,7 +420,7 @@ def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: 
 
 
 def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks) -> None:
-    """Enters masks and scores, without pointers."""
+    """Stores masks and scores, without pointers."""
     f = p.features
     windows = (window_left, window_right) if p.flags & abi.FLAG_WINDOW else (0, 0)
     named = {field: "a side of `window_size`" for field in ("window_left", "window_right")}
@@ -439,7 +440,7 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
 
 
 def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
-    """Which kernel serves the call."""
+    """The properties of the call that determine its kernel."""
     f = p.features
     page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks = optional[4:9]
     asked = {

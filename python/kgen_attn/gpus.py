@@ -1,4 +1,4 @@
-"""The GPUs of this machine, asked of the driver itself: no torch and no CUDA toolkit is needed."""
+"""The GPUs of this machine, from the driver itself: neither torch nor a CUDA toolkit is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU by its number in the process; `capability` is major * 10 + minor."""
+    """A GPU by its index in the process; `capability` is major * 10 + minor."""
 
     index: int
     name: str
@@ -20,7 +20,7 @@ class Gpu:
 
 @functools.lru_cache(maxsize=None)
 def found() -> tuple[Gpu, ...] | str:
-    """The GPUs that this process may use; where there are none, the reason as a clause."""
+    """The GPUs that this process may use; if there are none, the reason as a clause."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -47,6 +47,6 @@ def _gpu(driver: ctypes.CDLL, index: int) -> Gpu:
 
 
 def capability_of(index: int) -> int | None:
-    """The compute capability of a GPU; None where the driver does not say."""
+    """The compute capability of a GPU; None if the driver does not report it."""
     gpus = found()
     return next((gpu.capability for gpu in gpus if gpu.index == index), None) if not isinstance(gpus, str) else None

@@ -1,6 +1,6 @@
-"""Values of integer tensors that the host can read without waiting: those of CPU tensors, which the emulator takes.
+"""Values of integer tensors that the host can read without waiting: those of CPU tensors, for the emulator.
 
-On a GPU nobody looks at them here: that would wait for all earlier work.
+Values on a GPU are not read here: that would wait for all earlier work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TensorOrNone = Optional[torch.Tensor]
 
 
 def check_numbers(name: str, tensor: torch.Tensor, count: int) -> None:
-    """Raises `ValueError` if a value does not number one of `count` things."""
+    """Raises `ValueError` if a value is not an index below `count`."""
     values = _known(tensor)
     wrong = next((value for value in values if not 0 <= value < count), None)
     if wrong is not None:
@@ -21,16 +21,16 @@ def check_numbers(name: str, tensor: torch.Tensor, count: int) -> None:
 
 
 def check_lengths(name: str, tensor: torch.Tensor, most: int, of: str) -> None:
-    """Raises `ValueError` if a sequence is longer than `most`, the rows of `of`."""
+    """Raises `ValueError` if a sequence is longer than `most`, the number of rows of `of`."""
     values = _known(tensor)
     if values and max(values) > most:
         raise ValueError(f"`{name}` holds {max(values)}; {of} has {most}")
 
 
 def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor] = None) -> None:
-    """Raises `ValueError` for starts of packed sequences that fall, leave the rows of `of`, or lie further apart than
-    `longest`, which the argument `said` gives. Of a sequence only its `used` rows are read, where they are given: the
-    last entry may then lie beyond the tensor, as that of ranges of a cache does."""
+    """Raises `ValueError` for starts of packed sequences that decrease, exceed the rows of `of`, or are further apart
+    than `longest`, which comes from the argument `said`. If `used` is passed, only that many rows of a sequence are
+    read: the last entry may then be beyond the tensor, as for ranges of a cache."""
     values = _known(tensor)
     if not values:
         return
@@ -47,7 +47,7 @@ def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: 
 
 
 def check_pages(table: torch.Tensor, used: list[int], page_size: int, pages: int) -> None:
-    """Raises `ValueError` if one of the entries that the lengths `used` reach names no page."""
+    """Raises `ValueError` if an entry within the lengths `used` names no page."""
     for row, length in zip(_known(table), used):
         for page in row[: -(-max(0, length) // page_size)]:
             if not 0 <= page < pages:
@@ -55,6 +55,6 @@ def check_pages(table: torch.Tensor, used: list[int], page_size: int, pages: int
 
 
 def _known(tensor: torch.Tensor) -> list:
-    """The values; empty where the host would wait for them, or a compiler traces the call."""
+    """The values; empty if the host would have to wait for them, or if a compiler traces the call."""
     known = tensor.device.type == "cpu" and not torch.compiler.is_compiling() and type(tensor) is torch.Tensor
     return tensor.tolist() if known and torch._C._len_torch_dispatch_stack() == 0 else []

@@ -9,16 +9,18 @@ import torch
 from . import bands, masks
 from .interface import flash_attn_func, flash_attn_varlen_func
 
-#: What a model may hand to an attention implementation that changes its result and that kgen does not have.
+#: Arguments that a model may pass to an attention implementation, that change its result, and that kgen does not
+#: support.
 _REFUSED = ("position_bias", "head_mask", "cache")
 
 
-#: Whether models say `is_causal=False` beside a causal mask, as transformers 4's GPT-2 does: SDPA takes one of them.
+#: True if models pass `is_causal=False` with a causal mask, as GPT-2 in transformers 4 does; SDPA rejects both
+#: together.
 _false_with_a_mask = False
 
 
 class Packing(NamedTuple):
-    """Sequences along one row axis: boundaries of their queries and keys, and the longest lengths or more."""
+    """Sequences along one row axis: boundaries of their queries and keys, and upper bounds of the lengths."""
 
     cu_q: torch.Tensor
     cu_k: torch.Tensor
@@ -29,13 +31,14 @@ class Packing(NamedTuple):
 def register(name: str = "kgen") -> None:
     """Makes `name` an attention implementation of transformers (4.53 or newer).
 
-    Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
-    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
-    dropout is refused: set it to 0 in the model's configuration. So are chunked attention and biases. A mask that a
-    model defines in another way is refused with its name unless it is a band of keys (`bands.py`).
+    Supported: causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left
+    or right), batches packed by `cu_seq_lens_q` or by position ids that restart, and KV caches, growing and of
+    fixed size. Attention
+    dropout is refused: set it to 0 in the model's configuration. Chunked attention and biases are refused too. A
+    mask that a model defines in another way is refused with its name unless it is a band of keys (`bands.py`).
 
-    Models compile without graph breaks. Position ids cannot be looked at there: those of a batch of one that start
-    again fail an assertion on the device. `cu_seq_lens_q` packs in compiled models too.
+    Models compile without graph breaks. Position ids cannot be read there: if they restart in a batch of one, an
+    assertion on the device fails. `cu_seq_lens_q` packs in compiled models too.
     """
     global _false_with_a_mask
     from transformers import AttentionInterface, AttentionMaskInterface, __version__
@@ -59,11 +62,11 @@ def attention(
     s_aux: Optional[torch.Tensor] = None,
     **others,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers calls for each layer.
+    """The function that transformers calls for each layer.
 
     `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is
-    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, or what `masks.py`
-    describes.
+    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, or a tensor
+    described in `masks.py`.
     """
     for name in _REFUSED:
         if others.get(name) is not None:
@@ -88,7 +91,7 @@ def attention(
     if band:
         options["causal"], options["window_size"] = False, bands.numbered(band)
     elif sliding_window is not None and k.shape[1] > sliding_window:
-        # Of a causal mask the right side says nothing; an encoder's window is as wide on both sides.
+        # With a causal mask the right side has no effect; an encoder's window is symmetric.
         options["window_size"] = (sliding_window - 1, sliding_window - 1)
     if kind == masks.RANGE:
         return _in_ranges(q, k, v, attention_mask.flatten(1), options), None
@@ -96,7 +99,7 @@ def attention(
     if positions is not None and (q.shape[1] == 1 or positions.shape not in ((1, q.shape[1]), q.shape[:2])):
         positions = None  # one row is decoding
     if positions is not None and q.shape[0] > 1:
-        # Rows of a larger batch are one sequence each. Of eager calls `masks.py` has looked at that.
+        # Each row of a larger batch is one sequence. In eager calls `masks.py` has checked that.
         if attention_mask is None and is_causal and not masks.may_look(positions):
             _fail_if_several(positions)
         positions = None
@@ -116,7 +119,7 @@ def attention(
 
 
 def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
-    """The packing that a model's caller gives."""
+    """The packing passed by the model's caller."""
     cu_q, cu_k = others.get("cu_seq_lens_q"), others.get("cu_seq_lens_k")
     if cu_q is None:
         return None
@@ -126,7 +129,7 @@ def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
     if missing:
         raise ValueError(f"`cu_seq_lens_q` goes with `{'` and `'.join(missing)}`, the longest sequences' rows; give it too")
     longest = (others["max_length_q"], q.shape[1]), (others["max_length_k"], keys)
-    # More is as right: what a tensor says is not waited for where nothing can be.
+    # An upper bound is sufficient: the host does not wait for a tensor's value unless it may.
     longest = (most if isinstance(n, torch.Tensor) and not masks.may_look(n) else int(n) for n, most in longest)
     return Packing(cu_q, cu_q if cu_k is None else cu_k, *longest)
 
@@ -137,7 +140,7 @@ def _packed_behind_a_cache(rows: int, keys: int) -> NotImplementedError:
 
 
 def _packing_of_positions(positions: torch.Tensor) -> Optional[Packing]:
-    """The packing that position ids (1, rows) show; None for one sequence."""
+    """The packing implied by position ids (1, rows); None for one sequence."""
     if masks.may_look(positions):
         return _remembered(positions, "_kgen_packing", lambda positions: _packing_of_rows(positions[0]))
     _fail_if_several(positions)
@@ -145,8 +148,8 @@ def _packing_of_positions(positions: torch.Tensor) -> Optional[Packing]:
 
 
 def _fail_if_several(positions: torch.Tensor) -> None:
-    """An error on the device if a sequence starts behind the first row. By minima: the compiler of Triton takes minutes to
-    compare two ranges of numbers, which is what positions are in most graphs."""
+    """Fails an assertion on the device if a sequence starts after the first row. Uses minima: Triton takes minutes to
+    compile a comparison of two ranges of numbers, which positions are in most graphs."""
     masks.fail_unless((positions[:, 1:].amin(1) > positions[:, 0]).all(), _SEVERAL)
 
 
@@ -157,7 +160,7 @@ _SEVERAL = (
 
 
 def _packing_of_rows(positions: torch.Tensor) -> Optional[Packing]:
-    """The packing of rows at these positions: a sequence starts at the least position, as transformers has it."""
+    """The packing of rows at these positions: a sequence starts at the smallest position, as in transformers."""
     (starts,) = torch.nonzero(positions[1:] == positions.min(), as_tuple=True)
     if starts.numel() == 0:
         return None
@@ -167,9 +170,9 @@ def _packing_of_rows(positions: torch.Tensor) -> Optional[Packing]:
 
 
 def _remembered(tensor: torch.Tensor, name: str, make):
-    """The result of `make` for a tensor that every layer of a model gets: computed once, stored with it until it is
-    written to."""
-    if tensor.is_inference():  # nothing tells whether it was written to
+    """The result of `make` for a tensor that every layer of a model receives: computed once, and stored with the tensor
+    until it is modified."""
+    if tensor.is_inference():  # its version counter is unavailable
         return make(tensor)
     version, made = getattr(tensor, name, (None, None))
     if version != tensor._version:
@@ -179,7 +182,7 @@ def _remembered(tensor: torch.Tensor, name: str, make):
 
 
 class _Places(NamedTuple):
-    """Which tokens of a padded batch are valid, flat, and their packing."""
+    """The flat indices of a padded batch's valid tokens, and their packing."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -187,13 +190,13 @@ class _Places(NamedTuple):
 
 
 def _padded(q, k, v, mask: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
-    """Attention where `mask` says which keys are there: valid tokens are packed, and O of the others is 0."""
+    """Attention with a padding `mask`: valid tokens are packed, and O of the others is 0."""
     rows, seen = q.shape[1], mask.shape[-1] if mask.dim() > 0 else 0
     if mask.dim() != 2 or mask.shape[0] != q.shape[0] or not rows <= seen <= k.shape[1]:
         raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; it is (batch, keys), for {rows} rows and {k.shape[1]} keys")
     if not masks.may_look(mask):
         return _by_places(q, k, v, masks.places(mask.bool(), mask.bool()[:, -rows:])[:, 0], positions, options)
-    k, v = k[:, :seen], v[:, :seen]  # a cache of fixed size has more
+    k, v = k[:, :seen], v[:, :seen]  # a fixed-size cache has more
     places = _remembered(mask, f"_kgen_places_{rows}", lambda mask: _places(mask, rows, positions))
     packed = (t.flatten(0, 1)[where] for t, where in ((q, places.q), (k, places.k), (v, places.k)))
     out = flash_attn_varlen_func(*packed, *places.packing, **options)
@@ -215,7 +218,7 @@ def _places(mask: torch.Tensor, rows: int, positions: Optional[torch.Tensor]) ->
 
 
 def _in_ranges(q, k, v, ranges: torch.Tensor, options: dict) -> torch.Tensor:
-    """Attention to a cache of fixed size whose valid rows start and are as many as `ranges`, (batch, 2), says."""
+    """Attention to a cache of fixed size whose valid rows are given by `ranges`, (batch, 2): start and count."""
     batch, rows = q.shape[:2]
     heads, length = k.shape[2], k.shape[1]
     starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device)
@@ -233,8 +236,8 @@ def _in_ranges(q, k, v, ranges: torch.Tensor, options: dict) -> torch.Tensor:
 
 
 def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
-    """`_padded` without looking at the mask: what it does with all valid tokens, within each sequence. `places` is
-    (batch, keys and queries, 3)."""
+    """`_padded` without reading the mask: the same computation on all rows, within each sequence. `places` is (batch,
+    keys and queries, 3)."""
     rows, seen = q.shape[1], places.shape[1] - q.shape[1]
     of_k, of_q = places[:, :seen], places[:, seen:]
     there = of_q[..., 2].bool()
@@ -244,11 +247,11 @@ def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor],
         others = torch.where(there[0] & ~is_first, positions[0], torch.iinfo(positions.dtype).max).amin()
         masks.fail_unless(others > first, _SEVERAL)
     packed = [_taken(tensor, of[..., 0]) for tensor, of in ((q, of_q), (k[:, :seen], of_k), (v[:, :seen], of_k))]
-    used_q, used_k = (of[:, -1, 1] + 1 for of in (of_q, of_k))  # the last row's place tells how many are valid
+    used_q, used_k = (of[:, -1, 1] + 1 for of in (of_q, of_k))  # the last row's place gives the number of valid rows
     out = flash_attn_func(*packed, seqused_q=used_q, seqused_k=used_k, **options)
     return torch.where(there[..., None, None], _taken(out, of_q[..., 1].clamp(min=0)), 0)
 
 
 def _taken(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Rows of (batch, rows, heads, head dim) by their numbers, (batch, ·)."""
+    """Rows of (batch, rows, heads, head dim) by their indices, (batch, ·)."""
     return torch.gather(tensor, 1, rows.long()[..., None, None].expand(-1, -1, *tensor.shape[2:]))

@@ -1,4 +1,4 @@
-"""FlashAttention's functions for tensors of equal lengths, by kgen's kernels."""
+"""FlashAttention's functions for sequences of equal lengths and packed sequences, on kgen's kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .forward import NONE, ForwardPlan, layout_of, planned, rows_are_contiguous,
 from .launch import MOST_PLANS
 from .repeats import Repeats, are_same
 
-#: Plans of `flash_attn_func` by what the caller gave: what a call like one before needs no second look at.
+#: Plans of `flash_attn_func` by the caller's arguments: an equivalent call skips the checks.
 _direct: dict[tuple, ForwardPlan] = {}
 
-#: Those of `flash_attn_varlen_func`.
+#: Plans of `flash_attn_varlen_func`.
 _packed = Repeats()
 
-#: What a plan may be known by besides the layout.
+#: Types of a plan's key in addition to the layout.
 _NUMBERS = (float, int, bool, type(None))
 
 Descale = Optional[Union[torch.Tensor, float]]
@@ -62,25 +62,27 @@ def flash_attn_func(
         causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
         window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
             no limit.
-        softcap: scores s become softcap · tanh(s / softcap); 0: they do not.
-        alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is taken off a score.
+        softcap: scores s become softcap · tanh(s / softcap); 0: no softcap.
+        alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
+            from a score.
         deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
-        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and, where
-            FlashAttention has probabilities for tests of dropout, an empty tensor.
-        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks go by these lengths. Rows of the
-            result beyond are not written.
-        attention_chunk: a row sees keys of its own chunk of so many positions alone; 0: no chunks.
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and an empty
+            tensor in place of FlashAttention's probabilities for tests of dropout.
+        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
+            of the result beyond them are not written.
+        attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
         q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
 
     Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v` and `s_aux`, from the
-    result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of first order and of
-    reverse mode: the second one, forward mode and `torch.func`'s transforms raise `NotImplementedError`.
+    result and from the log-sum-exp; anything else that requires grad is refused. Only first-order, reverse-mode
+    derivatives are supported: second derivatives, forward mode and `torch.func`'s transforms raise
+    `NotImplementedError`.
 
-    Numbers may be tensors that hold one. They are read in the call, which waits for their device.
+    Numbers may be passed as one-element tensors. They are read in the call, which waits for their device.
 
-    Raises `MissingKernel` where the library has no kernel for the call, `KgenError` where it refuses one, and
+    Raises `MissingKernel` if the library has no kernel for the call, `KgenError` if it refuses the call, and
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
     plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
@@ -91,7 +93,7 @@ def flash_attn_func(
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)
-    except (AttributeError, TypeError, RuntimeError):  # an argument of a wrong type, which is named below
+    except (AttributeError, TypeError, RuntimeError):  # an argument of a wrong type, reported below
         layout = None
     if plan is not None:
         out, lse = run(plan, q, k, v, NONE, return_attn_probs)
@@ -128,7 +130,7 @@ def flash_attn_func(
 
 
 def _lasts(asked: tuple) -> bool:
-    """Whether what was asked for can be told by its values later: a tensor in place of a number has others then."""
+    """True if the arguments' values stay the same: a tensor used as a number may change later."""
     return all(type(value) in _NUMBERS for value in (*asked[1:4], *asked[4], *asked[5:]))
 
 
@@ -163,18 +165,17 @@ def flash_attn_varlen_func(
 
     Shapes:
         q: (total_q, heads, head_dim), sequence b from row cu_seqlens_q[b] to cu_seqlens_q[b + 1].
-        k, v: (total_k, key heads, head_dim or head_dim_v), likewise by `cu_seqlens_k`; with `block_table` (pages, page
-            size, key heads, ·).
+        k, v: (total_k, key heads, head_dim or head_dim_v), in the same way by `cu_seqlens_k`; with `block_table`
+            (pages, page size, key heads, ·).
         cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32, starting at 0.
         block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
             `cu_seqlens_k`.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used.
         returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
             Rows that belong to no sequence, before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are
-            not written: they hold what memory held, and have no gradient.
+            not written: their contents are undefined, and they have no gradient.
 
-    `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
-    `flash_attn_func`.
+    `max_seqlen_q` and `max_seqlen_k` are upper bounds of the lengths. The other arguments are as for `flash_attn_func`.
     """
     # fmt: off
     given = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, s_aux,
@@ -222,7 +223,7 @@ def flash_attn_varlen_func(
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
-    # (Which lengths of keys there are, the key says.)
+    # (The key determines the kind of key lengths.)
     same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
     if same and rows_are_contiguous(layout_of(q, k, v)):
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
@@ -232,7 +233,7 @@ def flash_attn_varlen_func(
 
 
 def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:
-    """How many keys each sequence has in its pages."""
+    """The number of keys of each sequence in its pages."""
     return cu_seqlens_k[1:] - cu_seqlens_k[:-1] if seqused_k is None else seqused_k
 
 

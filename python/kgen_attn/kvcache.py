@@ -12,7 +12,7 @@ from .interface import Descale, Window, descales
 from .launch import check_beside, check_integers
 from .repeats import Repeats, are_same
 
-#: Plans by what the caller gave: that of attention, and with new keys both.
+#: Plans by the caller's arguments: the attention plan, and with new keys both plans.
 _remembered = Repeats()
 
 
@@ -55,10 +55,11 @@ def flash_attn_with_kvcache(
         k_cache, v_cache: (entries, rows, key heads, head_dim), or (pages, page size, key heads, head_dim) with
             `block_table`. Of the type of `q`, or FP8 with factors `k_descale` and `v_descale`, (batch, key heads)
             float32, or a number for all. Changed in place by `k` and `v`.
-        k, v: (batch, seqlen_new, key heads, head_dim): written from row `cache_seqlens` of each sequence on. What the
-            cache has no room for is not written.
-        rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their position,
-            `cache_seqlens` for the first; queries likewise with a causal mask or a window, else all by the first.
+        k, v: (batch, seqlen_new, key heads, head_dim): written from row `cache_seqlens` of each sequence on. Rows
+            that do not fit in the cache are not written.
+        rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their
+            position, `cache_seqlens` for the first; queries too with a causal mask or a window, else all by the first
+            position.
         cache_seqlens: int or (batch,) int32: rows in the cache before this call. None: all of them.
         cache_batch_idx: (batch,) int32: the entry of the cache that each sequence has; with `block_table`, its row.
         cache_leftpad: (batch,) int32: rows of an entry before its first key, which `cache_seqlens` counts.
@@ -67,17 +68,17 @@ def flash_attn_with_kvcache(
             (total_q, heads, head_dim).
         cu_seqlens_k_new: (batch + 1,) int32: `k` and `v` are then packed, (total_new, key heads, head_dim).
         returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
-            seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not written:
-            they hold what memory held.
+            seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not
+            written: their contents are undefined.
 
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
-    `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
-    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`, (batch, key
-    heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of the queries,
-    which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 / sqrt(head_dim +
-    head_dim_v). So DeepSeek's absorbed queries attend to its latent. The other arguments, masks and errors are those
-    of `flash_attn_func`.
+    `rotary_interleaved`: pairs of rotated columns are adjacent; otherwise they come from the two halves of
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`,
+    (batch, key heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of
+    the queries, which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 /
+    sqrt(head_dim + head_dim_v). This is DeepSeek's MLA decoding with absorbed projections. The other arguments, masks
+    and errors are as for `flash_attn_func`.
 
     Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
     there are none: the backward pass raises `NotImplementedError`.
@@ -109,7 +110,7 @@ def flash_attn_with_kvcache(
         arguments.check_tensors(q, k, v, q.dim(), 4 if cu_seqlens_k_new is None else 3)
     if (rotary_cos is None) != (rotary_sin is None):
         raise ValueError("`rotary_cos` and `rotary_sin` come together")
-    if rotary_cos is None:  # FlashAttention takes first positions that nothing is rotated by
+    if rotary_cos is None:  # FlashAttention accepts first positions without rotary tables
         rotary_seqlens = None
     if rotary_cos is not None and k is None:
         raise ValueError("`rotary_cos` goes with new keys, `k` and `v`")
@@ -138,7 +139,7 @@ def flash_attn_with_kvcache(
                 wanted = tensor
         if wanted is not None:
             q, k_cache, v_cache, k, v, s_aux = (t if t is None else t.detach() for t in inputs)
-    if arguments.any_autocast():  # the cache is written where it lies
+    if arguments.any_autocast():  # the cache is written in place
         (q,) = arguments.cast(q)
         k, v = (None, None) if k is None else arguments.cast(k, v)
     rows = block_table.shape[1] * k_cache.shape[1] if paged else k_cache.shape[1]
@@ -165,7 +166,7 @@ def flash_attn_with_kvcache(
     if padded:  # copies of the caches, as in FlashAttention
         q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
         k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
-    # Of the mask as it was asked for: a window that hides nothing still says that positions rise.
+    # The requested mask counts: a window that hides nothing still implies that positions rise.
     causal = arguments.flag(causal, "causal")
     rising = causal or max(arguments.sides(window_size)) >= 0
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
@@ -193,7 +194,7 @@ def flash_attn_with_kvcache(
                 cache.copy_(wide[..., : cache.shape[-1]])
         if wanted is not None:
             out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
-    # A cache of more entries than the batch has is planned by its first ones, which lie where it does.
+    # A cache with more entries than the batch is planned with its first entries, which have the same address.
     same = key is not None and not padded and are_same((q, *given[4:6], *given[7:]), (given[0], *optional[1:3], *optional[4:]))
     if same and (for_all or cache_seqlens is lengths):
         if k is not None:

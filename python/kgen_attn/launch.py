@@ -1,4 +1,4 @@
-"""What every launch shares: the device and stream it runs on, its workspace, and what becomes of an error."""
+"""Common parts of all launches: device, stream, workspace, and errors."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ EIGHTS = tuple(dtype for dtype, number in DTYPES.items() if number in (2, 4))
 
 POINTER = struct.Struct("=Q")
 
-#: Stands in a plan for a pointer that is not NULL; no kernel sees it.
+#: A non-NULL placeholder for a pointer in a plan; never passed to a kernel.
 _SOMEWHERE = 16
 
-#: Shapes that are remembered; far more than a model has.
+#: Maximum number of cached shapes; far more than a model has.
 MOST_PLANS = 4096
 
-# The public way builds a Stream object, which takes ten times as long.
+# The public function creates a Stream object, which takes ten times as long.
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
-# The public way looks whether CUDA has been initialised, which a tensor on it shows.
+# The public function checks that CUDA is initialised, which a tensor on the GPU implies.
 _current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
-# The emulator's list of tensors is one for the process.
+# The emulator has one list of tensors per process.
 _emulator_lock = threading.Lock()
 
 
 class Plan:
-    """What all calls of one shape share: the structure without its pointers, and the library that serves them.
+    """State shared by all calls of one shape: the structure without its pointers, and the library that runs them.
 
-    `given` are the offsets of the pointers that each call enters besides those of Q, K, V and O: which tensors there
-    are decides the kernel, and how much workspace it takes.
+    `given` are the offsets of the pointers that each call sets in addition to Q, K, V and O: the set of tensors
+    determines the kernel and its workspace.
     """
 
     __slots__ = ("library", "params", "workspace_bytes", "request")
@@ -55,7 +55,7 @@ class Plan:
         self.use(library())
 
     def use(self, chosen: Library) -> None:
-        """Serves later calls with this library."""
+        """Uses this library for later calls."""
         self.library = chosen
         of_pass = {"fwd": chosen.fwd_workspace, "bwd": chosen.bwd_workspace}.get(self.request.function)
         if of_pass is None:
@@ -63,12 +63,12 @@ class Plan:
         elif self.request.device < 0:
             self.workspace_bytes = of_pass(self.params)
         else:
-            with torch.cuda.device(self.request.device):  # the library asks which one is current
+            with torch.cuda.device(self.request.device):  # the library queries the current device
                 self.workspace_bytes = of_pass(self.params)
 
     def workspace(self, buffer: bytearray, offset: int, like: torch.Tensor) -> TensorOrNone:
-        """Memory for one call, entered at `offset` with its size after it. It may be released when the call has
-        returned: torch gives it to later work of the same stream alone."""
+        """Memory for one call; its address and size are stored at `offset`. It may be released when the call has
+        returned: torch reuses it only for later work of the same stream."""
         size = self.workspace_bytes
         if size == 0:
             return None
@@ -86,8 +86,8 @@ class Plan:
     ) -> None:
         """Launches on the current stream of the device of `like`.
 
-        `read` and `written` are the tensors that the structure points to: what the emulator is told of. `append` is the
-        structure of new rows that are written into the cache before, whose tensors are among them.
+        `read` and `written` are the tensors that the structure points to, for the emulator. `append` is the
+        structure of new rows that are written into the cache first; its tensors are among them.
         """
         chosen = self.library
         if append is None:
@@ -112,11 +112,11 @@ class Plan:
             raise self._failed(code)
 
     def check_values(self, read: Sequence[TensorOrNone], appends: bool) -> None:
-        """Raises for values that the host can read: called with CPU tensors alone. `appends`: the lengths of the keys
-        are known once the launch has run."""
+        """Raises for invalid values that the host can read: called only with CPU tensors. `appends`: the lengths of the
+        keys are known only after the launch."""
 
     def missing_kernel(self, error: MissingKernel) -> None:
-        """Serves later calls with a library made for this request, where `KGEN_JIT` asks for that; else raises."""
+        """Uses a library built for this request for later calls, if `KGEN_JIT` is set; else raises."""
         self.use(missing.made(self.request, error, self.library))
 
     def _failed(self, code: int) -> KgenError:
@@ -132,7 +132,7 @@ _WORKSPACE = struct.Struct("=QQ")
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Address and bytes from a tensor's first element to its last."""
+    """Address and size in bytes of the memory from a tensor's first element to its last."""
     if tensor.numel() == 0:
         return tensor.data_ptr(), 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -140,13 +140,14 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _extents(read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> tuple[list, list]:
-    """The memory of both; what is written is not told again where it is read too."""
+    """The memory of both; a written tensor is not declared again if it is also read."""
     to_write = [extent(t) for t in written if t is not None]
     return [piece for piece in (extent(t) for t in read if t is not None) if piece not in to_write], to_write
 
 
 def known(tensor: TensorOrNone) -> object:
-    """What a plan depends on in a tensor that may be absent. What is no tensor gets no plan: `check_beside` refuses it."""
+    """The properties of an optional tensor that a plan depends on. An argument that is not a tensor gets no plan:
+    `check_beside` refuses it."""
     try:
         return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), tensor.is_neg())
     except (AttributeError, TypeError):
@@ -162,18 +163,18 @@ def contiguous(shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def rows_contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, copied where its last axis is not contiguous."""
+    """The tensor, copied if its last axis is not contiguous."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def enter_strides(params: ctypes.Structure, name: str, strides: Sequence[int], axes: Sequence[str]) -> None:
-    """Enters `name_axis_stride` for each axis."""
+    """Stores `name_axis_stride` for each axis."""
     for axis, stride in zip(axes, strides):
         setattr(params, f"{name}_{axis}_stride", stride)
 
 
 def enter_sizes(params: ctypes.Structure, sizes: dict[str, int], names: dict[str, str]) -> None:
-    """Enters 32-bit numbers. Raises `ValueError` for those that a field cannot hold, by the argument that `names` gives
+    """Stores 32-bit numbers. Raises `ValueError` for numbers that do not fit, with the argument name that `names` gives
     for the field."""
     for field, size in sizes.items():
         if not -_LIMIT <= size < _LIMIT:
@@ -182,8 +183,8 @@ def enter_sizes(params: ctypes.Structure, sizes: dict[str, int], names: dict[str
 
 
 def no_rows(params: ctypes.Structure, size: str) -> None:
-    """A tensor without rows has no address, so nothing may be looked for there, however long the caller says that its
-    sequences are. After `enter_sizes`, which refuses lengths that are none."""
+    """Sets sizes to 0 for a tensor without rows: it has no address, so no row may be read, whatever lengths the caller
+    passes. Called after `enter_sizes`, which refuses invalid lengths."""
     setattr(params, size, min(0, getattr(params, size)))
 
 
@@ -191,15 +192,15 @@ _LIMIT = 1 << 31
 
 
 def check_host(tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `ValueError` for tensors without memory: on a GPU their device tells them apart, among CPU tensors nothing
-    that a plan is known by."""
+    """Raises `ValueError` for tensors without memory: on a GPU their device distinguishes them, among CPU tensors
+    nothing in a plan's key does."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.is_meta:
             raise ValueError(f"`{name}` is on `meta`, and has no values; move all tensors to one device")
 
 
 def check_device(tensor: torch.Tensor, name: str) -> None:
-    """Raises `ValueError` where the library cannot read the tensor's memory."""
+    """Raises `ValueError` if the library cannot read the tensor's memory."""
     check_signs({name: tensor})
     loaded = library()
     kind = tensor.device.type
@@ -213,7 +214,7 @@ def check_device(tensor: torch.Tensor, name: str) -> None:
 
 
 def check_beside(first: torch.Tensor, tensors: dict[str, TensorOrNone]) -> None:
-    """Raises where one of the tensors is none, or on another device than `first`."""
+    """Raises if one of the arguments is not a tensor, or is on another device than `first`."""
     for name, tensor in tensors.items():
         if tensor is not None and not isinstance(tensor, torch.Tensor):
             raise TypeError(f"`{name}` is of type {type(tensor).__name__}; it must be a torch.Tensor")
@@ -223,14 +224,14 @@ def check_beside(first: torch.Tensor, tensors: dict[str, TensorOrNone]) -> None:
 
 
 def check_signs(tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `ValueError` for views whose elements are those in memory negated, which torch does when it reads them."""
+    """Raises `ValueError` for views whose elements are stored negated, which torch resolves on reads."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.is_neg():
             raise ValueError(f"`{name}` is a negated view of its memory; pass `{name}.resolve_neg()`")
 
 
 def check_integers(tensors: dict[str, TensorOrNone], dtype: torch.dtype = torch.int32) -> None:
-    """Raises where one of the tensors is not contiguous along its last axis, or of another type."""
+    """Raises if one of the tensors is not contiguous along its last axis, or has another type."""
     for name, tensor in tensors.items():
         if tensor is None:
             continue

@@ -1,4 +1,4 @@
-"""Finding and loading a libkgen. Needs no torch."""
+"""Finds and loads a libkgen. Needs no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import abi
 from .elf import is_cut_off
 from .errors import LibraryError
 
-#: Names a library to use instead of the one in the package.
+#: Environment variable with the path of a library to use instead of the package's.
 VARIABLE = "KGEN_LIBRARY"
 
 BUNDLED = pathlib.Path(__file__).resolve().parent / "lib" / "libkgen.so"
@@ -20,8 +20,8 @@ BUNDLED = pathlib.Path(__file__).resolve().parent / "lib" / "libkgen.so"
 #: `target_max` of a kernel whose object carries PTX, which newer GPUs compile.
 EVERY_NEWER_GPU = 999
 
-#: Functions that take parameters and a stream, the one that takes two structures and a stream, and those that give the
-#: bytes of workspace.
+#: Functions that take parameters and a stream, the one that takes two structures and a stream, and those that return
+#: the workspace size in bytes.
 _LAUNCHES = ("kgen_fwd", "kgen_bwd", "kgen_append_kv")
 _DOUBLE_LAUNCH = "kgen_fwd_kvcache"
 _WORKSPACES = ("kgen_fwd_workspace", "kgen_bwd_workspace")
@@ -29,7 +29,7 @@ _WORKSPACES = ("kgen_fwd_workspace", "kgen_bwd_workspace")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that a library holds. Targets are compute capabilities, major * 10 + minor."""
+    """A kernel of a library. Targets are compute capabilities, major * 10 + minor."""
 
     name: str
     kind: str
@@ -42,19 +42,19 @@ class Kernel:
     score: str | None
 
     def runs_on(self, capability: int) -> bool:
-        """Whether a GPU of this compute capability (major * 10 + minor) can run it."""
+        """True if a GPU of this compute capability (major * 10 + minor) can run it."""
         return self.target <= capability <= self.target_max
 
 
 class Library:
     """A loaded libkgen. Launch functions take the bytes of a parameter structure and a stream.
 
-    `device_type` is that of the tensors it takes: "cuda", or "cpu" for a library built for kgen's emulator, which is
-    known by functions that no other library has. `emulator` is the interface of the latter, otherwise None.
+    `device_type` is the device of its tensors: "cuda", or "cpu" for a library built for kgen's emulator, which is
+    recognised by functions that no other library has. `emulator` is the emulator's interface, or None.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        # The loader would look for a name without a slash where the system keeps its libraries.
+        # The loader would search the system's library folders for a name without a slash.
         self.path = path = path.absolute()
         try:
             if is_cut_off(path):
@@ -72,7 +72,7 @@ class Library:
             remedy = "build both with the same kgen"
             raise LibraryError(f"`{path}` has version {version} of kgen's C interface, this package {abi.ABI_VERSION}; {remedy}")
         self.lib.kgen_last_error.restype = ctypes.c_char_p
-        # `bytes` as char*: a structure is passed without an object of its own.
+        # `bytes` as char*: a structure is passed without creating an object for it.
         for name in (*_LAUNCHES, _DOUBLE_LAUNCH):
             function = getattr(self.lib, name)
             structures = [ctypes.c_char_p] * (2 if name == _DOUBLE_LAUNCH else 1)
@@ -98,12 +98,12 @@ class Library:
         return tuple(_kernel(rows[row]) for row in range(count.value))
 
     def last_error(self) -> str:
-        """What went wrong in this thread's last failed call."""
+        """The message of this thread's last failed call."""
         return (self.lib.kgen_last_error() or b"no message").decode(errors="replace")
 
 
 class Emulator:
-    """What an emulated library has besides: it must be told of all memory that a launch may access."""
+    """The additional functions of an emulated library: all memory that a launch may access must be declared."""
 
     def __init__(self, lib: ctypes.CDLL, capability: int) -> None:
         self._reset, self._tensor, self._report = lib.kgen_emulator_reset, lib.kgen_emulator_tensor, lib.kgen_emulator_report
@@ -114,14 +114,14 @@ class Emulator:
         self.capability = capability
 
     def declare(self, read: list[tuple[int, int]], written: list[tuple[int, int]]) -> None:
-        """Names the memory of the next launch, each piece by address and bytes; no other may be accessed."""
+        """Declares the memory of the next launch, each piece by address and size; a launch may access no other."""
         self._reset(1)
         for writable, pieces in ((0, read), (1, written)):
             for address, size in pieces:
                 self._tensor(b"tensor", address, size, None, 1, writable)
 
     def report(self) -> str:
-        """All that was wrong with the last launch, such as races and accesses out of bounds; it has then failed."""
+        """All violations of the last launch, such as races and accesses out of bounds; the launch has then failed."""
         return (self._report() or b"").decode(errors="replace")
 
 
@@ -143,9 +143,9 @@ def _kernel(row: abi.Variant) -> Kernel:
 
 
 def path_of_library() -> pathlib.Path:
-    """The library that `KGEN_LIBRARY` names, else the one in the package.
+    """The library at `KGEN_LIBRARY`, else the one in the package.
 
-    Raises `LibraryError` where that file is not there.
+    Raises `LibraryError` if that file does not exist.
     """
     named = os.environ.get(VARIABLE)
     path = pathlib.Path(named).absolute() if named else BUNDLED

@@ -1,19 +1,18 @@
-"""What transformers' models are told of a mask once in each call, for the attention of all their layers.
+"""Masks for transformers' models, computed once per call for the attention of all layers.
 
-`mask` stands where transformers makes masks. Besides None, all keys that are there, and (batch, keys seen) of bool, it
-gives an int32 tensor of four axes. Models, `generate` and compiled graphs hand a tensor of four axes on as it is, and
-no mask of a model is int32. The size of its last axis says what it holds:
+`mask` replaces transformers' mask creation. It returns None if all keys are visible, a bool tensor (batch, keys
+seen), or an int32 tensor of four axes. Models, `generate` and compiled graphs pass a tensor of four axes through
+unchanged, and no mask of a model is int32. The size of its last axis determines its meaning:
 
     NOTHING  (batch, 1, seen, 0)     K and V have more rows than keys; all of the first `seen` are valid.
-    COUNT    (batch, 1, 1, 1)        so many rows are valid: the first ones.
-    RANGE    (batch, 1, 1, 2)        the first valid row, and how many there are from it on.
-    PLACES   (batch, 1, rows, 3)     any may be valid. For each row of K and V and, after them, of Q: the number of the
+    COUNT    (batch, 1, 1, 1)        the number of valid rows, which come first.
+    RANGE    (batch, 1, 1, 2)        the first valid row, and the number of valid rows.
+    PLACES   (batch, 1, rows, 3)     any row may be valid. For each row of K and V and, after them, of Q: the number of the
                                      row to put there, valid ones first; its place among these; whether it is valid.
 
-The last three tell lengths in device memory, so that they cost no synchronisation and change in a graph's replay.
+The last three keep lengths in device memory, so that they need no synchronisation and may change in a graph's replay.
 
-The size of the second axis is 1, or more if the mask's band is none that its layers would guess (`bands.py`): 1 and the
-band's number.
+The size of the second axis is 1, or 1 plus the band's index if the layers would not guess the mask's band (`bands.py`).
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ NOTHING, COUNT, RANGE, PLACES = range(4)
 
 
 def may_look(tensor: torch.Tensor) -> bool:
-    """Whether the tensor has values that Python may wait for: nothing traces or captures the call."""
+    """True if Python may wait for the tensor's values: the call is neither traced nor captured."""
     return is_eager(tensor) and not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def fail_unless(held: torch.Tensor, message: str) -> None:
-    """An error with that message on the device, which nothing waits for, where `held` is False."""
+    """Fails an assertion with that message on the device, without synchronisation, if `held` is False."""
     if _ASSERTIONS_COMPILE:
         torch._assert_async(held, message)
     else:
         _wait_for(held, message)
 
 
-# Earlier ones may leave assertions out of compiled graphs: there the graph is broken, to look.
+# Earlier versions may drop assertions in compiled graphs: there the graph is broken to read the value.
 _ASSERTIONS_COMPILE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
@@ -66,12 +65,12 @@ def mask(
     config=None,
     **others,
 ) -> Optional[torch.Tensor]:
-    """A mask as transformers asks for it, by the names that it has for the arguments.
+    """A mask as transformers requests it, with transformers' argument names.
 
-    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
-    fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
-    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or it is refused with
-    its name. `cache_position` stands for `q_length` and `q_offset` in older versions.
+    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor if the cache
+    has a fixed size (`StaticCache`), because a compiled graph may add to its contents. `attention_mask`, (batch,
+    positions) of bool, is False for padding. `mask_function` restricts the keys that a query sees: a band, or it is
+    refused with its name. `cache_position` replaces `q_length` and `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device
@@ -98,7 +97,8 @@ def mask(
 
 
 def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call) -> Optional[Band]:
-    """The band of the mask, unless its layers guess it: by `is_causal`, and, of a causal mask, by `sliding_window`."""
+    """The band of the mask, unless its layers guess it: from `is_causal`, and, for a causal mask, from
+    `sliding_window`."""
     if encoder:
         guess = Band(-1, -1) if window is None else Band(window, window)
     elif window is None or window == getattr(call.config, "attention_chunk_size", None):
@@ -106,7 +106,7 @@ def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call)
     else:
         guess = Band(window - 1, 0)
     band = bands.band_of(mask_function, guess, call)
-    # What an encoder's layers say of a window differs by a key from model to model.
+    # The size of a window that an encoder's layers pass varies by one key from model to model.
     return None if band == guess and (window is None or not encoder) else band
 
 
@@ -121,7 +121,7 @@ def _told(
     seen: Union[int, torch.Tensor],
     device: Union[torch.device, str, None],
 ) -> Optional[torch.Tensor]:
-    """Which rows are valid, of `seen` keys."""
+    """The valid rows among `seen` keys."""
     if attention_mask is None:
         return _once(_first(batch_size, seen, kv_length, q_length, device))
     if isinstance(seen, torch.Tensor) or (q_length == 1 and seen < kv_length):
@@ -132,20 +132,21 @@ def _told(
     _refuse_holes(there, window)
     if encoder and window is None:  # the keys may be those of another sequence
         return _once(places(there, there.new_ones((len(there), q_length))))
-    # What `generate` makes before it calls a model comes here again as `attention_mask`: not if it has four axes.
+    # A mask created by `generate` before it calls a model is passed in again as `attention_mask`, unless it has four
+    # axes.
     again = not encoder and not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
-    # An encoder's window counts from a query that is among the keys.
+    # An encoder's window is relative to a query among the keys.
     return there if again and may_look(there) else _once(places(there, there[:, -q_length:]))
 
 
 def _once(told: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """The same tensor; in a compiled graph from an operator that Inductor does not look into. It would compute what costs
-    so little again for each layer, in a kernel before attention's."""
+    """The same tensor; in a compiled graph from an operator that Inductor does not inline. Otherwise it would recompute
+    such a cheap value for each layer, in a kernel before attention's."""
     return told if told is None or is_eager(told) else torch.ops.kgen_attn.materialize(told)
 
 
 def places(there_k: torch.Tensor, there_q: torch.Tensor) -> torch.Tensor:
-    """PLACES where these rows are valid, (batch, keys) and (batch, queries) of bool."""
+    """PLACES if these rows are valid, (batch, keys) and (batch, queries) of bool."""
     return torch.cat([_places(there_k), _places(there_q)], dim=1)[:, None]
 
 
@@ -162,12 +163,12 @@ def _first(batch: int, seen: Union[int, torch.Tensor], kv_length: int, q_length:
         return None
     if q_length > 1:
         return torch.empty((batch, 1, seen, NOTHING), dtype=torch.int32, device=device)
-    # A graph of one step is to serve the next, so that the number is not in a shape.
+    # A graph of one step must work for the next, so the number is not part of a shape.
     return torch.full((batch, 1, 1, COUNT), seen, dtype=torch.int32, device=device)
 
 
 def _columns(attention_mask: torch.Tensor, kv_offset: Union[int, torch.Tensor], count: int) -> torch.Tensor:
-    """`count` columns of the mask from `kv_offset` on; those that it lacks are False, as in transformers' own masks."""
+    """`count` columns of the mask from `kv_offset` on; missing ones are False, as in transformers' own masks."""
     if isinstance(kv_offset, torch.Tensor):
         at = torch.arange(count, device=attention_mask.device) + kv_offset
         last = attention_mask.shape[1] - 1
@@ -184,13 +185,13 @@ def _padded_in_a_cache(
     q_length: int,
     window: Optional[int],
 ) -> torch.Tensor:
-    """Of a cache of fixed size: what is valid among the rows that have been written."""
+    """For a cache of fixed size: the valid rows among those that have been written."""
     rows = torch.arange(kv_length, device=attention_mask.device)
     there = _columns(attention_mask, kv_offset, kv_length) & (rows < seen)
     if may_look(there):
         count = there.sum(1)
         start = seen - count
-        # Padding on the left alone leaves the queries at the end of the keys.
+        # With padding only on the left, the queries are at the end of the keys.
         on_the_left = (there == ((rows >= start[:, None]) & (rows < seen))).all()
         padded, on_the_left = torch.stack([start.max() > 0, on_the_left]).tolist()
         if not padded:
@@ -202,7 +203,8 @@ def _padded_in_a_cache(
 
 
 def _refuse_holes(there: torch.Tensor, window: Optional[int]) -> None:
-    """Valid rows are packed; a window that had rows between them to count would be another one."""
+    """Refuses masks with holes and a window: valid rows are packed, and a window that includes rows between them would
+    change."""
     if window is None or there.shape[1] <= window:
         return
     starts = (there[:, 1:] & ~there[:, :-1]).sum(1) + there[:, 0]

@@ -1,4 +1,4 @@
-"""Kernels that the library lacks: the command that makes one, and `KGEN_JIT`, which runs it."""
+"""Kernels that the library lacks: the command that builds one, and `KGEN_JIT`, which runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import gpus
 from .errors import LibraryError, MissingKernel
 from .library import Library
 
-#: 1: kernels that the library lacks are generated, compiled and kept when they are first asked for.
+#: 1: missing kernels are generated, compiled and kept on first use.
 VARIABLE = "KGEN_JIT"
 
 _OFF, _ON = ("", "0", "no", "off", "false"), ("1", "yes", "on", "true")
@@ -25,7 +25,7 @@ _DTYPE_WORDS = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
 
 @dataclass(frozen=True)
 class Request:
-    """A call, as far as it decides which kernel serves it. `function` is fwd, bwd or append_kv."""
+    """The properties of a call that determine its kernel. `function` is fwd, bwd or append_kv."""
 
     function: str
     dtype: str
@@ -36,7 +36,7 @@ class Request:
     device: int = -1
 
     def selection(self, target: str) -> list[str]:
-        """The flags of kgen that select the kernel."""
+        """kgen's flags that select the kernel."""
         flags = ["--kind", self.function, "--dtype", _DTYPE_WORDS.get(self.dtype, self.dtype), "--target", target]
         if self.function == "append_kv":
             return flags
@@ -46,7 +46,7 @@ class Request:
 
 
 def command(request: Request, library: Library, folder: str) -> list[str]:
-    """The command line that makes a library with a kernel for the request, in `folder`/wheel/lib/libkgen.so."""
+    """The command that builds a library with a kernel for the request, in `folder`/wheel/lib/libkgen.so."""
     if library.emulator is not None:
         target, device = f"sm{library.emulator.capability}", ["--device", "emulator"]
     else:
@@ -57,14 +57,14 @@ def command(request: Request, library: Library, folder: str) -> list[str]:
 
 
 def error(request: Request, message: str, library: Library) -> MissingKernel:
-    """The error for a request that `library` has no kernel for; `message` is the library's."""
+    """The error for a request without a kernel in `library`; `message` is the library's."""
     line = shlex.join(command(request, library, "kgen-wheel"))
     remedy = f"`{line}` makes a library that has it, which KGEN_LIBRARY=kgen-wheel/wheel/lib/libkgen.so selects; or set {VARIABLE}=1"
     return MissingKernel(f"{message}\n{remedy}", 3, line)
 
 
 def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
-    """The library that `KGEN_JIT` has made for the request; raises `wanted` where that is not asked for."""
+    """The library that `KGEN_JIT` has built for the request; raises `wanted` if it is not set."""
     word = os.environ.get(VARIABLE, "")
     if word.lower() in _OFF:
         raise wanted
@@ -80,7 +80,7 @@ def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
 def _made(request: Request, library: Library) -> Library:
     kgen = _program()
     line = command(request, library, "")
-    # kgen's own cache knows what has been compiled: the folder is only where this request's library lies.
+    # kgen's own cache holds compiled kernels: the folder is only the place of this request's library.
     key = hashlib.sha256(repr((line, _version(kgen))).encode()).hexdigest()[:24]
     folder = cache() / key
     path = folder / "wheel" / "lib" / "libkgen.so"
@@ -88,7 +88,7 @@ def _made(request: Request, library: Library) -> Library:
         try:
             return Library(path)
         except LibraryError:
-            pass  # cut off by a full disk or a crash, or otherwise no library: made again
+            pass  # truncated by a full disk or a crash, or otherwise invalid: built again
     line = [kgen, *command(request, library, str(folder))[1:], "--quiet"]
     try:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -100,7 +100,7 @@ def _made(request: Request, library: Library) -> Library:
 
 
 def _program() -> str:
-    """The kgen that is run."""
+    """Path of the kgen program."""
     named = os.environ.get("KGEN")
     found = shutil.which(named or "kgen")
     if found is None and named:
@@ -111,7 +111,7 @@ def _program() -> str:
 
 
 def cache() -> pathlib.Path:
-    """Where libraries of single kernels are kept."""
+    """Folder of the libraries of single kernels."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "kgen" / "python"
@@ -121,7 +121,7 @@ def cache() -> pathlib.Path:
 
 @functools.lru_cache(maxsize=None)
 def _version(kgen: str) -> str:
-    """Which kgen it is: another one makes other kernels."""
+    """Identity of the kgen program: another one generates other kernels."""
     try:
         stat = os.stat(kgen)
     except OSError as error:
@@ -130,6 +130,6 @@ def _version(kgen: str) -> str:
 
 
 def why_no_gpu() -> str:
-    """Why there is no GPU, as a clause."""
+    """The reason why there is no GPU, as a clause."""
     found = gpus.found()
     return found if isinstance(found, str) else "this torch is built without CUDA"

@@ -1,8 +1,7 @@
 """The operators `torch.ops.kgen_attn.*`, for torch.compile and other tracers, and the gradient that they share with
-the eager way.
+eager calls.
 
-An eager call does not go through the operators: torch's dispatcher calls Python kernels at several times the cost of
-the call itself.
+An eager call bypasses the operators: dispatching a Python kernel costs torch several times the call itself.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from .forward import NAMES, forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
-#: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks stand.
+#: For the operator `forward`: number of optional tensors, number of parameters, and index of the sinks.
 _OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
 
-#: Of `fwd_kvcache`: where what is said of new rows begins, counted after V.
+#: For `fwd_kvcache`: index after V of the first argument about new rows.
 _NEW_AT = _OPTIONAL + 9
 
-#: Of `NAMES`, counted after V: those that the backward pass does not know, and those that may require grad in vain.
+#: Indices after V in `NAMES`: those that the backward pass does not support, and those that may require grad without
+#: getting one.
 _WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
 _WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
 
@@ -63,7 +63,7 @@ def _forward(q, k, v, *others):
 
 
 def _attend(q, k, v, *others):
-    # Whether the gradient is deterministic, which comes last, is no matter of the forward pass.
+    # The last parameter, a deterministic gradient, does not affect the forward pass.
     return forward(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:-1])
 
 
@@ -89,7 +89,7 @@ def _fwd_kvcache(q, k, v, *others):
 
 
 def _materialize(computed):
-    """The same in memory of its own. No compiler looks into an operator, so that it is computed once for all its uses."""
+    """The same in separate memory. No compiler inlines an operator, so it is computed once for all its uses."""
     return computed.clone(memory_format=torch.contiguous_format)
 
 
@@ -106,7 +106,7 @@ def _no_gradient_fake(_dout, input, _why):
 
 
 def _refuse_forward_mode() -> None:
-    # What lies in a tangent, or in a level of torch.func.jvp, cannot be seen below torch's dispatcher.
+    # Tangents, and levels of torch.func.jvp, are invisible below torch's dispatcher.
     if forward_ad._current_level >= 0:
         raise NotImplementedError(f"no tangents through `torch.ops.kgen_attn`: {_REVERSE_ALONE}")
 
@@ -139,11 +139,11 @@ def _setup(ctx, inputs, output) -> None:
     ctx.set_materialize_grads(False)
     ctx.refused = () if _have_gradients(*optional) else _refused(optional)
     ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9])
-    ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
+    ctx.numbers = (*numbers[:-2], numbers[-1])  # num_splits is dropped
 
 
 def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv) -> bool:
-    """Whether none is there of what `_refused` looks at, as in most calls."""
+    """True if none of the arguments that `_refused` checks is present, as in most calls."""
     # fmt: off
     return (slopes is None and pages is None and entries is None and leftpad is None and q_descale is None
             and k_descale is None and v_descale is None and qv is None)
@@ -151,7 +151,8 @@ def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_desca
 
 
 def _refused(optional: tuple) -> list[str]:
-    """The names of what the backward pass does not know, and of what waits for a gradient in vain."""
+    """The names of arguments that the backward pass does not support, and of tensors that require a gradient without
+    getting one."""
     in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
     return [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
 
@@ -161,7 +162,7 @@ def _gradient(ctx, dout, dlse):
     if dout is None and dlse is None:
         return tuple(gradients)
     tensors = ctx.saved_tensors
-    if ctx.refused:  # when it runs: a compiler traces the backward pass of calls that nobody will differentiate
+    if ctx.refused:  # at run time: a compiler traces the backward pass of calls that are never differentiated
         why = f"no gradients with `{'`, `'.join(ctx.refused)}`"
         given = dlse if dout is None else dout
         gradients[:3] = (torch.ops.kgen_attn.no_gradient(given, tensor, why) for tensor in tensors[:3])
@@ -171,7 +172,7 @@ def _gradient(ctx, dout, dlse):
     eager = is_eager(dout) and is_eager(tensors[0])
     if eager and (is_transformed() or any(t is not None and _is_batched(t) for t in (dout, dlse))):
         _refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
-    # Under `create_graph` by the operator, whose own gradient refuses.
+    # Under `create_graph` through the operator, whose own gradient refuses.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
     *gradients[:3], dsinks = run(dout, *tensors, dlse, *ctx.numbers)
     sinks = tensors[-1]
@@ -189,7 +190,7 @@ torch.library.register_autograd("kgen_attn::backward", _second_derivative, lib=_
 
 
 class _Eager(torch.autograd.Function):
-    """`forward` with the gradient of the operator. (With a `setup_context` of its own, torch would look at the signature
+    """`forward` with the gradient of the operator. (With a separate `setup_context`, torch would inspect the signature
     in every call, which takes three times as long as the rest.)"""
 
     @staticmethod
@@ -223,7 +224,7 @@ class _WithoutGradient(torch.autograd.Function):
 
 
 def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """`computed`, which depends on `wanted`, whose gradient there is not: the backward pass says so."""
+    """`computed`, which depends on `wanted`, for which there is no gradient: the backward pass raises."""
     return _WithoutGradient.apply(computed, wanted)
 
 
@@ -241,7 +242,7 @@ _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
 def is_eager(tensor: torch.Tensor) -> bool:
-    """Whether the tensor has memory that a kernel can be given now: nothing traces the call."""
+    """True if the tensor has memory that a kernel can use now: the call is not traced."""
     return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and _modes() == 0
 
 
@@ -249,12 +250,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_unobserved(q: object) -> bool:
-    """Whether nothing looks on at a call: no tracing, no autocast, no transform."""
+    """True if nothing intercepts a call: no tracing, no autocast, no transform."""
     return is_eager(q) and not any_autocast() and not is_transformed()
 
 
 def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Whether nothing stands between a call and the kernel: no tracing, no gradients, no autocast."""
+    """True if nothing comes between a call and the kernel: no tracing, no gradients, no autocast."""
     if not is_eager(q) or any_autocast() or is_transformed():
         return False
     return not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
@@ -264,12 +265,12 @@ _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", lambda
 
 
 def is_transformed() -> bool:
-    """Whether tensors may have tangents, or be those of a transform of `torch.func`."""
+    """True if tensors may have tangents, or belong to a transform of `torch.func`."""
     return _functorch_active() or forward_ad._current_level >= 0
 
 
 def _refuse_transforms(tensors: dict) -> None:
-    """Raises `NotImplementedError` for tensors with tangents, and for those of `torch.func`'s transforms."""
+    """Raises `NotImplementedError` for tensors with tangents, and for tensors of `torch.func`'s transforms."""
     for name, tensor in tensors.items():
         if tensor is None:
             continue
@@ -281,7 +282,7 @@ def _refuse_transforms(tensors: dict) -> None:
 
 
 def _is_batched(tensor: torch.Tensor) -> bool:
-    # `is_grads_batched` makes those of the second kind, outside of any transform.
+    # `is_grads_batched` creates the second kind, outside of any transform.
     return torch._C._functorch.is_batchedtensor(tensor) or torch._C._functorch.is_legacy_batchedtensor(tensor)
 
 
@@ -295,8 +296,8 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
 
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
-    """O and LSE, differentiable in Q, K, V and the sinks, with the parameters of `forward`. LSE may be None where it is
-    not needed."""
+    """O and LSE, differentiable in Q, K, V and the sinks, with the parameters of `forward`. LSE may be None if not
+    needed."""
     wants_gradients = torch.is_grad_enabled()
     if wants_gradients:
         _refuse_gradients(optional)
@@ -307,7 +308,7 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         _refuse_transforms(dict(zip(NAMES, tensors)))
     sinks = optional[_SINKS_AT - 3]
     if wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)):
-        if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
+        if _functorch_active():  # the tensors do not belong to the transform, and have no gradient under it
             raise NotImplementedError(f"`q`, `k`, `v` or `s_aux` requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
         return _Eager.apply(*tensors, *numbers, deterministic)
     return forward(q, k, v, optional, numbers, needs_lse)

@@ -1,4 +1,4 @@
-"""FlashAttention's functions for tensors that hold K and V, or Q, K and V, side by side."""
+"""FlashAttention's functions for tensors that interleave K and V, or Q, K and V."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), which is read where it lies."""
+    """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), which is read in place."""
     _check(qkv, "qkv", 5, 3)
     q, k, v = qkv.unbind(dim=2)
     # fmt: off
@@ -41,7 +41,7 @@ def flash_attn_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_func` of `kv`, (batch, seqlen_k, 2, key heads, head_dim), which is read where it lies."""
+    """`flash_attn_func` of `kv`, (batch, seqlen_k, 2, key heads, head_dim), which is read in place."""
     _check(kv, "kv", 5, 2)
     k, v = kv.unbind(dim=2)
     # fmt: off
@@ -63,7 +63,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_varlen_func` of `qkv`, (total, 3, heads, head_dim), which is read where it lies. Rows of the result that
+    """`flash_attn_varlen_func` of `qkv`, (total, 3, heads, head_dim), which is read in place. Rows of the result that
     belong to no sequence are not written."""
     _check(qkv, "qkv", 4, 3)
     q, k, v = qkv.unbind(dim=1)
@@ -89,7 +89,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_varlen_func` of `kv`, (total_k, 2, key heads, head_dim), which is read where it lies. Rows of the result
+    """`flash_attn_varlen_func` of `kv`, (total_k, 2, key heads, head_dim), which is read in place. Rows of the result
     that belong to no sequence are not written."""
     _check(kv, "kv", 4, 2)
     k, v = kv.unbind(dim=1)

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import logging
 
-#: The vLLM that the backend is written for; its classes change with every release.
+#: The vLLM version that the backend is written for; its classes change with every release.
 VERSION = "0.26"
 
 _BACKEND = "kgen_attn.vllm_backend.KgenBackend"
 
 
 def register() -> None:
-    """Makes kgen the backend CUSTOM. vLLM calls this in each of its processes.
+    """Registers kgen as the backend CUSTOM. vLLM calls this in each of its processes.
 
-    In another vLLM than VERSION it only says so: the package may be there for other reasons.
+    In another vLLM than VERSION it only prints a warning: the package may be installed for other reasons.
     """
     try:
         check_version()

@@ -1,7 +1,7 @@
 """vLLM's FlashAttention backend with the attention of decoders by kgen.
 
-The layout of the KV cache, how it is written, and what a step says of its batch stay vLLM's. Context parallelism,
-cascades and masks by prefixes are refused, and encoders are left to other backends.
+The layout and writing of the KV cache, and a step's metadata, remain vLLM's. Context parallelism, cascades and prefix
+masks are refused, and encoders are left to other backends.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from vllm.v1.attention.backends.flash_attn import (  # noqa: E402
 from . import arguments  # noqa: E402
 from .forward import forward  # noqa: E402
 
-#: The longest length that a call is told is a multiple of this: it need only be long enough, and calls of one plan are
-#: cheaper.
+#: The longest length passed to a call is rounded up to a multiple of this: an upper bound is enough, and calls with the
+#: same plan are cheaper.
 _LENGTHS = 256
 
 _FP8 = ("fp8", "fp8_e4m3")
@@ -33,9 +33,9 @@ class KgenImpl(FlashAttentionImpl):
     """The attention of one layer."""
 
     def __init__(self, *args, sinks=None, **kwargs) -> None:
-        super().__init__(*args, **kwargs)  # which takes sinks on Hopper alone
+        super().__init__(*args, **kwargs)  # accepts sinks only on Hopper
         self.sinks = sinks
-        # Kernels for an FP8 cache take queries of 16 bits.
+        # Kernels for an FP8 cache take 16-bit queries.
         self.supports_quant_query_input = False
         if self.dcp_world_size > 1 or self.pcp_world_size > 1:
             raise NotImplementedError("kgen_attn's backend has no context parallelism")
@@ -74,9 +74,9 @@ class KgenImpl(FlashAttentionImpl):
 
 
 class KgenMetadataBuilder(FlashAttentionMetadataBuilder):
-    """vLLM's own, without what it prepares for FlashAttention-3's kernels."""
+    """vLLM's own, without the metadata for FlashAttention-3's kernels."""
 
-    # A graph is replayed with the number of queries of each sequence that it was captured with, or fewer.
+    # A graph is replayed with at most the number of queries per sequence that it was captured with.
     _cudagraph_support = AttentionCGSupport.UNIFORM_BATCH
 
     def __init__(self, *args, **kwargs) -> None:
@@ -89,11 +89,11 @@ class KgenMetadataBuilder(FlashAttentionMetadataBuilder):
 
 
 class KgenBackend(FlashAttentionBackend):
-    """What vLLM asks of a backend."""
+    """The interface that vLLM requires of a backend."""
 
     @staticmethod
     def get_name() -> str:
-        """The name of a member of vLLM's list; this one is for backends of other packages."""
+        """The name of a member of vLLM's list; this one is reserved for other packages' backends."""
         return "CUSTOM"
 
     @staticmethod
@@ -103,7 +103,7 @@ class KgenBackend(FlashAttentionBackend):
 
     @staticmethod
     def get_builder_cls():
-        """The class that describes a step."""
+        """The class of a step's metadata."""
         return KgenMetadataBuilder
 
     @classmethod
@@ -113,7 +113,7 @@ class KgenBackend(FlashAttentionBackend):
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
-        """Those that kernels can be made for; which ones there are, the library says."""
+        """Head sizes that kernels can be generated for; the library determines which ones exist."""
         return head_size % 8 == 0 and 16 <= head_size <= 256
 
     @classmethod
@@ -133,15 +133,15 @@ class KgenBackend(FlashAttentionBackend):
 
     @classmethod
     def supports_batch_invariance(cls) -> bool:
-        """No: which kernel computes a sequence depends on the batch."""
+        """No: the kernel for a sequence depends on the batch."""
         return False
 
     @classmethod
     def supports_per_head_quant_scales(cls) -> bool:
-        """No: vLLM's scales of heads go with queries in FP8."""
+        """No: vLLM's per-head scales require FP8 queries."""
         return False
 
     @classmethod
     def supports_combination(cls, *args, **kwargs) -> None:
-        """All that is supported is supported together; None is yes."""
+        """None means yes: all supported options can be combined."""
         return None

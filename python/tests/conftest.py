@@ -1,4 +1,4 @@
-"""Where the tests run: on a GPU, or on the emulator with CPU tensors, as the library says."""
+"""The tests' device: a GPU, or the emulator with CPU tensors, depending on the library."""
 
 import os
 
@@ -18,7 +18,7 @@ def _seed():
 
 @pytest.fixture(autouse=True)
 def _poison():
-    """Memory that torch gives out holds NaN: what a kernel leaves unwritten shows."""
+    """Memory that torch allocates holds NaN, so that elements left unwritten by a kernel show."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
@@ -31,7 +31,7 @@ def device():
 
 @pytest.fixture
 def draw(device):
-    """Draws tensors of the library's device; half-precision values, so that references see the same numbers."""
+    """Draws tensors on the library's device; half-precision values, so that references see the same numbers."""
 
     def draw(*shape, dtype=torch.bfloat16, grad=False):
         return torch.randn(*shape).to(dtype).to(device).requires_grad_(grad)

@@ -1,4 +1,4 @@
-"""Attention in float64, and the same in a low precision, by which its error is measured."""
+"""Attention in float64, and the same in a low precision, relative to which its error is measured."""
 
 import math
 
@@ -37,7 +37,7 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
 
 
 def batch(q, k, v, **options):
-    """`attention` of each entry of a batch; slopes may be by entry too."""
+    """`attention` for each entry of a batch; slopes may differ between entries too."""
     slopes = options.pop("slopes", None)
     rows = [
         attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], **options)
@@ -47,8 +47,8 @@ def batch(q, k, v, **options):
 
 
 def assert_close(found, exact, low, what):
-    """FlashAttention's rule: the error is at most twice that of the same computation in the low precision, plus two
-    roundings of the largest value. NaN never passes."""
+    """FlashAttention's rule: the error is at most twice the error of the same computation in the low precision, plus
+    two roundings of the largest value. NaN never passes."""
     assert found.shape == exact.shape, f"{what}: shape {tuple(found.shape)}, not {tuple(exact.shape)}"
     assert not torch.isnan(found).any(), f"{what}: NaN"
     if exact.numel() == 0:

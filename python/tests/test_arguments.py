@@ -1,4 +1,4 @@
-"""What cannot be computed is refused by name."""
+"""Unsupported arguments are refused by name."""
 
 import inspect
 
@@ -44,7 +44,7 @@ def test_signatures_are_those_of_flash_attention():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 7), (5, 5), (3, 8), (8, 3)])
 def test_windows_keep_their_meaning(lengths, causal):
-    """Whatever is left out of a window hides nothing."""
+    """A side dropped from a window hides nothing."""
     rows, keys = lengths
 
     def seen(causal, left, right):

@@ -28,7 +28,7 @@ def compiled(model):
 
 
 def prompt(device, batch, rows, padding=None):
-    """Arguments of a model, and which tokens are valid."""
+    """Arguments of a model, and the mask of valid tokens."""
     there = torch.ones(batch, rows, dtype=torch.long, device=device)
     if padding in ("left", "right"):
         there[0, slice(0, 5) if padding == "left" else slice(rows - 5, rows)] = 0
@@ -56,7 +56,7 @@ def test_padding_compiles(device, name, batch, padding):
         runs = compiled(kgen), plain(kgen), plain(low), plain(exact)
         found, eager, *others = (run(**given, use_cache=False) for run in runs)
     assert_as_good(*(logits[there] for logits in (found, *others)), "logits")
-    assert torch.allclose(found, eager, atol=1e-2)  # those of padding too, whose O is 0
+    assert torch.allclose(found, eager, atol=1e-2)  # also for padding, where O is 0
 
 
 def plain(model):
@@ -88,13 +88,13 @@ def test_compiled_training_with_padding(device):
 
 
 def packed(device, lengths, first=0):
-    """Tokens of a row that holds sequences of these lengths, and their positions."""
+    """Tokens of a row with sequences of these lengths, and their positions."""
     positions = torch.cat([torch.arange(first, first + length) for length in lengths])[None].to(device)
     return torch.randint(64, positions.shape, device=device), positions
 
 
 def alone(model, tokens, positions, lengths):
-    """Logits of each sequence by itself."""
+    """Logits of each sequence alone."""
     parts = zip(tokens.split(lengths, 1), positions.split(lengths, 1))
     return torch.cat([model(input_ids=ids, position_ids=at).logits for ids, at in parts], dim=1)
 
@@ -128,7 +128,7 @@ def test_position_ids_that_repeat_are_one_sequence_in_a_compiled_model(device, m
     given = {"attention_mask": torch.ones_like(tokens)} if masked else {}
     with torch.no_grad():
         found = compiled(kgen)(input_ids=tokens, position_ids=positions, **given)
-        # Where equal positions see each other, they are refused without a mask; with one it is one sequence.
+        # If equal positions see each other, they are refused without a mask; with one they are one sequence.
         given = {"attention_mask": torch.ones_like(tokens)} if TIES_SEE_EACH_OTHER else {}
         assert torch.allclose(found, kgen(tokens, position_ids=positions, use_cache=False, **given).logits, atol=1e-2)
 
@@ -142,7 +142,7 @@ def test_packed_rows_of_a_larger_batch_fail_in_a_compiled_model(device, on_the_h
 
 
 def nodes_of(model, **given):
-    """The nodes of the one graph of a call."""
+    """The nodes of the single graph of a call."""
     graphs = []
 
     def seen(graph, _):
@@ -156,7 +156,8 @@ def nodes_of(model, **given):
 
 
 def test_a_graph_compares_no_two_ranges_of_numbers(device):
-    """Triton compiles that for minutes where there are thousands: position ids are one, and are compared in each layer."""
+    """Triton takes minutes to compile that for thousands of numbers: position ids are a range, and are compared in each
+    layer."""
     nodes = nodes_of(models("llama", device)[0], **prompt(device, 1, 14)[0])
     assert any("_assert_async" in str(node.target) for node in nodes)
     tensors = [node.meta.get("example_value") for node in nodes]
@@ -248,7 +249,7 @@ def test_padding_between_tokens_fails_with_a_window_in_a_compiled_model(device, 
 
 
 def test_models_of_transformers_4_are_causal_beside_a_mask(draw, device, monkeypatch):
-    """Its GPT-2 says that it is not, where the mask is."""
+    """Its GPT-2 passes is_causal=False with a causal mask."""
     module = torch.nn.Module()
     module.config, module.is_causal = object(), True
     q, k, v = (draw(2, 2, 9, 32) for _ in range(3))

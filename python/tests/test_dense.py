@@ -31,7 +31,7 @@ MASKS = [
 
 
 def references(q, k, v, options, slopes=None, sinks=None):
-    """What the options mean, exactly and in the type of `q`."""
+    """The expected result with these options, exactly and in the type of `q`."""
     options = dict(options)
     words = {"causal": options.pop("causal", False), "window": options.pop("window_size", (-1, -1))}
     words |= {"scale": options.pop("softmax_scale", None), "softcap": options.pop("softcap", 0.0), "slopes": slopes, "sinks": sinks}
@@ -72,7 +72,7 @@ def test_alibi_and_sinks(draw, device, by_entry):
 
 @pytest.mark.parametrize("shape", [(40, 32), (36, 36), (33, 30)], ids=str)
 def test_head_dims(draw, shape):
-    """Unequal ones, and such as are padded."""
+    """Unequal ones, and ones that are padded."""
     head_dim, head_dim_v = shape
     q, k, v = draw(1, 9, 2, head_dim, grad=True), draw(1, 17, 1, head_dim, grad=True), draw(1, 17, 1, head_dim_v, grad=True)
     out = check(q, k, v, dict(causal=True))
@@ -102,7 +102,7 @@ def test_views_are_read_where_they_lie(draw):
 
 @pytest.fixture
 def copies(monkeypatch):
-    """How many tensors each call has copied since it was last looked at, where one kernel of Hopper serves it."""
+    """Number of tensors copied by each call since the last check, if one Hopper kernel is used."""
     assert {kernel.target for kernel in library().kernels if kernel.head_dim == 48} == {90}
     copied, movable = [], forward._movable
 
@@ -123,7 +123,7 @@ def copies(monkeypatch):
 
 
 def shifted(draw, *shape):
-    """Rows begin at odd elements."""
+    """A tensor whose rows begin at odd elements."""
     return draw(*shape[:-1], shape[-1] + 4)[..., 1:-3]
 
 
@@ -169,11 +169,11 @@ def test_caches_that_tma_cannot_move(draw, copies, device):
     odd.copy_(q)
     cache, far = draw(4, 32, 2, 48), shifted(draw, 4, 32, 2, 48)
     far.copy_(cache)
-    for _ in range(2):  # the second time by the first one's plan
+    for _ in range(2):  # the second time with the first one's plan
         out = flash_attn_with_kvcache(q, far, far, cache_seqlens=integers(20, 7), causal=True)
         assert torch.equal(out, flash_attn_with_kvcache(q, cache, cache, cache_seqlens=integers(20, 7), causal=True))
         assert copies() == 2
-    # Pages, slots and what gets new rows: Q alone.
+    # Pages, slots and caches that receive new rows: only Q is copied.
     new = draw(2, 3, 2, 48)
     for more in (dict(block_table=integers([0, 1], [2, 3])), dict(cache_batch_idx=integers(3, 1)), dict(k=new, v=new)):
         call = lambda q, cache: flash_attn_with_kvcache(q, cache, cache.clone(), cache_seqlens=integers(20, 7), causal=True, **more)
@@ -187,7 +187,7 @@ def test_caches_that_tma_cannot_move(draw, copies, device):
 
 
 def test_copies_are_read_by_a_kernel_that_was_made(draw, copies, monkeypatch):
-    """As `KGEN_JIT=1` makes them: the library that was there has none."""
+    """As built by `KGEN_JIT=1`: the original library has none."""
     real = library()
 
     class Lacking:
@@ -207,7 +207,7 @@ def test_copies_are_read_by_a_kernel_that_was_made(draw, copies, monkeypatch):
 
 
 def gradients(q, k, v, options, **more):
-    """Gradients against those of the reference, for a gradient of O that is drawn."""
+    """Gradients compared with the reference's, for a random gradient of O."""
     inputs = [q, k, v] + ([more["s_aux"]] if "s_aux" in more else [])
     out = flash_attn_func(q, k, v, **options, **more)
     dout = torch.randn(out.shape).to(out.dtype).to(out.device)
@@ -242,7 +242,7 @@ def test_deterministic_gradients_are_the_same_bits(draw):
     run = lambda flag: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=flag), (q, k, v), dout)
     for first, second in zip(run(True), run(True)):
         assert torch.equal(first, second)
-    # On the emulator all are: so look at what the library was told.
+    # On the emulator all are deterministic, so check the flag that the library received.
     for flag in (False, True):
         backward._plans.clear()
         run(flag)
@@ -253,7 +253,7 @@ def test_deterministic_gradients_are_the_same_bits(draw):
 
 @pytest.mark.skipif(library().emulator is None, reason="about the emulator")
 def test_what_the_emulator_finds_is_an_error(draw, monkeypatch):
-    """A launch that reads beyond what it was said to read."""
+    """A launch that reads beyond its declared memory."""
     whole = launch.extent
     monkeypatch.setattr(launch, "extent", lambda tensor: (whole(tensor)[0], whole(tensor)[1] // 2))
     with pytest.raises(KgenError, match="out of bounds(.|\n)*\n.*outside every tensor"):

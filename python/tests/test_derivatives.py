@@ -1,4 +1,4 @@
-"""What is differentiated, and what is refused: nothing loses a gradient in silence."""
+"""Supported and refused derivatives: no gradient is lost silently."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def leaves(draw, rows=9, heads=2):
 
 
 def expected(q, k, v, loss, dtype, causal=False, sinks=None):
-    """Gradients of `loss(O, LSE)`, all in `dtype`."""
+    """Gradients of `loss(O, LSE)`, computed in `dtype`."""
     inputs = [t.detach().cpu().to(dtype).requires_grad_() for t in (q, k, v, *([] if sinks is None else [sinks]))]
     out, lse = batch(*inputs[:3], causal=causal, dtype=dtype, sinks=inputs[3] if sinks is not None else None)
     found = torch.autograd.grad(loss(out, lse), inputs, allow_unused=True)
@@ -101,7 +101,7 @@ def penalty(function, q, k, v):
 
 
 def test_a_second_derivative_is_refused(draw):
-    """Also where the first gradient is of a sum, so that nothing before it requires grad."""
+    """Also if the first gradient is of a sum, so that nothing before it requires grad."""
     q, k, v = leaves(draw)
     flash_attn_func(q, k, v)
     operator = lambda q, k, v: torch.ops.kgen_attn.forward(q, k, v, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, True)[0]
@@ -131,7 +131,7 @@ def test_tangents_are_refused(draw, place):
             flash_attn_func(*dual)
         with pytest.raises(NotImplementedError, match="no tangents through `torch.ops.kgen_attn`"):
             torch.ops.kgen_attn.forward(*dual, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)
-        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # without tangents as ever
+        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # no tangents, as usual
 
 
 def test_a_tangent_of_the_gradient_is_refused(draw):
@@ -218,7 +218,7 @@ def test_new_keys_of_a_cache_have_none_and_say_so(draw, device, compiled):
 
 
 def test_a_compiled_call_without_a_gradient_says_so_when_it_is_differentiated(draw, device):
-    """Decoding without `torch.no_grad` is no training."""
+    """Decoding without `torch.no_grad` is not training."""
     torch._dynamo.reset()
     q, cache = draw(2, 1, 2, 32, grad=True), draw(3, 20, 2, 32)
     entries = torch.tensor([2, 0], dtype=torch.int32, device=device)

@@ -61,7 +61,7 @@ def test_a_cache_in_pages_with_queries_of_unequal_lengths(draw, device):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("paged", [False, True])
 def test_queries_of_two_parts(draw, device, paged, packed):
-    """As MLA decodes: 64 columns of position beside a latent of 512, which is V as well."""
+    """MLA decoding: 64 columns with rotary embedding beside a latent of 512, which is V as well."""
     queries, heads, used = [1, 3], 16, [37, 16]
     width, page = 48, 16
     k, v = draw(2, width, 1, 64), draw(2, width, 1, 512)
@@ -108,7 +108,7 @@ def test_what_is_not_there_is_refused_by_name(draw, device):
 
 @pytest.mark.parametrize("name", ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache", "flash_attn_qkvpacked_func"])
 def test_every_parameter_is_used(name):
-    """A parameter that is neither passed on nor refused would be ignored; `pack_gqa` alone is."""
+    """A parameter that is neither passed on nor refused would be ignored; only `pack_gqa` is."""
     function = getattr(fa3, name)
     body = inspect.getsource(function).partition('"""')[2].partition('"""')[2]
     unused = [parameter for parameter in inspect.signature(function).parameters if parameter not in body]

@@ -1,4 +1,4 @@
-"""Small models of transformers with random weights, beside transformers' own eager attention."""
+"""Small models of transformers with random weights, compared with transformers' own eager attention."""
 
 import copy
 
@@ -30,7 +30,7 @@ def models(name, device):
 
 
 def models_of(make, implementation="kgen"):
-    """What `make` makes, three times: kgen in bf16, eager in bf16, eager in fp32."""
+    """The result of `make`, three times: kgen in bf16, eager in bf16, eager in fp32."""
     exact = make(attn_implementation="eager").eval()
     with torch.no_grad():  # larger than by default, so that attention matters
         for parameter in exact.parameters():
@@ -43,7 +43,7 @@ def models_of(make, implementation="kgen"):
 
 
 def assert_as_good(found, low, exact, what):
-    """By the root of the mean square: of a whole model the largest error is a matter of luck."""
+    """By root mean square: over a whole model the largest error is a matter of chance."""
     error, allowed = ((t.double() - exact.double()).square().mean().sqrt().item() for t in (found, low))
     assert error <= 1.5 * allowed + 1e-3, f"{what}: error {error:.3g}, eager's {allowed:.3g}"
 
@@ -88,19 +88,19 @@ def test_packed_sequences_do_not_see_each_other(device):
     assert torch.allclose(packed, alone, atol=1e-2)
 
 
-#: transformers 5.24 masks by positions where it sees several sequences: a query sees later keys of its own position, too.
+#: transformers 5.24 masks by positions if it sees several sequences: a query also sees later keys at its own position.
 TIES_SEE_EACH_OTHER = hasattr(pytest.importorskip("transformers.masking_utils"), "remap_positions_for_packed_sequence")
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded):
-    """Sequences begin at the least position, as transformers' own packing has it."""
+    """Sequences begin at the smallest position, as in transformers' own packing."""
     kgen, low, exact = models("llama", device)
     tokens, positions = torch.randint(64, (1, 9), device=device), torch.tensor([[0, 1, 2, 2, 2, 3, 3, 3, 4]], device=device)
     given, end = {}, 9
     if padded:
         given["attention_mask"], end = (torch.arange(9, device=device) < 7).long()[None], 7
-    whole = torch.ones(1, 9, dtype=torch.long, device=device)  # transformers cuts without one
+    whole = torch.ones(1, 9, dtype=torch.long, device=device)  # transformers splits sequences without one
     if TIES_SEE_EACH_OTHER and not padded:
         with torch.no_grad(), pytest.raises(NotImplementedError, match="remap_positions_for_packed_sequence.*query 2 sees key 3"):
             kgen(tokens, position_ids=positions, use_cache=False)

@@ -1,4 +1,4 @@
-"""`KGEN_JIT=1`: a kernel that the library lacks is made, kept and used."""
+"""`KGEN_JIT=1`: a kernel that the library lacks is built, kept and used."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def test_a_missing_kernel_is_made_once(draw, monkeypatch, tmp_path):
     out = flash_attn_func(q, k, v, causal=True)
     (exact, _), (low, _) = (batch(*(t.detach().cpu() for t in (q, k, v)), causal=True, dtype=d) for d in (torch.float64, q.dtype))
     assert_close(out.detach().cpu(), exact, low, "O")
-    out.sum().backward()  # of another kernel
+    out.sum().backward()  # uses another kernel
     assert all(torch.isfinite(t.grad).all() for t in (q, k, v))
     made = sorted(path.relative_to(tmp_path).parts[1:] for path in tmp_path.rglob("libkgen.so"))
     assert made == [("wheel", "lib", "libkgen.so")] * 2, "one library for each pass, and nothing elsewhere"
@@ -38,7 +38,7 @@ def test_a_missing_kernel_is_made_once(draw, monkeypatch, tmp_path):
 
 @needs_kgen
 def test_a_kept_library_that_is_none_is_made_again(draw, monkeypatch, tmp_path):
-    folders = [tmp_path / str(number) for number in range(5)]  # each once: a loader knows files by their names
+    folders = [tmp_path / str(number) for number in range(5)]  # each once: a loader identifies files by their names
     monkeypatch.setattr(missing, "cache", lambda: folders[0])
     monkeypatch.setenv("KGEN_JIT", "1")
     q, asked, make = draw(1, 4, 1, 16, dtype=torch.float16), [], missing._made
@@ -96,7 +96,7 @@ def test_a_user_without_a_home_is_told(draw, monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    # A user that the system has no name of, as containers run one.
+    # A user without a name in the system, as in containers.
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     missing._made.cache_clear()
     q = draw(1, 4, 1, 24, dtype=torch.bfloat16)

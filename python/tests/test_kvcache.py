@@ -115,7 +115,7 @@ def test_packed_new_keys_and_queries(draw, device, paged, rotary):
 
 @pytest.mark.parametrize("window", [(-1, -1), (4, -1), (-1, 40)], ids=str)
 def test_positions_of_queries_rise_with_a_mask_alone(draw, device, window):
-    """A window that hides nothing is a window all the same, as in FlashAttention."""
+    """A window that hides nothing still counts as a window, as in FlashAttention."""
     q, k_new, v_new = draw(1, 5, 2, 32), draw(1, 5, 2, 32), draw(1, 5, 2, 32)
     caches, (cos, sin) = [draw(1, 32, 2, 32) for _ in range(2)], table_of(torch.rand(64, 8) * 6)
     lengths = torch.tensor([7], dtype=torch.int32, device=device)
@@ -174,8 +174,8 @@ def test_a_padded_head_dim(draw, device):
 @pytest.mark.parametrize("new", [False, True])
 @pytest.mark.parametrize("index", [4, 2**31 - 1, -1, -(2**31)])
 def test_an_entry_that_the_cache_has_not(draw, device, index, new, monkeypatch):
-    """The sequence has no keys and receives no new ones, and nothing is read or written outside of the cache. (What the
-    host can read is refused before; here it looks at nothing, as with tensors of a GPU.)"""
+    """The sequence has no keys and receives no new ones, and nothing is read or written outside of the cache. (Values
+    that the host can read are refused earlier; here it reads none, as with GPU tensors.)"""
     monkeypatch.setattr(host_values, "_known", lambda tensor: [])
     q, k_new, v_new = draw(3, 1, 4, 32), draw(3, 1, 2, 32), draw(3, 1, 2, 32)
     caches = [draw(4, 20, 2, 32) for _ in range(2)]

@@ -93,7 +93,7 @@ def test_windows_of_compiled_encoders(device, name, padding):
 
 
 def test_layers_that_guess_another_window_do_as_the_mask_says(draw, device):
-    """T5Gemma's layers and ModernBERT's say the same of windows of which one is a key wider."""
+    """T5Gemma's and ModernBERT's layers pass the same number for windows that differ by one key."""
     module = torch.nn.Module()
     module.config, module.is_causal = object(), False
     q, k, v = (draw(1, 1, 20, 32) for _ in range(3))
@@ -105,7 +105,7 @@ def test_layers_that_guess_another_window_do_as_the_mask_says(draw, device):
 
 
 def asked(function, device, rows, encoder=False, batch=1, **words):
-    """The mask that kgen makes of a function."""
+    """kgen's mask for a function."""
     from kgen_attn import masks
 
     if encoder:
@@ -129,7 +129,7 @@ def of_positions_alone():
 
 @pytest.mark.parametrize("name, function, by_element", list(of_positions_alone()))
 def test_functions_that_are_no_band_are_refused_at_any_length(device, name, function, by_element):
-    """The call's own 14 positions may not show it."""
+    """The call's own 14 positions may not reveal it."""
     with pytest.raises(NotImplementedError, match="the model's mask is .*(prefix|of_positions_alone).*no band of keys"):
         asked(function, device, 14, use_vmap=by_element)
 
@@ -153,7 +153,7 @@ DOCUMENTS = torch.zeros(64, dtype=torch.long)
 
 
 def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device):
-    """A tensor may also be a global, or behind a function or an object."""
+    """A tensor may also be a global, or be reached through a function or an object."""
     def by_global(b, h, q, k):
         return (k <= q) & (DOCUMENTS.to(q.device)[q] == DOCUMENTS.to(q.device)[k])
 
@@ -199,7 +199,7 @@ def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device):
 
 
 def test_a_prefix_that_sees_itself_is_refused(device):
-    """As PaliGemma defines it: tokens of the prefix are one block."""
+    """As in PaliGemma: tokens of the prefix are one block."""
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     config._attn_implementation = "kgen"
     rows = torch.zeros(2, 12, 64, device=device)
@@ -212,7 +212,7 @@ def test_a_prefix_that_sees_itself_is_refused(device):
     with pytest.raises(NotImplementedError, match="blockwise_overlay.*query 0 sees key 1 in sequence 1"):
         masking.create_causal_mask(**words, block_sequence_ids=blocks)
     padding = torch.ones(2, 12, device=device)
-    padding[1, :6] = 0  # what is padding sees what it likes
+    padding[1, :6] = 0  # padding may see anything
     words["attention_mask"] = padding
     assert masking.create_causal_mask(**words, block_sequence_ids=blocks) is not None
 

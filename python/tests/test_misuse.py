@@ -1,4 +1,5 @@
-"""Wrong arguments: each is named, whatever was called before, and what is a number in a tensor is one."""
+"""Wrong arguments: each is reported by name, whatever calls came before, and a number in a tensor counts as a
+number."""
 
 import re
 
@@ -20,7 +21,7 @@ def integers(device):
 
 @pytest.fixture
 def q(draw):
-    """Of a call that was right."""
+    """A tensor for which the call is valid."""
     q = draw(1, 6, 1, 32)
     flash_attn_func(q, q, q)
     return q
@@ -96,13 +97,13 @@ def test_numbers_that_a_structure_cannot_hold(draw, q, integers, size):
 
 
 def test_a_window_of_any_size_is_one(q):
-    """A side that hides nothing is none, whatever a structure can hold."""
+    """A side that hides nothing is dropped, even beyond the range of a structure's field."""
     assert torch.equal(flash_attn_func(q, q, q, window_size=(2**32 + 2, 2**40)), flash_attn_func(q, q, q))
 
 
 @pytest.mark.parametrize("module", [forward, backward, append_kv])
 def test_no_number_enters_a_structure_unchecked(module):
-    """Of 32 bits: by `enter_sizes` alone, which sees that it fits."""
+    """32-bit fields are set only by `enter_sizes`, which checks the range."""
     import inspect
 
     narrow = {name for one in (abi.FwdParams, abi.BwdParams, abi.AppendKvParams, abi.AttentionFeatures) for name, kind in one._fields_
@@ -187,7 +188,7 @@ def test_what_is_wrong_is_named_whatever_was_called_before(draw, q, device, inte
 
 @pytest.mark.parametrize("place", range(3))
 def test_tensors_without_memory(q, place):
-    """On `meta` a tensor looks like one of the host."""
+    """On `meta` a tensor looks like a host tensor."""
     inputs = [q, q, q]
     inputs[place] = q.to("meta")
     with pytest.raises(ValueError, match=f"`{'qkv'[place]}` is on `meta`"):
@@ -203,7 +204,7 @@ def test_optional_tensors_without_memory(draw, integers):
 
 @pytest.mark.parametrize("head_dim", [264, 512, 1000])
 def test_a_head_dim_that_no_kernel_has_gets_no_command(draw, head_dim):
-    """`kgen` would refuse it."""
+    """`kgen` would refuse the command."""
     x = draw(1, 4, 1, head_dim)
     with pytest.raises(NotImplementedError, match=f"head dim {head_dim}, .* 256 and less"):
         flash_attn_func(x, x, x)
@@ -231,7 +232,7 @@ def test_the_command_for_a_missing_kernel_is_one_that_kgen_takes(draw, shape, mo
 
 
 def test_a_cache_of_more_entries_than_the_batch(draw, integers):
-    """As in FlashAttention: the first ones are read."""
+    """As in FlashAttention: the first entries are read."""
     q, cache = draw(2, 1, 2, 32), draw(5, 20, 2, 32)
     assert torch.equal(flash_attn_with_kvcache(q, cache, cache), flash_attn_with_kvcache(q, cache[:2], cache[:2]))
     new, before = draw(2, 1, 2, 32), cache.clone()
@@ -271,7 +272,7 @@ def test_values_that_the_host_can_read(draw, integers):
     for words, call in wrong:
         with pytest.raises(ValueError, match=re.escape(words)):
             call()
-    # The last range may end anywhere if its used rows are there, and entries of a table that no key reaches are free.
+    # The last range may end anywhere if its used rows exist, and table entries that no key reaches are arbitrary.
     assert ranges(3, 3).isfinite().all()
     table = torch.stack([integers(0, 1), integers(99, -5)], dim=1)
     assert cached(cache_seqlens=two, block_table=table.contiguous()).isfinite().all()
@@ -293,7 +294,7 @@ def test_every_docstring_says_which_rows_are_not_written(function):
 
 
 def test_rows_of_no_sequence_are_not_written_and_have_no_gradient(draw, integers):
-    """Also where the gradient that arrives for them is NaN."""
+    """Also if the gradient that arrives for them is NaN."""
     x = [draw(12, 1, 32, grad=True) for _ in range(3)]
     cu = integers(0, 3, 8)
     out, lse, _ = flash_attn_varlen_func(*x, cu, cu, 5, 5, return_attn_probs=True)
@@ -313,7 +314,7 @@ def test_no_plan_is_known_by_a_tensor(q):
 
 
 def test_what_a_model_may_give_wrongly(draw, integers):
-    """To the function that transformers calls, by callers that call it themselves."""
+    """Direct calls of the function that transformers calls."""
     import types
 
     from kgen_attn.huggingface import attention
@@ -333,7 +334,7 @@ def test_what_a_model_may_give_wrongly(draw, integers):
 
 
 def test_negated_views(draw, q, device, integers):
-    """Torch negates their elements when it reads them; a kernel would read what is in memory."""
+    """Torch negates their elements on reads; a kernel would read the memory as it is."""
     negated = torch._neg_view(q)
     for place, name in enumerate("qkv"):
         given = [negated if other == place else q for other in range(3)]

@@ -1,4 +1,5 @@
-"""Calls are planned once and remembered: a call that differs from one before in one respect must not be taken for it."""
+"""Calls are planned once and cached: a call that differs from an earlier one in a single respect must not reuse its
+plan."""
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ def test_a_call_with_dropout(draw):
 
 @pytest.fixture
 def packed(draw, device):
-    """`flash_attn_varlen_func`, which has remembered a call."""
+    """`flash_attn_varlen_func`, with a call in its cache."""
     cu = torch.tensor([0, 3, 9], dtype=torch.int32, device=device)
     given = {**{name: draw(9, 2, 32) for name in "qkv"}, "cu_seqlens_q": cu, "cu_seqlens_k": cu, "max_seqlen_q": 6, "max_seqlen_k": 6}
     interface._packed.clear()
@@ -76,7 +77,7 @@ def packed(draw, device):
 
 @pytest.fixture
 def cached(draw, device):
-    """`flash_attn_with_kvcache` with new keys and without, which has remembered calls."""
+    """`flash_attn_with_kvcache` with and without new keys, with calls in its cache."""
     lengths = torch.tensor([3, 9], dtype=torch.int32, device=device)
     given = {"q": draw(2, 1, 2, 32), "k_cache": draw(3, 16, 2, 32), "v_cache": draw(3, 16, 2, 32), "cache_seqlens": lengths}
     given["causal"] = True
@@ -88,7 +89,7 @@ def cached(draw, device):
 
 
 def unremembered(call, **others):
-    """What the call gives where no call was before."""
+    """The result of the call without an earlier one."""
     for plans in (interface._packed, kvcache._remembered, forward._plans, append_kv._plans):
         plans.clear()
     return call(**others)

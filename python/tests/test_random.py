@@ -1,11 +1,11 @@
-"""Random calls of the package beside a float64 reference with autograd.
+"""Random calls of the package compared with a float64 reference with autograd.
 
     KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # a fast 60 calls without
     KGEN_CALL=7:123 pytest test_random.py                      # one of them again
 
-Drawn are the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors, which of them
+Each call draws the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors, which of them
 require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives, and wrong arguments.
-A call fails by a wrong value, by an exception that does not name an argument, and by none where one is due. Kernels
+A call fails with a wrong value, with an exception that does not name an argument, and with a missing exception. Kernels
 that the library lacks are counted, not computed.
 """
 
@@ -38,19 +38,19 @@ HALVES = (torch.float16, torch.bfloat16)
 
 @dataclasses.dataclass
 class Call:
-    """One call: what it is given, and what it means for each sequence."""
+    """One call: its arguments, and its meaning for each sequence."""
 
     function: Callable
-    leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks, as memory holds them
-    views: dict[str, Callable]  # from a leaf to what the function gets; of tensors of any type and device
+    leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks, as stored in memory
+    views: dict[str, Callable]  # from a leaf to the function's argument; works for tensors of any type and device
     options: dict
-    masks: dict  # of the reference
+    masks: dict  # arguments of the reference
     # (rows of Q and O, rows of LSE, of K and V) of each sequence: indices of the views.
     sequences: list[tuple]
     packed: str = ""  # the leaf that holds several: qkv or kv
-    refused: Optional[str] = None  # what has no gradient
+    refused: Optional[str] = None  # argument without a gradient
     slopes: Optional[torch.Tensor] = None
-    dtype: torch.dtype = torch.bfloat16  # of the computation
+    dtype: torch.dtype = torch.bfloat16  # dtype of the computation
     autocast: bool = False
 
     def given(self, leaves):
@@ -64,7 +64,7 @@ class Call:
             return self.function(*tensors.values(), **self.options, **more)
 
     def reference(self, leaves, dtype):
-        """O and LSE of all sequences. Values are those that the kernel sees, rounded where autocast rounds."""
+        """O and LSE of all sequences. Values are those that the kernel sees, rounded if autocast rounds."""
         tensors = self.given(leaves)
         if "kv" in tensors or "qkv" in tensors:
             axis = -3
@@ -79,7 +79,7 @@ class Call:
 
 
 def layout(random, axes):
-    """How a leaf is made and looked at: (shape of the leaf, view) for a shape that is wanted."""
+    """The shape and view of a leaf: (shape of the leaf, view) for the requested shape."""
     kind = random.choice(["plain", "plain", "heads first", "columns first", "offset", "rows of a longer one", "expanded"])
 
     def of(shape):
@@ -104,7 +104,7 @@ def layout(random, axes):
 
 
 def scalar(random, value):
-    """The number as callers write it."""
+    """The number in one of the forms that callers use."""
     return random.choice([lambda x: x] * 4 + [torch.tensor, numpy.float32 if isinstance(value, float) else numpy.int64])(value)
 
 
@@ -128,7 +128,7 @@ def masks_of(random, heads, sequences, device, call_options):
         masks["softcap"] = random.choice([0.5, 2.0, 20.0])
         call_options["softcap"] = scalar(random, masks["softcap"])
     if random.random() < 0.1:
-        slopes = torch.randn(*random.choice([(heads,), (sequences, heads)]))  # of both signs
+        slopes = torch.randn(*random.choice([(heads,), (sequences, heads)]))  # both signs
         call_options["alibi_slopes"] = slopes.to(device)
     if random.random() < 0.15:
         leaf = torch.randn(heads)
@@ -214,7 +214,7 @@ def draw_varlen(random, device, head_dims, batch, heads, key_heads):
 
 
 def draw_cache(random, device, head_dims, batch, heads, key_heads):
-    """A cache that is read; `written` below draws those that are written."""
+    """A cache that is only read; `written` below draws those that are written."""
     rows, length = random.choice([1, 1, 3]), random.choice([16, 48])
     entries = batch + random.choice([0, 0, 2])
     shapes = {"q": (batch, rows, heads, head_dims[0]), "k": (entries, length, key_heads, head_dims[0])}
@@ -241,7 +241,7 @@ def draw_cache(random, device, head_dims, batch, heads, key_heads):
 
 def draw(random, device):
     head_dims = random.choice(PAIRS)
-    if random.random() < 0.15:  # padded up to it
+    if random.random() < 0.15:  # a head dim that is padded to it
         head_dims = (head_dims[0] - random.choice([1, 4, 7]), head_dims[1] - random.choice([1, 4, 7]))
     batch, (heads, key_heads) = random.choice([1, 2, 3]), heads_of(random)
     make = random.choice([draw_dense, draw_dense, draw_varlen, draw_cache])
@@ -267,7 +267,7 @@ def draw(random, device):
 
 
 def written(random, device):
-    """New keys into a dense cache, slots or pages, with rotary embedding or without, and attention to them."""
+    """New keys in a dense cache, slots or pages, with or without rotary embedding, and attention to them."""
     (heads, key_heads), batch, new = heads_of(random), random.choice([1, 2, 3]), random.choice([1, 2, 5])
     causal, kind = random.random() < 0.7, random.choice(["dense", "slots", "paged"])
     bf16 = lambda *shape: torch.randn(*shape).bfloat16().to(device)
@@ -306,7 +306,7 @@ def written(random, device):
         (exact, exact_lse), (low, low_lse) = (
             attention(query, keys[seen], values[seen], causal=causal, dtype=dtype) for dtype in (torch.float64, torch.bfloat16)
         )
-        # A rotated value may be rounded to either side.
+        # A rotated value may be rounded in either direction.
         close(out[b], exact, low, "O", 4 * torch.finfo(torch.bfloat16).eps * largest(exact))
         close(lse[b], exact_lse, low_lse, "LSE", 1e-2 if rotary else 1e-5)
     if q.requires_grad:
@@ -317,7 +317,7 @@ NAMED = (TypeError, ValueError, NotImplementedError, kgen_attn.KgenError)
 
 
 def raises(call, words, kinds=NAMED):
-    """Whether the call raises what is due; MissingKernel is no answer."""
+    """True if the call raises the expected exception; MissingKernel does not count."""
     try:
         call()
     except MissingKernel:
@@ -355,7 +355,8 @@ def largest(tensor):
 
 
 def error_of_tanh(call):
-    """What a GPU's tanh.approx adds to the log-sum-exp: a relative error of 2^-10.9 (PTX ISA, `tanh`) of a capped score."""
+    """The error that a GPU's tanh.approx adds to the log-sum-exp: a relative error of 2^-10.9 (PTX ISA, `tanh`) of a
+    capped score."""
     if not (ON_GPU and "softcap" in call.masks):
         return 0.0
     q, k = (call.leaves.get(name, call.leaves.get("kv", call.leaves.get("qkv"))) for name in "qk")
@@ -421,7 +422,7 @@ def compare(call, out, lse, wanted, random):
 
 
 def ordinary(call, random):
-    """The call in some mode of torch, and its values."""
+    """The call in a random mode of torch, and its values."""
     names = [name for name in call.leaves if random.random() < 0.5]
     mode = random.choice(["grad", "grad", "no_grad", "inference", "plain"])
     wanted = names if mode == "grad" else []
@@ -462,7 +463,7 @@ def flat(options):
 
 @contextlib.contextmanager
 def stream(random):
-    """Another stream than the one that made the inputs, sometimes."""
+    """Sometimes another stream than the one that created the inputs."""
     if not ON_GPU or random.random() < 0.7:
         yield
         return
@@ -523,7 +524,7 @@ WRONG = {
 
 
 def wrong(call, random):
-    """One argument that is wrong."""
+    """One wrong argument."""
     import inspect
 
     parameters = inspect.signature(call.function).parameters
@@ -554,14 +555,14 @@ def wrong(call, random):
 
 
 def test_kinds_of_calls_are_all_drawn():
-    """What the draws leave out is not tested."""
+    """Cases that the draws leave out are not tested."""
     source = random.Random(0)
     drawn = collections.Counter(draw(source, "cpu").function.__name__ for _ in range(300))
     assert set(drawn) == {name for name in kgen_attn.__all__ if name.startswith("flash_attn")}
 
 
 def one(seed, number, device):
-    """A call by its number; raises what is wrong with it."""
+    """A call by its number; raises its failure."""
     source = random.Random(f"{seed}:{number}")
     torch.manual_seed(source.randrange(1 << 31))
     if source.random() < 0.08:

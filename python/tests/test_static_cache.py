@@ -1,4 +1,4 @@
-"""KV caches of fixed size: generation beside SDPA, eager and compiled, and what the masks say of such a cache."""
+"""KV caches of fixed size: generation compared with SDPA, eager and compiled, and the masks of such a cache."""
 
 import pytest
 import torch
@@ -17,7 +17,8 @@ def _fresh():
 
 
 def generating(name, device):
-    """kgen and the peer in bf16, and the peer in fp32; all experts answer, for a choice among them is a step."""
+    """kgen and the peer in bf16, and the peer in fp32; all experts are active, because choosing among them is
+    discontinuous."""
     three = models(name, device)
     for model in three:
         for end in ("bos_token_id", "eos_token_id"):
@@ -43,7 +44,7 @@ def prompt(device, batch, rows, padding=None):
 
 def generated(model, tokens, there, compiled=False, **words):
     """New tokens, greedily chosen with a cache of fixed size, and the logits of each step."""
-    if compiled:  # the steps after the prompt, as `generate` does on a GPU
+    if compiled:  # compile the steps after the prompt, as `generate` does on a GPU
         words["compile_config"] = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
         words["compile_config"]._compile_all_devices = True
     said = model.generate(
@@ -62,8 +63,8 @@ def generated(model, tokens, there, compiled=False, **words):
 
 
 def assert_same_text(found, peer, exact, tokens, there):
-    """Of (tokens, logits): the peer's tokens up to the first that the peer's two best logits are as near to each other
-    as both sides err by. Up to there kgen's logits err no more than the peer's."""
+    """For (tokens, logits): kgen's tokens equal the peer's until the peer's two best logits are as close as the errors
+    of both sides. Up to there kgen's logits have no larger error than the peer's."""
     text, there = torch.cat([tokens, peer[0]], 1), torch.cat([there, torch.ones_like(peer[0])], 1)
     with torch.no_grad():
         positions = (there.cumsum(1) - 1).clamp(min=0)
@@ -110,7 +111,7 @@ def test_one_graph_serves_all_steps(device, name, padding):
 @pytest.mark.parametrize("rows", [9, 4])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral"])
 def test_steps_without_a_mask(device, name, rows):
-    """A prompt, and steps compiled by hand; the second prompt finds the cache as the first has left it, and longer."""
+    """A prompt, and steps compiled by hand; the second, longer prompt finds the cache as the first left it."""
     kgen, low, _ = generating(name, device)
     low.set_attn_implementation("sdpa")
     step = torch.compile(lambda **given: kgen(**given).logits, fullgraph=True, backend="aot_eager")
@@ -155,7 +156,7 @@ def test_packed_sequences_are_refused_behind_others(device):
 
 @pytest.mark.parametrize("contiguous", [False, True])
 def test_ranges_are_read_where_they_lie(draw, device, contiguous):
-    q = draw(3, 4, 2, 32).transpose(1, 2).contiguous().transpose(1, 2)  # as models give it
+    q = draw(3, 4, 2, 32).transpose(1, 2).contiguous().transpose(1, 2)  # the strides that models pass
     k, v = (draw(3, 2, 10, 32).transpose(1, 2) for _ in range(2))
     if not contiguous:
         k, v = (torch.cat([t, t, t[:, :5]], 1)[:, :10] for t in (k, v))
@@ -176,13 +177,13 @@ def test_masks_of_caches(device):
     assert asked(q_length=12) is None
     assert asked(q_offset=11) is None
     assert asked(q_length=7, device=device).shape == (2, 1, 7, masks.NOTHING)
-    assert asked(q_offset=6, device=device).tolist() == [[[[7]]]] * 2  # a window's, which counts in Python
+    assert asked(q_offset=6, device=device).tolist() == [[[[7]]]] * 2  # a window's, computed in Python
     assert asked(q_offset=offset).tolist() == asked(q_offset=offset, attention_mask=there).tolist() == [[[[7]]]] * 2
-    assert asked(q_offset=offset + 20).tolist() == [[[[12]]]] * 2  # never rows that there are not
+    assert asked(q_offset=offset + 20).tolist() == [[[[12]]]] * 2  # only existing rows
     there[0, :3] = False
     assert asked(q_offset=offset, attention_mask=there).tolist() == [[[[3, 4]]], [[[0, 7]]]]
     assert asked(q_offset=6, attention_mask=there).tolist() == [[[[3, 4]]], [[[0, 7]]]]
-    longer = torch.nn.functional.pad(there, (0, 5), value=True)  # of rows that are not written yet
+    longer = torch.nn.functional.pad(there, (0, 5), value=True)  # for rows that are not written yet
     assert asked(q_offset=offset, attention_mask=longer).tolist() == [[[[3, 4]]], [[[0, 7]]]]
     there[0, 4] = False
     assert asked(q_offset=offset, attention_mask=there).shape == (2, 1, 13, masks.PLACES)

@@ -67,7 +67,7 @@ def test_pages(draw, device, by):
 
 @pytest.mark.parametrize("lengths", [[33] * 4, [1] * 9], ids=str)
 def test_workspace_of_packed_sequences(draw, device, lengths):
-    """What it takes depends on whether sequences are packed."""
+    """The workspace size depends on whether sequences are packed."""
     q, k, v = (draw(sum(lengths), 1, 32, grad=True) for _ in range(3))
     cu = starts(lengths, device)
     for deterministic in (False, True):

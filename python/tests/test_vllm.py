@@ -1,4 +1,5 @@
-"""The plugin of vLLM, on stand-ins for vLLM's classes, or on its own where `VLLM_SOURCES` names an unpacked wheel."""
+"""The plugin of vLLM, with stand-ins for vLLM's classes, or with the real ones if `VLLM_SOURCES` names an unpacked
+wheel."""
 
 import importlib
 import logging
@@ -32,7 +33,8 @@ def layer_of(**given):
 
 
 def step_of(device, queries, keys, width=8):
-    """A step of sequences with so many queries and keys: what vLLM says of it, and the cache with K and V side by side."""
+    """A step of sequences with these numbers of queries and keys: vLLM's metadata, and the cache with interleaved K and
+    V."""
     from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadata
 
     pages = [-(-count // PAGE) for count in keys]
@@ -96,7 +98,7 @@ def test_in_another_vllm_it_says_so_in_one_sentence(monkeypatch, caplog):
 @pytest.mark.parametrize("queries, keys", [([1, 1, 1], [17, 5, 33]), ([9, 4], [9, 4]), ([1, 7, 1], [40, 23, 16])])
 def test_a_step_is_what_the_reference_gives(device, vllm, queries, keys):
     step, cache = step_of(device, queries, keys)
-    spare = 3  # tokens beyond those of the step, as a padded graph has
+    spare = 3  # tokens beyond the step's, as in a padded graph
     fused = torch.randn(sum(queries) + spare, (HEADS + 2 * HEADS_K) * DIM).bfloat16().to(device)
     query = fused[:, : HEADS * DIM].view(-1, HEADS, DIM)  # a view of the projection
     output = torch.full((sum(queries) + spare, HEADS, DIM), 7.0, dtype=torch.bfloat16, device=device)

@@ -1,5 +1,6 @@
-"""A `vllm` package for tests of the plugin: real sources of vLLM where `VLLM_SOURCES` names an unpacked wheel of 0.26, and
-classes that do as much as the plugin needs otherwise. Everything else of vLLM is a stand-in that accepts anything.
+"""A `vllm` package for tests of the plugin: real sources of vLLM if `VLLM_SOURCES` names an unpacked wheel of 0.26,
+otherwise classes with just the features that the plugin needs. Everything else of vLLM is a stand-in that accepts
+anything.
 """
 
 import importlib.abc
@@ -11,7 +12,7 @@ import sys
 import types
 from unittest import mock
 
-#: The modules that are vLLM's own.
+#: The modules that come from vLLM itself.
 REAL = ("vllm.v1.attention.backend", "vllm.v1.attention.backends.flash_attn", "vllm.v1.attention.backends.registry")
 
 STUBS = {
@@ -102,7 +103,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _StandIn(types.ModuleType):
-    """A module in which every name is something that accepts anything."""
+    """A module in which every name accepts anything."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -124,7 +125,7 @@ _KNOWN = {
 
 
 def install(monkeypatch, version="0.26.0"):
-    """Makes `import vllm` find the stand-ins, as that version, for one test."""
+    """Installs the stand-ins for `import vllm`, with that version, for one test."""
     named = os.environ.get("VLLM_SOURCES")
     for name in [name for name in sys.modules if name == "vllm" or name.startswith(("vllm.", "kgen_attn.vllm"))]:
         monkeypatch.delitem(sys.modules, name)
@@ -133,6 +134,6 @@ def install(monkeypatch, version="0.26.0"):
 
 
 def forget():
-    """Takes the stand-ins away."""
+    """Removes the stand-ins."""
     for name in [name for name in sys.modules if name == "vllm" or name.startswith(("vllm.", "kgen_attn.vllm"))]:
         del sys.modules[name]

@@ -1,6 +1,6 @@
-// What fwd_short_sm90 does with shared memory at its end, in isolation and correct by construction: one warpgroup, the
-// owner, stores parts where its stages were; __syncthreads; the other warpgroup loads them. With one ingredient more or
-// less each.
+// The last accesses of fwd_short_sm90 to shared memory, in isolation and correct by construction: one warpgroup, the
+// owner, stores parts into the memory of its stages; __syncthreads; the other warpgroup loads them. Each pattern has one
+// ingredient more or less.
 //   patterns WHICH
 #include <cstdint>
 #include <cstdio>
@@ -10,11 +10,11 @@ namespace {
 
 enum : int {
     NAMED_OWNER = 1,  // the owner's warps meet at a named barrier before they store
-    NAMED_ALL = 2,    // both warpgroups do, each at its own
+    NAMED_ALL = 2,    // both warpgroups do, each at its own barrier
     REGISTER = 4,     // the number of the named barrier is in a register
-    COPY = 8,         // an asynchronous bulk copy has filled the place before; the owner waited for its mbarrier
-    ALL_WAIT = 16,    // the others waited for that mbarrier too
-    ELSEWHERE = 32,   // the parts lie where nothing was copied to
+    COPY = 8,         // a bulk copy has filled the same memory before; the owner waited for its mbarrier
+    ALL_WAIT = 16,    // the other warpgroup waited for this mbarrier too
+    ELSEWHERE = 32,   // the parts are in memory that no copy has written
     UNORDERED = 64,   // no __syncthreads: a race
     FENCE = 128,      // the owner issues fence.proxy.async before it stores
 };

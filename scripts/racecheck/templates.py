@@ -5,15 +5,15 @@
 
 * Warps that arrive at a named barrier also wait there: after `bar.arrive` racecheck reports even accesses that block
   barriers separate as races.
-* Warpgroups take no turns: no memory depends on their order, and if one that passes its turn waited until the other
-  takes it, both would wait forever where they clear rows together.
-* One lane reads an announcement and passes it on to the others, the one that arrives when the warp is done with it:
-  racecheck does not see that the others have reached a __syncwarp() before (docs/checking.md).
+* Warpgroups take no turns: no memory depends on their order, and if a warpgroup that passes its turn waited until the
+  other takes it, both would deadlock when they clear rows together.
+* One lane reads an announcement and broadcasts it; the same lane arrives when the warp is done with it: racecheck
+  does not see that the other lanes have reached a __syncwarp() before (docs/checking.md).
 * Named barriers that a warpgroup of fwd_mla_sm90 passes alone, where it clears rows, or of fwd_sm90, before it hands
   over its part of shared keys, are passed by the others too: after one of them racecheck reports even accesses that
   later barriers of all separate as races.
 
-Exit code 1, with a message, if a text that is to be changed is not there: a kernel changed by half may hang.
+Exit code 1, with a message, if a text to be changed is missing: a partly changed kernel may hang.
 """
 
 import re

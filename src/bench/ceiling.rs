@@ -1,14 +1,14 @@
-//! What a card can do at most. A reading above it is a mistake of the measurement.
+//! The peak rates of a card. A measured rate above them is a mistake of the measurement.
 
 use crate::{device::GpuFacts, kernel::Dtype};
 use serde::{Deserialize, Serialize};
 
 /// Dense floating-point operations of 16-bit tensor cores in one clock of one multiprocessor, by compute capability.
 ///
-/// From the peak rates, multiprocessors and boost clocks that NVIDIA's architecture papers give of a product of each:
+/// Derived from peak rate, multiprocessors and boost clock of one product each, from NVIDIA's architecture papers:
 /// T4 (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM
 /// (989, 132 at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8,
-/// FP4 or INT8 rates. Where the rate with fp32 sums is half of that with fp16 sums (`GeForce`), this is the higher.
+/// FP4 or INT8 rates. If accumulation in fp32 runs at half the rate of fp16 (`GeForce`), this is the fp16 rate.
 const FLOPS_A_CLOCK: [(u32, f64); 11] = [
     (75, 1024.0),
     (80, 2048.0),
@@ -23,7 +23,7 @@ const FLOPS_A_CLOCK: [(u32, f64); 11] = [
     (121, 1024.0),
 ];
 
-/// The highest rates of a card, at its highest clocks; `None` where they are not known.
+/// The peak rates of a card at its highest clocks; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// Tensor cores in fp16 and bf16, TFLOP/s.
@@ -35,11 +35,11 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Of a card.
+    /// The peak rates of the card that `facts` describes.
     pub fn of(facts: &GpuFacts) -> Self {
         let a_clock = FLOPS_A_CLOCK.iter().find(|(capability, _)| *capability == facts.info.compute_capability);
         let tflops = a_clock.map(|(_, flops)| flops * f64::from(facts.multiprocessors) * f64::from(facts.sm_clock_khz) / 1e9);
-        // Two transfers a clock, as the driver counts the clocks of GDDR and HBM alike.
+        // Two transfers per clock; the driver counts the clocks of GDDR and HBM in the same way.
         let gbs = 2.0 * f64::from(facts.memory_clock_khz) * f64::from(facts.memory_bus_bits) / 8.0 / 1e6;
         Self {
             tflops_16_bit: tflops.filter(|rate| *rate > 0.0),
@@ -48,7 +48,7 @@ impl Ceiling {
         }
     }
 
-    /// Why these rates cannot be, if they cannot: `gbs` from memory, not from a cache.
+    /// The reason to reject these rates, if they exceed the card's: `gbs` counts traffic from memory, not from a cache.
     pub fn refusal(&self, dtype: Option<Dtype>, tflops: f64, gbs: Option<f64>) -> Option<String> {
         let flops_peak = if dtype == Some(Dtype::Fp8) { self.tflops_fp8 } else { self.tflops_16_bit };
         if let Some(peak) = flops_peak.filter(|peak| tflops > *peak) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::device::GpuInfo;
 
-    /// What the driver says of an H100 SXM.
+    /// An H100 SXM as the driver reports it.
     fn h100() -> GpuFacts {
         let info = GpuInfo { name: "NVIDIA H100 80GB HBM3".into(), compute_capability: 90, cuda_version: "13.0".into() };
         GpuFacts {

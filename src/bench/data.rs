@@ -1,5 +1,4 @@
-//! Tensors as large as those of real work, filled with normal numbers in no time: drawing every element would take
-//! seconds.
+//! Tensors of realistic size filled with normal numbers quickly: drawing every element would take seconds.
 
 use crate::check::{Number, fill_normal};
 use rand::{RngExt, SeedableRng};
@@ -7,23 +6,23 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::cell::OnceCell;
 
-/// Elements that are really drawn.
+/// Elements that are drawn one by one.
 const BLOCK: usize = 1 << 20;
 
-/// Elements that are drawn from one seed, so that threads share the work.
+/// Elements drawn from one seed; pieces are drawn in parallel.
 const PIECE: usize = 1 << 14;
 
-/// Elements copied from one place of the block: a few rows of a tensor.
+/// Elements per copy from a random position of the block: a few rows of a tensor.
 const CHUNK: usize = 1 << 12;
 
-/// Standard normal numbers of a type, as their bytes.
+/// Standard normal numbers of one type, as bytes.
 pub struct Normals {
     number: Number,
     bytes: Vec<u8>,
 }
 
 impl Normals {
-    /// Draws the block that all tensors are cut from.
+    /// Draws the block from which all tensors are copied.
     pub fn draw(number: Number, seed: u64) -> Self {
         let width = number.element().bytes();
         let mut bytes = vec![0; BLOCK * width];
@@ -42,8 +41,8 @@ impl Normals {
         self.number
     }
 
-    /// A contiguous tensor: the block again and again, each time a chunk of it from a place that `seed` draws, so that
-    /// rows differ between heads, sequences and tensors.
+    /// A contiguous tensor assembled from chunks of the block at positions that `seed` draws, so that rows differ
+    /// between heads, sequences and tensors.
     pub fn tensor(&self, elements: usize, seed: u64) -> Vec<u8> {
         let width = self.number.element().bytes();
         let mut tensor = vec![0; elements * width];
@@ -56,14 +55,14 @@ impl Normals {
     }
 }
 
-/// Blocks of normal numbers, one for each type, drawn when the type is first asked for.
+/// Blocks of normal numbers, one per type, drawn on first use.
 pub struct Draws {
     seed: u64,
     blocks: [(Number, OnceCell<Normals>); 5],
 }
 
 impl Draws {
-    /// Blocks that `seed` draws.
+    /// Blocks drawn from `seed`.
     pub fn new(seed: u64) -> Self {
         let types = [Number::Fp32, Number::Fp16, Number::Bf16, Number::E4m3, Number::E5m2];
         Self { seed, blocks: types.map(|number| (number, OnceCell::new())) }
@@ -77,7 +76,7 @@ impl Draws {
     }
 }
 
-/// `count` elements of a tensor, from number `start` on.
+/// Elements `start .. start + count` of a tensor.
 pub(crate) fn elements(bytes: &[u8], number: Number, start: usize, count: usize) -> Vec<f64> {
     let width = number.element().bytes();
     let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));

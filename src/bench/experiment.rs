@@ -1,14 +1,14 @@
-//! One kernel at one shape on the GPU: checks what it computes, times it, and checks again.
+//! One kernel at one shape on the GPU: checks its results, times it, and checks again.
 
 use super::trial::{Output, Trial};
 use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan};
 
-/// Why there is no time.
+/// Reasons for a missing time.
 #[derive(Debug)]
 pub enum Failure {
-    /// The kernel computes something else, or refuses, or faults.
+    /// The kernel computes wrong results, refuses the call, or faults.
     Wrong(String),
-    /// The machine did not let it run.
+    /// The machine could not run it.
     Machine(String),
 }
 
@@ -18,24 +18,25 @@ impl From<DeviceError> for Failure {
     }
 }
 
-/// What was measured.
+/// The result of an experiment.
 pub struct Finding {
-    /// Times and the card meanwhile.
+    /// Times, and the state of the card while they were taken.
     pub times: RoundTimes,
-    /// Largest relative error of a sampled row, over all outputs.
+    /// Largest relative error among the sampled rows of all outputs.
     pub relative_error: f64,
-    /// Splits of the keys, where they are split.
+    /// Number of splits of a split-KV kernel.
     pub num_splits: Option<u32>,
-    /// What the launches passed to a declared score, where there is one.
+    /// The arguments passed to a declared score, if the kernel has one.
     pub passed: Option<String>,
-    /// Whether K and V came from memory rather than from a warm L2.
+    /// K and V were read from memory rather than from a warm L2.
     pub cold_l2: bool,
 }
 
 /// Tensors of one set on the device, by their names in `kgen.h`.
 type Tensors = Vec<(&'static str, DeviceMemory)>;
 
-/// Runs the kernel on the tensors of `trial`, of as many sets as keep an L2 of `l2_bytes` cold where it is to be.
+/// Runs the kernel on the tensors of `trial`, with enough sets to keep an L2 of `l2_bytes` cold if the trial times it
+/// cold.
 ///
 /// # Errors
 /// [`Failure`].
@@ -58,7 +59,7 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     gpu.launch(&launches[0])?;
     let before = read()?;
     let relative_error = judge("before", &before)?;
-    // What is found afterwards was then written by launches that were timed.
+    // The outputs are poisoned first, so that any numbers found afterwards were written by timed launches.
     poison()?;
     let times = gpu.time(&launches, plan, nvml)?;
     let after = read()?;
@@ -73,13 +74,13 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2 })
 }
 
-/// A copy of the inputs, and room for the outputs after them.
+/// A copy of the inputs, followed by space for the outputs.
 fn on_device(inputs: &[(&'static str, Vec<u8>)], outputs: &[Output]) -> Result<Tensors, DeviceError> {
     let given = inputs.iter().map(|(name, bytes)| Ok((*name, DeviceMemory::of(bytes)?)));
     given.chain(outputs.iter().map(|output| Ok((output.name, DeviceMemory::allocate(output.bytes)?)))).collect()
 }
 
-/// The outputs of a set, in their order.
+/// The outputs of a set, in order.
 fn written<'a>(set: &'a Tensors, outputs: &[Output]) -> impl Iterator<Item = &'a DeviceMemory> {
     set.iter().skip(set.len() - outputs.len()).map(|(_, memory)| memory)
 }

@@ -1,4 +1,4 @@
-//! What is kept of a timing: numbers with their units and circumstances, as JSON holds them.
+//! The record of a timing: numbers with their units and circumstances, in the form of its JSON.
 
 use super::{Size, Summary, Work, ceiling::Ceiling, experiment::Finding};
 use crate::{
@@ -7,26 +7,26 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How a timing went.
+/// Outcome of a timing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// There are numbers.
+    /// The kernel was timed.
     Ok,
-    /// The kernel computes something wrong, refuses or faults.
+    /// The kernel computes wrong results, refuses the call, or faults.
     Wrong,
-    /// The rate is beyond the card's: the measurement is wrong, and its numbers are not given.
+    /// The rate exceeds the card's peak: the measurement is wrong, and its numbers are withheld.
     Refused,
-    /// The machine or the library did not let it run.
+    /// The machine or the library could not run it.
     Error,
-    /// Not done within the time limit.
+    /// Not finished within the time limit.
     Timeout,
     /// The worker died.
     Crash,
 }
 
 impl Status {
-    /// As JSON spells it.
+    /// The word in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -52,34 +52,35 @@ pub struct Numbers {
     pub tflops: f64,
     /// TFLOP/s at the ends of the interval, lower first.
     pub tflops_interval: [f64; 2],
-    /// GB/s of K and V at the median time; of split-KV kernels only.
+    /// GB/s of K and V at the median time; only for split-KV kernels.
     pub kv_gbs: Option<f64>,
-    /// GB/s of what the kernel cannot do without reading or writing, at the median time; of kernels that memory limits.
+    /// GB/s of the unavoidable reads and writes, at the median time; only for memory-bound kernels.
     #[serde(default)]
     pub gbs: Option<f64>,
-    /// `launch` or `graph`: what was repeated.
+    /// `launch` or `graph`: the unit that was repeated.
     pub repeated: String,
-    /// `warm` or `cold`: whether a launch finds the inputs of the one before in the L2 cache.
+    /// `warm` or `cold`: the L2 cache holds the inputs at the start of a launch, or does not.
     pub l2: String,
-    /// Splits of the keys, of split-KV kernels only.
+    /// Number of splits; only for split-KV kernels.
     pub num_splits: Option<u32>,
-    /// Floating-point operations of a launch, a declared score's own among them.
+    /// Floating-point operations of a launch, including those of a declared score.
     #[serde(default)]
     pub flops: f64,
-    /// What was passed to a declared score, where the kernel has one: `score=NAME:INTEGER`.
+    /// The arguments passed to a declared score, if the kernel has one: `score=NAME:INTEGER`.
     #[serde(default)]
     pub passed: Option<String>,
     /// Largest relative error of the rows that were compared with float64.
     pub relative_error: f64,
 }
 
-/// Which kernel of a variant was timed: a name stands for another one whenever its tile or its template changes.
+/// Identity of the kernel that was timed: the same variant name denotes another kernel once its tile or template
+/// changes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     /// The plan's tile.
     #[serde(default)]
     pub tile: serde_json::Value,
-    /// BLAKE3 of the kernel's text, as this kgen renders it; a library that was built before may hold another.
+    /// BLAKE3 of the kernel's text as rendered by this kgen; a library that was built earlier may contain another text.
     #[serde(default)]
     pub source: String,
 }
@@ -89,26 +90,26 @@ pub struct Made {
 pub struct Measurement {
     /// The variant's name.
     pub name: String,
-    /// And what it says.
+    /// The variant itself.
     #[serde(flatten)]
     pub variant: Variant,
-    /// Which kernel of that name.
+    /// The kernel that this name denoted.
     #[serde(flatten)]
     pub made: Made,
-    /// Sizes.
+    /// The size.
     pub shape: Size,
-    /// How it went.
+    /// The outcome.
     pub status: Status,
-    /// Why there are no numbers.
+    /// The reason for missing numbers; empty if there are numbers.
     pub message: String,
-    /// Where there are any.
+    /// The numbers of a successful timing.
     pub numbers: Option<Numbers>,
-    /// The card while the last rounds ran.
+    /// State of the card during the last rounds.
     pub card: CardState,
 }
 
 impl Measurement {
-    /// One without numbers.
+    /// A measurement without numbers.
     pub fn without(variant: Variant, shape: Size, status: Status, message: String) -> Self {
         Self {
             name: variant.name(),
@@ -122,7 +123,7 @@ impl Measurement {
         }
     }
 
-    /// What was found, as rates; refused where they are beyond the card.
+    /// A measurement from a finding, converted to rates; refused if they exceed the card's peak.
     pub fn of(
         variant: Variant,
         shape: Size,

@@ -1,5 +1,6 @@
-//! Times kernels on the GPU at hand: random inputs, device events, a check before and after, and rates that no card can
-//! reach are refused. Knows nothing of templates, compilers or terminals, and proves nothing right: that is `check`'s.
+//! Times kernels on the local GPU: random inputs, device events, and a correctness check before and after. Rates above
+//! a card's peak are refused. Independent of templates, compilers and terminals. It does not prove a kernel right;
+//! `check` does.
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
 mod ceiling;

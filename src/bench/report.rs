@@ -1,11 +1,11 @@
-//! The whole of a run of `kgen bench`, as its JSON document.
+//! The JSON document of one `kgen bench` run.
 
 use super::{Measurement, ceiling::Ceiling};
 use crate::device::{CardState, GpuFacts, TimingPlan};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Version of the document. It changes when a field changes its meaning or goes.
+/// Version of the document; raised when a field changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
 /// The document.
@@ -15,9 +15,9 @@ pub struct Report {
     pub format: u32,
     /// kgen's version.
     pub kgen: &'static str,
-    /// When it began, UTC: `2026-11-21T16:43:05Z`.
+    /// Start of the run, UTC: `2026-11-21T16:43:05Z`.
     pub date: String,
-    /// The library of kernels, as it was named.
+    /// Path of the kernel library, as passed by the user.
     pub library: String,
     /// The card.
     pub gpu: GpuFacts,
@@ -25,32 +25,32 @@ pub struct Report {
     pub driver: Option<String>,
     /// Rates that no measurement may exceed.
     pub ceiling: Ceiling,
-    /// The card before the first measurement.
+    /// State of the card before the first measurement.
     pub card_before: CardState,
-    /// And after the last.
+    /// State of the card after the last measurement.
     pub card_after: CardState,
-    /// How everything was timed.
+    /// The timing plan of all measurements.
     pub plan: TimingPlan,
-    /// What drew the inputs.
+    /// Seed of the inputs.
     pub seed: u64,
-    /// In the order of the selection, shapes of a variant together.
+    /// In selection order; the shapes of a variant are adjacent.
     pub measurements: Vec<Measurement>,
 }
 
-/// Now, in UTC, to the second.
+/// The current time in UTC, to the second.
 pub fn now() -> String {
-    // A clock before 1970 is set wrong, and the date then says so.
+    // If the clock is set before 1970, the date shows it.
     utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// The day of a number of seconds after 1970, as `2026-11-27`.
+/// The UTC day of a Unix time in seconds, such as `2026-11-27`.
 pub fn day(seconds: u64) -> String {
     let mut date = utc(seconds);
     date.truncate("2026-11-27".len());
     date
 }
 
-/// The date and time of a number of seconds after 1970.
+/// The date and time (UTC) of a Unix time in seconds.
 fn utc(seconds: u64) -> String {
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -1,5 +1,5 @@
-//! The parent's side: a worker process for each variant, one by one. One that hangs is killed at the time limit, and
-//! one that dies loses the shape it was at; the others carry on.
+//! The parent's side: one worker process per variant, one at a time. A worker that hangs is killed at the time limit;
+//! if one dies, its current shape is lost and the remaining shapes still run.
 
 use super::{
     Made, Measurement, Size, Status,
@@ -18,46 +18,47 @@ use std::{
 /// A variant and the sizes to time it at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchRequest {
-    /// What is timed.
+    /// The variant to time.
     pub variant: Variant,
     /// At least one.
     pub shapes: Vec<Size>,
-    /// Which kernel of that name: its tile and its text.
+    /// Identity of the kernel of that name: its tile and its text.
     pub made: Made,
 }
 
-/// How everything is timed.
+/// Options of a timing run.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// The library of kernels.
     pub library: PathBuf,
-    /// How long, in how many parts.
+    /// Duration and number of rounds.
     pub plan: TimingPlan,
-    /// Draws inputs and bootstrap samples.
+    /// Seed of inputs and bootstrap samples.
     pub seed: u64,
-    /// Limit for each variant.
+    /// Time limit per variant.
     pub time_limit: Duration,
     /// The kgen executable.
     pub program: PathBuf,
 }
 
-/// Is told how timing goes on.
+/// Receives the progress of a timing run.
 pub trait Observer: Sync {
-    /// The variant's turn has come.
+    /// The variant's timing begins.
     fn started(&self, variant: &str);
     /// One of its shapes is done.
     fn measured(&self, measurement: &Measurement);
-    /// Asked ten times a second: true ends everything.
+    /// Polled ten times a second; true stops the run.
     fn interrupted(&self) -> bool;
 }
 
-/// Times every request at every shape; gives a measurement of each, in order. Nothing here fails as a whole.
+/// Times every request at every shape and returns the measurements in order. Never fails as a whole: a failed shape is
+/// a measurement with its status.
 pub fn run(requests: &[BenchRequest], options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
     requests.iter().take_while(|_| !observer.interrupted()).flat_map(|request| run_one(request, options, observer)).collect()
 }
 
-/// A variant at all its shapes. Where its worker dies, the shape it was at is lost and a new worker goes on with the
-/// next.
+/// Times one variant at all its shapes. If its worker dies, the current shape is lost and a new worker continues with
+/// the next one.
 fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
     observer.started(&request.variant.name());
     let deadline = Instant::now() + options.time_limit;
@@ -65,7 +66,7 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
     while found.len() < request.shapes.len() {
         let left = &request.shapes[found.len()..];
         let (status, why) = run_worker(request.variant, left, deadline, options, observer, &mut found);
-        // Nothing goes on after the time limit or an interruption.
+        // Nothing more runs after the time limit or an interruption.
         let shapes = &request.shapes[found.len().min(request.shapes.len())..];
         let count = if status == Status::Crash { 1 } else { shapes.len() };
         for shape in shapes.iter().take(count) {
@@ -80,7 +81,8 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
     found
 }
 
-/// Has a worker time `shapes`, adds what it reports to `found`, and gives what befell the first that it did not report.
+/// Has a worker time `shapes`, appends its reports to `found`, and returns the outcome of the first shape it did not
+/// report.
 fn run_worker(
     variant: Variant,
     shapes: &[Size],
@@ -119,7 +121,7 @@ fn run_worker(
     (status, format!("{}{said}", end.words(options.time_limit)))
 }
 
-/// The loader searches its own folders for a name without a slash.
+/// The dynamic loader would search its own folders for a name without a slash, so the path is made absolute.
 fn absolute(library: &Path) -> PathBuf {
     std::path::absolute(library).unwrap_or_else(|_| library.to_owned())
 }

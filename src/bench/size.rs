@@ -1,19 +1,19 @@
-//! The size that a kernel is timed at: numbers with names that its family gives, in the order in which they are shown.
+//! The size at which a kernel is timed: numbers named by its family, in display order.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use std::{borrow::Cow, fmt};
 
-/// Named numbers, such as `rows` 4096 and `columns` 1024. As JSON: an object of them.
+/// Named numbers, such as `rows` 4096 and `columns` 1024. An object in JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Size(Vec<(Cow<'static, str>, u64)>);
 
 impl Size {
-    /// The size of these numbers.
+    /// A size with these numbers.
     pub fn new(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Self {
         Self(numbers.into_iter().map(|(name, number)| (name.into(), number)).collect())
     }
 
-    /// The number of that name, if the size has it.
+    /// The number called `name`, if the size has one.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
     }
@@ -71,12 +71,12 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of a size that has `rows` and `columns`.
+    /// The matrix of a size with `rows` and `columns`.
     pub fn of(size: &Size) -> Option<Self> {
         Some(Self { rows: size.get("rows")?, columns: size.get("columns")? })
     }
 
-    /// Its elements.
+    /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.rows * self.columns
     }

@@ -1,13 +1,13 @@
-//! What a list of round times says: median, spread, and how sure the median is.
+//! Summary of a list of round times: median, spread and confidence interval.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// Bootstrap samples: the ends of a 95 % interval are then each 50 samples from the end.
+/// Bootstrap samples: each end of a 95 % interval is then 50 samples from the extreme.
 const DRAWS: usize = 2000;
 
-/// Median, spread and certainty of some numbers, in their unit.
+/// Median, spread and confidence interval of a list of numbers, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The middle one, or the mean of the middle two.
@@ -16,12 +16,12 @@ pub struct Summary {
     pub mad: f64,
     /// 95 % interval of the median: percentiles 2.5 and 97.5 of the medians of bootstrap samples (Efron, 1979).
     pub interval: [f64; 2],
-    /// How many numbers there were.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Summary {
-    /// Of `values`, none of which is NaN; `None` of nothing. `seed` draws the bootstrap samples.
+    /// Summary of `values`, which must not contain NaN; `None` if there are none. `seed` draws the bootstrap samples.
     pub fn of(values: &[f64], seed: u64) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(first, again);
         let [low, high] = first.interval;
         assert!(low < first.median && first.median < high && 0.0 < low && high < 19.0, "{first:?}");
-        // The exact 95 % interval by order statistics of 20 values is that of the 6th and the 15th.
+        // The exact 95 % interval by order statistics of 20 values is from the 6th to the 15th.
         assert!((low - 5.0).abs() <= 1.5 && (high - 14.0).abs() <= 1.5, "{first:?}");
         assert_eq!(Summary::of(&[5.0; 8], 3).expect("there are values").interval, [5.0; 2]);
         assert_eq!(Summary::of(&[], 1), None);

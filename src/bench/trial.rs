@@ -1,23 +1,23 @@
-//! One kernel at one size, without a device: what a family says of it so that it can be timed.
+//! One kernel at one size, independent of any device: the data a family supplies for timing it.
 
 use super::{Draws, Size};
 use crate::{check::Number, device::Params, kernel::Variant};
 
-/// How much there is to do, so that a time becomes a rate.
+/// The amount of work, from which a time becomes a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// Floating-point operations.
     pub flops: f64,
-    /// Bytes that device memory has to give or take, where that is what limits the kernel.
+    /// Bytes read from or written to device memory, if memory bandwidth limits the kernel.
     pub bytes: Option<f64>,
 }
 
-/// What a trial is made with.
+/// Arguments for making a trial.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
-    /// Blocks of numbers that inputs are cut from.
+    /// Blocks of numbers from which inputs are copied.
     pub draws: &'a Draws,
-    /// Draws the inputs.
+    /// Seed of the inputs.
     pub seed: u64,
     /// Multiprocessors of the GPU.
     pub multiprocessors: u32,
@@ -25,13 +25,13 @@ pub struct Bench<'a> {
 
 /// A tensor that a kernel writes.
 pub struct Output {
-    /// By its name in `kgen.h`.
+    /// Name in `kgen.h`.
     pub name: &'static str,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: usize,
     /// Type of its elements; `None` for fp32.
     pub number: Option<Number>,
-    /// A second run may give other bits.
+    /// A second run may produce different bits.
     pub may_differ: bool,
 }
 
@@ -40,50 +40,50 @@ pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
     (10 * l2_bytes as usize).div_ceil(set_bytes.max(1)).clamp(1, MOST_COPIES)
 }
 
-/// Most sets of tensors.
+/// Largest number of tensor sets.
 const MOST_COPIES: usize = 512;
 
-/// A function that gives a kernel at a size, to be timed; `None` if the size is not one of its family's.
-/// `family::trial` is one; this room does not know families.
+/// A function that returns the trial of a kernel at a size; `None` if the size does not belong to its family.
+/// `family::trial` is one; this room is independent of families.
 pub type Trials = for<'a> fn(&Variant, &Size, Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
 /// One kernel at one size.
 pub trait Trial {
-    /// How much there is to do.
+    /// The amount of work.
     fn work(&self) -> Work;
 
-    /// Sets of tensors that launches take turns with: one, or as many as leave nothing of what is read in an L2 of so
-    /// many bytes.
+    /// Number of tensor sets that launches rotate through: one, or enough that no input is still in an L2 of `l2_bytes`
+    /// when it is read again.
     fn copies(&self, l2_bytes: u32) -> usize;
 
-    /// Whether so many sets leave nothing of it in the L2: small ones would need too many.
+    /// `copies` sets are enough to keep the L2 cold; with small sets, the number needed exceeds the limit.
     fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool;
 
-    /// The tensors that the kernel reads, by their names in `kgen.h`. `copy` tells several sets apart.
+    /// The tensors that the kernel reads, by their names in `kgen.h`. `copy` selects one of several sets.
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)>;
 
-    /// Whether the library says how large a workspace the kernel needs.
+    /// The library exports a function for the size of the kernel's workspace.
     fn has_workspace(&self) -> bool {
         false
     }
 
-    /// The tensors that it writes; the last is its workspace, if it has one, of `workspace_bytes`.
+    /// The tensors that the kernel writes; the last is its workspace of `workspace_bytes`, if it has one.
     fn outputs(&self, workspace_bytes: usize) -> Vec<Output>;
 
-    /// What a launch is told.
+    /// The parameters of a launch.
     fn params(&self) -> Params;
 
-    /// Splits of the keys, where the kernel splits them.
+    /// Number of splits, if the kernel splits the keys.
     fn splits(&self) -> Option<u32> {
         None
     }
 
-    /// What a call passes to a declared score, where the kernel has one, as names of cases say it.
+    /// The arguments of a declared score, if the kernel has one, as case names write them.
     fn passed(&self) -> Option<String> {
         None
     }
 
-    /// Largest relative error of what is sampled.
+    /// Largest relative error of the sampled rows.
     ///
     /// # Errors
     /// A sentence: a NaN anywhere, or numbers too far from the reference.

@@ -1,4 +1,4 @@
-//! The sizes that a user asks for: lists of numbers by the names that families give them.
+//! The sizes that a user requests: lists of numbers under names that families define.
 
 use super::{Matrix, Size};
 use itertools::iproduct;
@@ -14,12 +14,12 @@ impl Wanted {
         Self(lists.into_iter().collect())
     }
 
-    /// The numbers asked for under a name; empty if none are.
+    /// The numbers requested under a name; empty if none are.
     pub fn of(&self, name: &str) -> &[u64] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Every combination of `rows` and `columns`; `usual` if neither is asked for.
+    /// Every combination of `rows` and `columns`; `usual` if neither is requested.
     pub fn matrices(&self, usual: &[Matrix]) -> Vec<Size> {
         let [rows, columns] = ["rows", "columns"].map(|name| self.of(name));
         if rows.is_empty() && columns.is_empty() {
@@ -29,7 +29,7 @@ impl Wanted {
         iproduct!(or_one(rows), or_one(columns)).map(|(rows, columns)| Matrix { rows, columns }.into()).collect()
     }
 
-    /// Lengths of vectors, from `columns`; 2²⁰, 2²⁴ and 2²⁸ elements if none are asked for.
+    /// Lengths of vectors, from `columns`; 2²⁰, 2²⁴ and 2²⁸ elements if none are requested.
     pub fn vectors(&self) -> Vec<Size> {
         self.matrices(&[20, 24, 28].map(|power| Matrix { rows: 1, columns: 1 << power }))
     }

@@ -1,4 +1,4 @@
-//! The worker's side: times one variant at its shapes, in a process that a faulting kernel may take with it.
+//! The worker's side: times one variant at its shapes, in a separate process because a kernel may fault.
 
 use super::{
     Bench, Draws, Measurement, Size, Status, Trials,
@@ -19,20 +19,20 @@ use std::{
 /// Version of the messages between parent and worker.
 pub const PROTOCOL: u32 = 2;
 
-/// What a worker is to do.
+/// Request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// [`PROTOCOL`].
     pub version: u32,
-    /// What is timed.
+    /// The variant to time.
     pub variant: Variant,
     /// Shared library that holds the variant's launcher.
     #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
-    /// At these sizes, one after the other.
+    /// The sizes to time, in this order.
     pub shapes: Vec<Size>,
-    /// How.
+    /// The timing plan.
     pub plan: TimingPlan,
     /// Draws the inputs.
     pub seed: u64,
@@ -43,7 +43,7 @@ pub struct Request {
 /// Serves one request: a [`Measurement`] for each shape, in their order.
 ///
 /// # Errors
-/// A message for the parent's log, where the request cannot be read or a measurement not be written.
+/// A message for the parent's log if the request cannot be read or a measurement cannot be written.
 pub fn serve(trials: Trials, input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {

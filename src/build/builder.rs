@@ -1,4 +1,5 @@
-//! Schedules a build: rayon under a jobs limit, memory tokens, and a second, solitary try for what ran out of memory.
+//! Schedules a build: rayon under a jobs limit, memory tokens, and a second attempt, running alone, for units that ran
+//! out of memory.
 
 use super::{
     BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Share, Unit,
@@ -28,33 +29,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Folders that every output folder has.
+/// Folders that every output folder contains.
 const FOLDERS: [&str; 3] = ["obj", "log", "lib"];
 
-/// How to build.
+/// Options of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Most compilers at once.
+    /// Maximum number of parallel compilers.
     pub jobs: usize,
-    /// Memory all compilers together may take (bytes); `None` for what is available.
+    /// Memory limit of all compilers together (bytes); `None` for the available memory.
     pub memory_limit: Option<u64>,
     /// A compiler launcher in front of nvcc, such as `ccache` or `sccache`, followed by its own flags.
     pub launcher: Option<String>,
-    /// Where objects, logs, the library and the report go.
+    /// Folder for objects, logs, the library and the report.
     pub out_dir: PathBuf,
-    /// Where the sources and `include` lie.
+    /// Folder with the sources and `include`.
     pub generated_dir: PathBuf,
     /// kgen's cache folder.
     pub cache_dir: PathBuf,
-    /// Longest one compiler may take.
+    /// Time limit of one compiler.
     pub time_limit: Duration,
-    /// Never use the network: machine code is not inspected where a disassembler would have to be installed.
+    /// Never use the network; machine code is not inspected if that would require installing a disassembler.
     pub offline: bool,
-    /// Whether a kernel that uses local memory is built all the same.
+    /// Build kernels that use local memory instead of refusing them.
     pub allow_spills: bool,
 }
 
-/// A build of one output folder, whose lock it holds as long as it lives.
+/// A build of one output folder; holds the folder's lock until dropped.
 pub struct Builder<'a> {
     pub(super) nvcc: &'a Nvcc,
     pub(super) host: &'a HostCompiler,
@@ -67,12 +68,12 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Makes the folders, checks the launcher, and waits for the lock of the output folder. Open a builder before
-    /// writing into the generated folder, so that two processes with the same folders do all of it one after the other.
+    /// Creates the folders, checks the launcher, and waits for the lock of the output folder. Open a builder before
+    /// writing into the generated folder, so that two processes that share the folders run one after the other.
     ///
     /// # Errors
-    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a launcher that is not
-    /// there, or cancelled while waiting.
+    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a missing launcher, or
+    /// cancellation while waiting.
     pub fn open(
         nvcc: &'a Nvcc,
         host: &'a HostCompiler,
@@ -90,27 +91,27 @@ impl<'a> Builder<'a> {
         let lock = FolderLock::acquire(&options.out_dir, &waiting, &|| cancel.requested());
         let lock =
             lock.map_err(BuildError::output("lock", FolderLock::file_of(&options.out_dir)))?.ok_or(BuildError::Cancelled)?;
-        // What killed builds have left, now that no other process builds here.
+        // Leftovers of killed builds, now that no other process builds here.
         for folder in FOLDERS.iter().chain(&["gen", ""]) {
             sweep(&options.out_dir.join(folder));
         }
         Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), lock })
     }
 
-    /// How this builder was asked to build.
+    /// The options of this builder.
     pub fn options(&self) -> &BuildOptions {
         &self.options
     }
 
-    /// Ends the build, and gives the lock of the output folder to whoever reads what lies there.
+    /// Ends the build and returns the lock of the output folder, for a caller that goes on to read the folder.
     pub fn close(self) -> FolderLock {
         self.lock
     }
 
-    /// Compiles `units`, whose files must lie in the generated folder by now. A unit that fails stops no other.
+    /// Compiles `units`, whose files must exist in the generated folder by now. A failed unit does not stop the others.
     ///
     /// # Errors
-    /// [`BuildError`] only for what concerns all units: unreadable headers, no threads, an unwritable cache.
+    /// [`BuildError`] only for problems that affect all units: unreadable headers, no threads, an unwritable cache.
     pub fn compile(&self, units: &[Unit]) -> Result<BuildReport, BuildError> {
         let start = Instant::now();
         let mut keys = KeyHasher::new(self.nvcc, self.host);
@@ -144,7 +145,7 @@ impl<'a> Builder<'a> {
         };
         let attempts = units.iter().zip(first).map(again).collect::<Vec<_>>();
         if let Err(error) = peaks.save() {
-            // Only the next run's estimates are poorer for it.
+            // Failure only makes the next run's estimates worse.
             self.observer.note(&error.to_string());
         }
 
@@ -173,7 +174,7 @@ impl<'a> Builder<'a> {
         Ok(report)
     }
 
-    /// Does `work`, and tells the observer if the user interrupts while compilers are `running`: they finish first.
+    /// Runs `work`; if the user interrupts while compilers are `running`, notifies the observer that they finish first.
     fn telling_of_interruption<T>(&self, running: &AtomicUsize, work: impl FnOnce() -> T) -> T {
         const LOOK: Duration = Duration::from_millis(100);
         let (ended, end) = mpsc::channel::<()>();
@@ -209,7 +210,7 @@ impl<'a> Builder<'a> {
         Ok(path)
     }
 
-    /// Writes `text` to `path` of the output folder, for a source that belongs to this build rather than to the
+    /// Writes `text` to `path` in the output folder, for a source that belongs to this build rather than to the
     /// generated folder. Returns the absolute path.
     ///
     /// # Errors
@@ -222,7 +223,7 @@ impl<'a> Builder<'a> {
         std::path::absolute(&path).map_err(BuildError::output("resolve", &path))
     }
 
-    /// Tells the observer of an attempt's end, where it is one of a kernel's; of host code the report tells.
+    /// Notifies the observer of the end of a kernel's attempt; host code appears in the report only.
     fn tell(&self, unit: &Unit, attempt: Attempt) -> Attempt {
         match &attempt {
             _ if unit.kind.is_none() => {}

@@ -1,6 +1,6 @@
 //! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry
-//! appears by one rename. Whenever it is read, the output is checked against the hash in `entry.json`, and that file,
-//! with the log and the key, against its seal.
+//! appears atomically, by a rename. On every read, the output is checked against the hash in `entry.json`, and that
+//! file, with the log and the key, against its seal.
 
 use super::{BuildError, KernelResources, MachineCode};
 use crate::{
@@ -16,13 +16,13 @@ use std::{
 /// Version of `entry.json`; entries of other versions are rebuilt.
 const ENTRY_VERSION: u32 = 2;
 
-/// What the names of unfinished entries begin with.
+/// Prefix of the names of unfinished entries.
 const SCRATCH_PREFIX: &str = ".unfinished-";
 
-/// The same, for those who clear the store.
+/// The same, for code that clears the store.
 pub const UNFINISHED: &[&str] = &[SCRATCH_PREFIX];
 
-/// What is known about a stored output.
+/// Metadata of a stored output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     version: u32,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub output_hash: String,
     /// ptxas's report.
     pub resources: Vec<KernelResources>,
-    /// What its machine code is made of; absent for host code, and where nothing could read it yet.
+    /// Summary of the machine code; absent for host code, and if nothing could read it yet.
     #[serde(default)]
     pub machine_code: Option<MachineCode>,
     /// CPU time it took (seconds).
@@ -42,7 +42,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Describes `output`.
+    /// Metadata of `output`.
     pub fn new(output: &[u8], resources: Vec<KernelResources>, usage: &Usage) -> Self {
         Self {
             version: ENTRY_VERSION,
@@ -56,14 +56,14 @@ impl Entry {
     }
 }
 
-/// An entry with its files, read and found whole.
+/// An entry with its files, read and verified.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// What is known about it.
+    /// Metadata.
     pub entry: Entry,
     /// The object or library.
     pub output: Vec<u8>,
-    /// The compiler's words.
+    /// Output of the compiler.
     pub log: Vec<u8>,
 }
 
@@ -71,12 +71,12 @@ pub(super) struct Stored {
 #[derive(Debug)]
 pub(super) struct Cache {
     objects: PathBuf,
-    /// Keeps what this build has found or stored from being pruned.
+    /// Keeps entries that this build found or stored from being pruned.
     _presence: Presence,
 }
 
 impl Cache {
-    /// Opens or makes the store below the cache folder, and sweeps what killed runs left.
+    /// Opens or creates the store in the cache folder and removes leftovers of killed runs.
     ///
     /// # Errors
     /// [`BuildError::Cache`].
@@ -87,12 +87,12 @@ impl Cache {
         Ok(Self { objects, _presence: presence })
     }
 
-    /// Whether there seems to be an entry of `key`, without reading it.
+    /// Checks for an entry of `key` without reading it.
     pub fn seems_to_hold(&self, key: &str) -> bool {
         self.objects.join(key).join("entry.json").is_file()
     }
 
-    /// The entry of `key`; `None` where there is none or it is damaged.
+    /// The entry of `key`; `None` if it is missing or damaged.
     pub fn lookup(&self, key: &str) -> Option<Stored> {
         let folder = self.objects.join(key);
         touch(&folder);
@@ -103,7 +103,7 @@ impl Cache {
         whole.then_some(Stored { entry, output, log })
     }
 
-    /// An empty folder to make an entry in; removed when dropped.
+    /// An empty folder in which to build an entry; removed when dropped.
     ///
     /// # Errors
     /// [`BuildError::Cache`].
@@ -112,7 +112,7 @@ impl Cache {
         folder.map_err(BuildError::cache("create a folder in", &self.objects))
     }
 
-    /// Says more about an output that is there.
+    /// Replaces the metadata of an existing entry.
     ///
     /// # Errors
     /// [`BuildError::Cache`].
@@ -121,8 +121,7 @@ impl Cache {
         write_atomic(&path, &sealed(key, stored)?).map(drop).map_err(BuildError::cache("write", &path))
     }
 
-    /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry
-    /// stays.
+    /// Stores `stored` as the entry of `key`, replacing a damaged one. If another process was faster, its entry stays.
     ///
     /// # Errors
     /// [`BuildError::Cache`].
@@ -143,7 +142,7 @@ impl Cache {
         if self.lookup(key).is_some() {
             return Ok(());
         }
-        // What is in the way is a damaged entry: it leaves by a rename too, so that no process sees half of it.
+        // A damaged entry is in the way: it is moved out by a rename too, so that no process sees half of it.
         let doomed = self.scratch()?;
         fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
         fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))

@@ -1,4 +1,4 @@
-//! Compiles one unit: cache, memory token, nvcc, the reading of its words.
+//! Compiles one unit: cache, memory token, nvcc, and parsing of its output.
 
 use super::{
     Artifact, BuildError, BuildFailure, Builder, FailureKind, Unit,
@@ -28,38 +28,38 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What became of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// There is an object.
+    /// The unit has an object.
     Built(Box<Artifact>),
-    /// There is none, and another attempt would end the same.
+    /// No object, and another attempt would fail the same way.
     Failed(BuildFailure),
-    /// The compiler ran out of memory; alone it may fit.
+    /// The compiler ran out of memory; it may succeed when run alone.
     OutOfMemory(BuildFailure),
     /// The user interrupted.
     Interrupted,
 }
 
-/// What all units of a build share.
+/// State shared by all units of a build.
 pub(super) struct Shared<'a> {
-    /// Compilers and headers, hashed.
+    /// Hashes of compilers and headers.
     pub keys: &'a KeyHasher,
     /// Memory tokens.
     pub gate: &'a Gate,
-    /// Past needs.
+    /// Peak memory of earlier compilations.
     pub peaks: &'a Peaks,
-    /// Compilers that run now.
+    /// Number of running compilers.
     pub running: &'a AtomicUsize,
 }
 
 impl Builder<'_> {
-    /// Compiles `unit` or finds it in the cache. With `alone`, it takes all memory tokens.
+    /// Compiles `unit` or takes it from the cache. With `alone`, it takes all memory tokens.
     pub(super) fn attempt(&self, unit: &Unit, shared: &Shared<'_>, alone: bool) -> Attempt {
         let result = self.try_attempt(unit, shared, alone);
         result.unwrap_or_else(|error| match error {
             BuildError::Cancelled => Attempt::Interrupted,
-            // A log, if there is one, is not of this try.
+            // A log, if one exists, belongs to another attempt.
             error => Attempt::Failed(BuildFailure { log: None, ..failure(unit, FailureKind::Io, error.to_string()) }),
         })
     }
@@ -84,7 +84,7 @@ impl Builder<'_> {
         let mut command = self.compile_command(unit, scratch.path())?;
         let (words, source) = (shell_words(&unit.flags), unit.path.display());
         let header = format!("# nvcc {words} -c {source} -o {}\n", object_path(&unit.name).display());
-        // What a compiler has begun is minutes of work: the first Ctrl-C lets it finish, so that it is kept.
+        // A running compiler represents minutes of work: the first Ctrl-C lets it finish, so that its object is kept.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let done = self.run_logged(&mut command, &log_file, &header, &self.cancel.when_insisted());
         shared.running.fetch_sub(1, Ordering::SeqCst);
@@ -93,7 +93,7 @@ impl Builder<'_> {
         if !done.ending.is_success() {
             return self.explain(unit, done.ending, &log);
         }
-        // A launcher may have answered from its own cache: what it needed says nothing about the compiler.
+        // A launcher may have answered from its own cache; its memory use then says nothing about the compiler.
         if self.options.launcher.is_none() {
             shared.peaks.learn(&unit.name, done.usage.peak_memory_bytes);
         }
@@ -102,7 +102,7 @@ impl Builder<'_> {
             self.write_log(unit, &log)?;
             return Ok(Attempt::Failed(failure(unit, FailureKind::Compiler, message)));
         };
-        // The disassembler needs little memory: the next compiler may start.
+        // The disassembler needs little memory, so the next compiler may start.
         drop(permit);
         let resources = ptxas::parse(&String::from_utf8_lossy(&log));
         let mut entry = Entry::new(&output, resources, &done.usage);
@@ -110,7 +110,7 @@ impl Builder<'_> {
             entry.machine_code = self.inspect(&output);
         }
         let stored = Stored { entry, output, log };
-        // Nothing that is wrong for good goes into the cache.
+        // Permanently wrong results never enter the cache.
         if let Some(failure) = flaw(unit, &stored).or_else(|| unkept_by_ptx(unit, &stored.entry, scratch.path())) {
             self.write_log(unit, &stored.log)?;
             return Ok(Attempt::Failed(failure));
@@ -119,7 +119,7 @@ impl Builder<'_> {
         self.publish(unit, key, &stored, false)
     }
 
-    /// Puts an entry's files into the output folder, if its machine code is what was promised.
+    /// Copies an entry's files into the output folder if the machine code is as promised.
     fn publish(&self, unit: &Unit, key: String, stored: &Stored, cached: bool) -> Result<Attempt, BuildError> {
         self.write_log(unit, &stored.log)?;
         if let Some(failure) = flaw(unit, stored) {
@@ -131,7 +131,7 @@ impl Builder<'_> {
         }
         if let Some(reason) = ptxas::serialised(&String::from_utf8_lossy(&stored.log)).filter(|_| !spills_allowed) {
             let message = format!(
-                "ptxas serialises its `wgmma` products ({reason}), which is slow; change its tile, or take it as it is with `--allow-spills`"
+                "ptxas serialises its `wgmma` products ({reason}), which is slow; change its tile, or accept it with `--allow-spills`"
             );
             return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
         }
@@ -160,7 +160,7 @@ impl Builder<'_> {
         })))
     }
 
-    /// Finds the words for a compiler that did not succeed, and keeps its log.
+    /// Describes the failure of a compiler and keeps its log.
     fn explain(&self, unit: &Unit, ending: Ending, log: &[u8]) -> Result<Attempt, BuildError> {
         self.write_log(unit, log)?;
         let text = String::from_utf8_lossy(log);
@@ -172,7 +172,7 @@ impl Builder<'_> {
                 let message = format!("stopped after {limit} s; `--time-limit` allows more");
                 Attempt::Failed(failure(unit, FailureKind::TimeLimit, message))
             }
-            // 137 is how a shell, and so a launcher, reports a child that was killed by signal 9.
+            // A shell, and so a launcher, reports 137 for a child killed by signal 9.
             Ending::Signalled(9) | Ending::Exited(137) => Attempt::OutOfMemory(out_of_memory(unit)),
             Ending::Exited(_) if starved => Attempt::OutOfMemory(out_of_memory(unit)),
             Ending::Signalled(signal) => {
@@ -195,7 +195,7 @@ impl Builder<'_> {
     pub(super) fn nvcc_words(&self, flags: &[String]) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.nvcc.path.clone().into()];
         words.extend(flags.iter().map(OsString::from));
-        // Always, so that the compiler whose version is in the key is the one that is used.
+        // Always passed, so that the compiler whose version is in the key is the one that runs.
         words.extend(["-ccbin".into(), self.host.path.clone().into()]);
         words
     }
@@ -204,17 +204,17 @@ impl Builder<'_> {
     pub(super) fn nvcc_command(&self, flags: &[String]) -> Command {
         let launcher = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(OsString::from);
         let mut words = launcher.chain(self.nvcc_words(flags));
-        // nvcc is one of them.
+        // The words include nvcc.
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).env("LC_ALL", "C");
         if self.options.launcher.is_none() {
-            // Not with a launcher: sccache's server would keep this folder as its own for ever.
+            // Not with a launcher: sccache's server would keep using this folder.
             command.env("TMPDIR", ".");
         }
         command
     }
 
-    /// Runs `command` under the time limit until `cancel`, with both of its streams after `header` in `log`.
+    /// Runs `command` until the time limit or `cancel`; `log` receives `header` and then both output streams.
     pub(super) fn run_logged(
         &self,
         command: &mut Command,
@@ -231,10 +231,9 @@ impl Builder<'_> {
     }
 }
 
-/// Why what nvcc made is of no use to anybody, whatever it may have said: no object, or not with the instructions that
-/// were promised.
+/// The reason to reject nvcc's output whatever its exit status: no object, or one without the promised instructions.
 fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
-    // Host code has no launcher of its name, and no device code.
+    // Host code has no launcher named after it, and no device code.
     let kernel = unit.promised.is_some();
     if let Some(flaw) = object_flaw(&stored.output, kernel.then_some(&*unit.name), kernel) {
         let message = format!("nvcc reported success, but its object {flaw}");
@@ -244,8 +243,8 @@ fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     code.broken_promise(promised).map(|message| failure(unit, FailureKind::MachineCode, message))
 }
 
-/// The same of the PTX that nvcc left in its workplace, for kernels whose machine code could not be read. A launcher
-/// leaves none.
+/// The same test on the PTX that nvcc left in its workplace, for kernels whose machine code could not be read. A
+/// launcher leaves none.
 fn unkept_by_ptx(unit: &Unit, entry: &Entry, workplace: &Path) -> Option<BuildFailure> {
     let promised = unit.promised.filter(|_| entry.machine_code.is_none())?;
     let files = fs::read_dir(workplace).ok()?.filter_map(Result::ok).map(|file| file.path());

@@ -1,5 +1,5 @@
 //! `compile_commands.json` in the output folder: the command of every kernel, for clangd and other tools that read
-//! sources. nvcc itself works on a copy; the commands here name the files where they lie, and give the same code.
+//! sources. nvcc itself works on a copy; the commands here use the original paths and give the same code.
 
 use super::{BuildError, Builder, Unit, report::object_path};
 use crate::files::{self, write_atomic};
@@ -11,18 +11,18 @@ use std::{
     path::{Path, absolute},
 };
 
-/// The file's name, which tools look for.
+/// The file name that tools search for.
 const FILE: &str = "compile_commands.json";
 
-/// The key of an entry that names its source.
+/// The key with the path of an entry's source.
 const SOURCE: &str = "file";
 
-/// Flags of nvcc's alone, whose values follow them as words.
+/// nvcc-only flags whose values follow as separate words.
 const NVCC_FLAGS: [&str; 4] = ["-gencode", "-Xptxas", "-Xcompiler", "-ccbin"];
 
 impl Builder<'_> {
-    /// Writes the commands of `kernels` into the database. Entries of other sources stay, but for those of kernels that
-    /// the generated folder no longer holds. A file that is no such database is not touched; the observer is told.
+    /// Writes the commands of `kernels` into the database. Entries of other sources stay, unless their kernels are gone
+    /// from the generated folder. A file that is not such a database is left alone, and the observer is notified.
     ///
     /// # Errors
     /// [`BuildError::Output`].
@@ -48,7 +48,7 @@ impl Builder<'_> {
         written.map(drop).map_err(BuildError::output("write", &path))
     }
 
-    /// What the database says of one unit, whose relative path counts from `folder`.
+    /// The database entry of one unit; its relative path is resolved against `folder`.
     fn entry(&self, unit: &Unit, folder: &Path) -> Result<Value, BuildError> {
         let object = self.options.out_dir.join(object_path(&unit.name));
         let object = absolute(&object).map_err(BuildError::output("resolve", &object))?;
@@ -65,7 +65,7 @@ impl Builder<'_> {
     }
 }
 
-/// `words` with each of [`NVCC_FLAGS`] and its value as one, so that tools which know only clang's flags can leave out
+/// `words` with each of [`NVCC_FLAGS`] and its value joined, so that tools that support only clang's flags can drop
 /// both.
 fn joined(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();
@@ -78,7 +78,7 @@ fn joined(words: impl Iterator<Item = String>) -> Vec<String> {
     joined
 }
 
-/// JSON has no other texts than Unicode.
+/// JSON strings are Unicode only.
 fn text(word: &OsStr) -> String {
     word.to_string_lossy().into_owned()
 }
@@ -88,7 +88,7 @@ fn source(entry: &Value) -> Option<&str> {
     entry.get(SOURCE)?.as_str()
 }
 
-/// The entries of a database; none where there is no file.
+/// The entries of a database; empty if the file does not exist.
 fn read(path: &Path) -> Result<Vec<Value>, String> {
     match files::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("it is no compilation database ({error})")),

@@ -1,15 +1,15 @@
-//! Finds, in what a compiler said, the one line a person needs.
+//! Finds the line of a compiler's output that a person needs.
 
 /// Longest line shown (characters); template errors can run over pages.
 const LONGEST: usize = 400;
 
-/// `line` as it may be shown: no longer than [`LONGEST`], and without characters a terminal would obey.
+/// `line` prepared for display: at most [`LONGEST`] characters, without control characters.
 fn shown(line: &str) -> String {
     line.chars().take(LONGEST).map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The first real error line of a compile or link log: never the driver's closing "failed" line when a compiler named
-/// a cause before it.
+/// The first real error line of a compile or link log; the driver's closing "failed" line is skipped if a compiler
+/// reported a cause before it.
 pub(super) fn first_error(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     let causes: [fn(&str) -> bool; 4] = [
@@ -24,14 +24,15 @@ pub(super) fn first_error(log: &str) -> Option<String> {
     found.or_else(|| lines().next_back()).map(shown)
 }
 
-/// Whether a line reports an error: the word with a colon, and no `warning` in front of it.
+/// True for a line that reports an error: the word with a colon, and no `warning` in front of it.
 fn names_error(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let before_warning = lower.find("warning").map_or(lower.as_str(), |at| &lower[..at]);
     before_warning.match_indices("error").any(|(at, word)| before_warning[at + word.len()..].trim_start().starts_with(':'))
 }
 
-/// Whether the log shows that a part of the compiler was killed by the kernel's out-of-memory killer or got no memory.
+/// True if the log shows that the kernel's out-of-memory killer ended a part of the compiler, or that an allocation
+/// failed.
 pub(super) fn ran_out_of_memory(log: &str) -> bool {
     [
         "died due to signal 9",

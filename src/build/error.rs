@@ -1,8 +1,8 @@
-//! What stops a whole build. What stops one variant is a [`BuildFailure`](super::BuildFailure).
+//! Errors that stop a whole build. An error of one variant is a [`BuildFailure`](super::BuildFailure).
 
 use std::{io, path::PathBuf};
 
-/// Why nothing could be built, or not be linked.
+/// Reasons why nothing could be built or linked.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A file operation in the output folder failed: read-only, full, or not a folder.
@@ -33,29 +33,29 @@ pub enum BuildError {
         /// The system's reason.
         source: io::Error,
     },
-    /// nvcc hands all its work to a shell, which would obey a part of this path.
+    /// nvcc passes all its work through a shell, which would expand part of this path.
     #[error(
-        "the path of {what}, `{}`, holds {}, which the shell that nvcc works through would obey; {remedy} without {} or control characters",
+        "the path of {what}, `{}`, holds {}, which the shell behind nvcc would interpret; {remedy} without {} or control characters",
         .path.display().to_string().replace(char::is_control, "\u{fffd}"),
         shown(*.character),
         "`$`, `` ` ``, `\"`, `\\`, `:`"
     )]
     Obeyed {
-        /// What lies there.
+        /// The file or folder, in words.
         what: &'static str,
         /// Its path.
         path: PathBuf,
         /// The first such character.
         character: char,
-        /// What to do, as the beginning of a phrase that goes on with the characters to avoid.
+        /// The remedy, as the beginning of a phrase that ends with the characters to avoid.
         remedy: &'static str,
     },
-    /// What the library of an earlier build holds cannot be read.
+    /// The manifest of an earlier build's library cannot be read.
     #[error("cannot tell what the library next to `{}` holds: {reason}; `--only` links the selected kernels alone", .path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The linker failed.
@@ -66,10 +66,10 @@ pub enum BuildError {
         /// The linker's log.
         log: PathBuf,
     },
-    /// `--launcher` names a program that is not there.
+    /// `--launcher` names a program that does not exist.
     #[error("`--launcher` names `{launcher}`, which is not in `PATH`; install it, or leave the flag away")]
     NoLauncher {
-        /// What was named.
+        /// The launcher as passed.
         launcher: String,
     },
     /// The program to run could not be started.
@@ -83,7 +83,7 @@ pub enum BuildError {
     /// Worker threads could not be started.
     #[error("cannot start {jobs} compile jobs: {reason}; try a smaller `-j`")]
     Threads {
-        /// What was asked for.
+        /// The number requested.
         jobs: usize,
         /// The system's reason.
         reason: String,
@@ -107,7 +107,7 @@ impl BuildError {
     }
 }
 
-/// A character as a message names it.
+/// A character as messages print it.
 fn shown(character: char) -> String {
     match character {
         '`' => "`` ` ``".to_owned(),

@@ -1,4 +1,4 @@
-//! Looks at the machine code of an object: takes the cubins out of it and has them disassembled.
+//! Inspects the machine code of an object: extracts the cubins and disassembles them.
 
 use super::{BuildError, Builder, cache::Stored, sass::MachineCode};
 use crate::toolchain::{
@@ -14,10 +14,10 @@ use std::{
     time::Duration,
 };
 
-/// Longest one of the programs may take; they need a fraction of a second.
+/// Time limit of one of the programs; they need a fraction of a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The disassembler, sought when the first object needs it, and why there is something it did not read.
+/// The disassembler, located when the first object needs it, and the reason why some object was not inspected.
 #[derive(Debug, Default)]
 pub(super) struct Inspector {
     found: OnceLock<Option<Disassembler>>,
@@ -25,12 +25,12 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// Why machine code was not inspected; `None` where all of it was.
+    /// The reason why some machine code was not inspected; `None` if all of it was.
     pub fn not_inspected(&self) -> Option<String> {
         self.not_inspected.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the first reason; true where this is it.
+    /// Stores the first reason; returns true if this is it.
     fn give_up(&self, reason: &str) -> bool {
         let mut first = self.not_inspected.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = first.is_none();
@@ -40,8 +40,8 @@ impl Inspector {
 }
 
 impl Builder<'_> {
-    /// What the machine code in `object` is made of. `None` where that cannot be found out, which is told once for a
-    /// build: a machine without a disassembler builds all the same.
+    /// Summary of the machine code in `object`. `None` if it cannot be read, which is reported once per build: a
+    /// machine without a disassembler still builds.
     pub(super) fn inspect(&self, object: &[u8]) -> Option<MachineCode> {
         let disassembler = self.disassembler()?;
         match self.disassemble(disassembler, object) {
@@ -53,7 +53,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Inspects an entry that was made where nothing could inspect it, and keeps what is found.
+    /// Inspects an entry that was stored without inspection, and stores the result.
     pub(super) fn inspect_stored(&self, key: &str, stored: &mut Stored) -> Result<(), BuildError> {
         if let Some(code) = self.inspect(&stored.output) {
             stored.entry.machine_code = Some(code);
@@ -99,7 +99,7 @@ impl Builder<'_> {
             }
             cubins += 1;
             let mut list = Command::new(&tools.nvdisasm);
-            // Code only, and without the analysis of its flow, which takes a quarter of the time.
+            // Code only, without data-flow analysis, which takes a quarter of the time.
             list.args(["--print-code", "--no-dataflow"]).arg(entry.file_name());
             self.ask(&mut list, scratch.path())?;
             code.count(&fs::read_to_string(scratch.path().join(SAID)).map_err(io)?);
@@ -111,7 +111,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Runs one of the programs in `folder`, where [`SAID`] then holds what it said.
+    /// Runs one of the programs in `folder`; [`SAID`] then holds its standard output.
     fn ask(&self, command: &mut Command, folder: &Path) -> Result<(), String> {
         let program = Path::new(command.get_program()).display().to_string();
         let io = |error: io::Error| format!("cannot run `{program}` ({error})");
@@ -130,5 +130,5 @@ impl Builder<'_> {
     }
 }
 
-/// Standard output of the last program asked.
+/// File with the standard output of the last program run.
 const SAID: &str = "said";

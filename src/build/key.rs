@@ -1,4 +1,4 @@
-//! Cache keys: a hash of everything an object depends on, and of nothing else. No times, no absolute paths.
+//! Cache keys: a hash of everything that determines an object, and nothing else. No times, no absolute paths.
 
 use super::{BuildError, Unit};
 use crate::{
@@ -10,19 +10,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Grows when objects of the same inputs would come out different (other hidden flags, another entry format).
+/// Raised when the same inputs would give different objects (other hidden flags, another entry format).
 const SCHEME: &str = "kgen-object-3";
 
-/// Variables nvcc reads flags from; they change objects as flags do.
+/// Environment variables from which nvcc reads flags; they change objects as flags do.
 const FLAG_VARIABLES: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
 
-/// Hashes everything the objects of one build share; each unit and the link add their own.
+/// Hash of everything the objects of one build share; each unit and the link add their own inputs.
 #[derive(Clone)]
 pub(super) struct KeyHasher(FieldHasher);
 
 impl KeyHasher {
-    /// Starts with what every key depends on: the compilers, and the processor their host code is for, which neither
-    /// names in its version and which may differ between machines that share a home folder.
+    /// Starts with the inputs of every key: the compilers, and the processor their host code is for, which is in
+    /// neither version string and may differ between machines that share a home folder.
     pub fn new(nvcc: &Nvcc, host: &HostCompiler) -> Self {
         let mut hasher = Self(FieldHasher::default());
         hasher.field("scheme", SCHEME);
@@ -43,7 +43,7 @@ impl KeyHasher {
     /// Adds every file below `include`, by relative name and content.
     ///
     /// # Errors
-    /// [`BuildError::Generated`] for what cannot be read; a folder that is not there has no headers.
+    /// [`BuildError::Generated`] if a file cannot be read; a missing folder counts as empty.
     pub fn headers(&mut self, include: &Path) -> Result<(), BuildError> {
         let mut files = Vec::new();
         if include.exists() {
@@ -59,7 +59,7 @@ impl KeyHasher {
         Ok(())
     }
 
-    /// The key of a unit. Its file name takes part, because symbols are made from it.
+    /// The key of a unit. The file name is included because symbols are derived from it.
     pub fn unit(&self, unit: &Unit) -> String {
         let mut hasher = self.clone();
         hasher.field("file", unit.path.file_name().unwrap_or_default().as_encoded_bytes());

@@ -1,4 +1,4 @@
-//! Links objects into `libkgen.so`: CUDA's runtime inside it, and nothing but kgen's own symbols visible.
+//! Links objects into `libkgen.so`: with CUDA's runtime inside and only kgen's own symbols visible.
 
 use super::{
     Artifact, BuildError, Builder, Library,
@@ -15,15 +15,16 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
-/// runtime of a program that loads the library (`PyTorch` brings its own).
+/// Exported symbols of the library: launchers and the interface. CUDA's static runtime stays hidden, so that it never
+/// conflicts with the runtime of a program that loads the library (`PyTorch` brings its own).
 fn exports() -> String {
     let launchers: Vec<&str> = FAMILIES.iter().map(|family| family.prefix()).collect();
     format!("{{ global: {}*; kgen_*; local: *; }};\n", launchers.join("*; "))
 }
 
-/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No
-/// device code is left to link, and nvcc's empty device link would write the path of its own folder into the library.
+/// Link flags, the same on every machine. `--no-undefined` makes a missing launcher fail here instead of at load time.
+/// There is no device code to link, and nvcc's empty device link would write the path of its own folder into the
+/// library.
 const LINK_FLAGS: [&str; 10] = [
     "-shared",
     "-nodlink",
@@ -38,11 +39,11 @@ const LINK_FLAGS: [&str; 10] = [
 ];
 
 impl Builder<'_> {
-    /// Links the objects of `artifacts`, the dispatcher's among them, into `lib/libkgen.so`; the same objects are not
-    /// linked again.
+    /// Links the objects of `artifacts`, including the dispatcher's, into `lib/libkgen.so`; the result for the same
+    /// objects comes from the cache.
     ///
     /// # Errors
-    /// [`BuildError::Link`] with the first real error line; the library of an earlier run is then still there.
+    /// [`BuildError::Link`] with the first real error line; the library of an earlier run is then kept.
     pub fn link(&self, artifacts: &[Artifact]) -> Result<Library, BuildError> {
         let key = self.link_key(artifacts);
         let found = self.cache.lookup(&key);
@@ -76,7 +77,7 @@ impl Builder<'_> {
         let scratch = self.cache.scratch()?;
         let inside = |name: &str| scratch.path().join(name);
         fs::write(inside("exports.map"), exports()).map_err(BuildError::cache("write", inside("exports.map")))?;
-        // Through links, so that all have short names that hold in every folder and that a shell does not obey.
+        // Through links, so that all paths are short, the same in every folder, and free of characters a shell expands.
         link(&self.options.out_dir.join("obj"), &inside("obj"))?;
         link(&self.nvcc.library_dir, &inside("cudart"))?;
 

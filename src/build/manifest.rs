@@ -1,5 +1,5 @@
-//! `lib/manifest.json`: what the library beside it holds, for those who ship it. Nothing in it differs between two
-//! builds of the same sources by the same compilers; what they cost is in `report.json`.
+//! `lib/manifest.json`: the contents of the library beside it, for people who ship it. It is identical for two builds
+//! of the same sources by the same compilers; build costs are in `report.json`.
 
 use super::{BuildError, BuildReport, Builder, Share};
 use crate::{
@@ -10,7 +10,7 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io};
 
-/// Version of the file's format: raised when a reader of the old one would misread the new one.
+/// Version of the file's format: raised if a reader of the old format would misread the new one.
 const FORMAT: u32 = 2;
 
 #[derive(Serialize)]
@@ -21,14 +21,14 @@ struct Manifest<'a> {
     host_compiler: &'a str,
     /// Size of the library (bytes).
     library_bytes: u64,
-    /// By target, `host` for the dispatcher.
+    /// Groups by target; `host` for the dispatcher.
     targets: BTreeMap<&'a str, Group<'a>>,
-    /// By kind of kernel, likewise.
+    /// Sizes by kind of kernel; `host` for the dispatcher.
     kinds: BTreeMap<&'a str, Size>,
     variants: Vec<Entry<'a>>,
 }
 
-/// How many there are, and what their objects take.
+/// Number of kernels, and size of their objects.
 #[derive(Serialize)]
 struct Size {
     variants: usize,
@@ -47,7 +47,7 @@ struct Group<'a> {
     #[serde(flatten)]
     size: Size,
     flags: &'a [String],
-    /// Families of tensor-core instructions in its machine code; `null` where that was not inspected.
+    /// Families of tensor-core instructions in its machine code; `null` if it was not inspected.
     tensor_cores: Option<Vec<&'a str>>,
 }
 
@@ -60,11 +60,11 @@ struct Entry<'a> {
     object_bytes: u64,
     registers: u32,
     spill_bytes: u32,
-    /// Tensor-core instructions in its machine code, by name; `null` where that was not inspected.
+    /// Tensor-core instructions in its machine code, by name; `null` if it was not inspected.
     tensor_cores: Option<&'a BTreeMap<String, u32>>,
 }
 
-/// What is read of the manifest of an earlier build.
+/// The fields read from the manifest of an earlier build.
 #[derive(Deserialize)]
 struct Earlier {
     format: u32,
@@ -77,10 +77,10 @@ struct Named {
 }
 
 impl Builder<'_> {
-    /// Names of the kernels that the library in the output folder holds; none where there is no library.
+    /// Names of the kernels in the library in the output folder; empty if there is no library.
     ///
     /// # Errors
-    /// [`BuildError::Manifest`] where there is a library and what it holds cannot be read.
+    /// [`BuildError::Manifest`] if a library exists and its manifest cannot be read.
     pub fn held(&self) -> Result<Vec<String>, BuildError> {
         let folder = self.options.out_dir.join("lib");
         if !folder.join("libkgen.so").exists() {
@@ -96,7 +96,7 @@ impl Builder<'_> {
         Ok(earlier.variants.into_iter().map(|variant| variant.name).collect())
     }
 
-    /// Writes the manifest of the library that `report` tells of. Does nothing where none was linked.
+    /// Writes the manifest of the library in `report`. Does nothing if no library was linked.
     ///
     /// # Errors
     /// [`BuildError::Output`].

@@ -1,4 +1,4 @@
-//! Memory tokens: how many compilers fit into memory at once, from what each needed the last time.
+//! Memory tokens: the number of compilers that fit into memory at once, from the peak of each in its last run.
 
 use super::BuildError;
 use crate::{files::write_atomic, toolchain::Cancel};
@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-/// Assumed need of a variant never compiled before (bytes): the kernels of this project need 190 MB (measured with nvcc
-/// 13.0 on the sm80 forward kernel, head dim 128), so this holds room for a worse one.
+/// Assumed need of a variant that was never compiled (bytes). Kernels of this project need 190 MB (measured with nvcc
+/// 13.0 on the sm80 forward kernel, head dim 128), so this leaves a margin.
 const UNKNOWN_NEED: u64 = 300_000_000;
 
-/// Assumed memory where the system does not say (bytes).
+/// Assumed memory if the system does not report it (bytes).
 const UNKNOWN_MEMORY: u64 = 4_000_000_000;
 
-/// A budget of bytes that compilers take their need from.
+/// A budget of bytes from which compilers reserve memory.
 #[derive(Debug)]
 pub(super) struct Gate {
     budget: u64,
@@ -26,7 +26,7 @@ pub(super) struct Gate {
     freed: Condvar,
 }
 
-/// A share of the budget; given back when dropped.
+/// A share of the budget; released when dropped.
 #[derive(Debug)]
 pub(super) struct Permit<'a> {
     gate: &'a Gate,
@@ -39,13 +39,14 @@ impl Gate {
         Self { budget, used: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// Waits until `need` bytes are free. One that needs more than there is runs alone. `None` when cancelled.
+    /// Waits until `need` bytes are free. A compiler that needs more than the whole budget runs alone. `None` when
+    /// cancelled.
     pub fn acquire(&self, need: u64, cancel: &Cancel) -> Option<Permit<'_>> {
         let bytes = need.min(self.budget);
-        // A poisoned lock guards an integer that is right at every moment.
+        // The lock guards a single integer, which is valid even if the lock is poisoned.
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && *used + bytes > self.budget && !cancel.requested() {
-            // The limit is there to look at `cancel` again.
+            // The timeout is there to poll `cancel`.
             let woken = self.freed.wait_timeout(used, Duration::from_millis(50));
             used = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -64,11 +65,11 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Memory new processes may take (bytes): what the kernel calls available, or what the container's limit leaves.
+/// Memory available to new processes (bytes): the kernel's `MemAvailable`, or the rest of the container's limit.
 pub(super) fn available() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    // Version 2 and version 1 of control groups, as they are mounted inside containers.
+    // Versions 2 and 1 of control groups, at their mount points inside containers.
     let groups = [
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -95,7 +96,7 @@ struct PeakFile {
 
 const PEAK_FILE_VERSION: u32 = 1;
 
-/// What each variant needed when it was last compiled, kept in `peaks.json` of the cache folder.
+/// Peak memory of each variant's last compilation, stored in `peaks.json` in the cache folder.
 #[derive(Debug)]
 pub(super) struct Peaks {
     path: PathBuf,
@@ -104,23 +105,23 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
-    /// Reads the file; a missing or strange one means that nothing is known.
+    /// Reads the file; a missing or malformed one counts as empty.
     pub fn load(cache: &Path) -> Self {
         let path = cache.join("peaks.json");
         Self { known: read_peaks(&path), path, learned: Mutex::default() }
     }
 
-    /// Bytes to reserve for `name`: its last peak and a tenth, or a guess.
+    /// Bytes to reserve for `name`: its last peak plus a tenth, or a guess.
     pub fn estimate(&self, name: &str) -> u64 {
         self.known.get(name).map_or(UNKNOWN_NEED, |peak| peak + peak / 10)
     }
 
-    /// Remembers what `name` needed.
+    /// Records the peak of `name`.
     pub fn learn(&self, name: &str, peak: u64) {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), peak);
     }
 
-    /// Writes what was learned beside what others have written meanwhile.
+    /// Writes the recorded peaks, merged with those that other processes wrote meanwhile.
     ///
     /// # Errors
     /// [`BuildError::Cache`].

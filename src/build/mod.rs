@@ -1,5 +1,5 @@
 //! Turns rendered sources into objects and one shared library: in parallel, bounded by jobs and memory, through a
-//! content-addressed cache. Knows nothing of templates, GPUs or terminals; progress is told to an [`Observer`].
+//! content-addressed cache. Independent of templates, GPUs and terminals; an [`Observer`] receives progress.
 //!
 //! ```text
 //! Builder::open ─▶ compile(units) ─▶ BuildReport ─▶ link ─▶ write_report

@@ -1,8 +1,8 @@
-//! How a build tells what it is doing. Called from many threads.
+//! Progress events of a build. Called from many threads.
 
 use super::{Artifact, BuildFailure};
 
-/// What became of one unit.
+/// Outcome of one unit.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
     /// It compiled, now or in an earlier run.
@@ -11,11 +11,11 @@ pub enum Outcome<'a> {
     Failed(&'a BuildFailure),
 }
 
-/// Someone who watches a build. Every method does nothing unless it is overridden.
+/// Receives the events of a build. Every method does nothing unless overridden.
 pub trait Observer: Sync {
     /// One sentence about something unusual or long.
     fn note(&self, _message: &str) {}
-    /// That many kernels will be made, of which `known` seem to be in the cache. Host code is not counted.
+    /// `kernels` kernels will be built, `known` of which seem to be in the cache. Host code is not counted.
     fn planned(&self, _kernels: usize, _known: usize) {}
     /// A compiler has been started for this kernel; `finished` follows.
     fn started(&self, _name: &str) {}

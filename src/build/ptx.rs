@@ -1,15 +1,15 @@
-//! What a promise means in PTX, for machines without a disassembler: PTX says which products were asked for, though not
-//! what ptxas made of them.
+//! Checks a promise against PTX, for machines without a disassembler: PTX shows the requested products, though not the
+//! instructions that ptxas chose for them.
 
 use super::sass::word;
 use crate::plan::TensorCore;
 
-/// Why `ptx` cannot become machine code that keeps the promise, as the rest of a sentence; `None` where it can.
+/// The reason why `ptx` cannot become machine code that keeps the promise, as the rest of a sentence; `None` if it can.
 pub(super) fn broken_promise(ptx: &str, promised: TensorCore) -> Option<String> {
     let has = |words: &[&str]| ptx.lines().any(|line| words.iter().all(|word| line.contains(word)));
     let (words, kept): (&[&str], bool) = match promised {
         TensorCore::None => (&["mma"], !has(&["mma.sync"]) && !has(&["wgmma.mma_async"])),
-        // FP8 products too: on Hopper these become fp16's.
+        // Including FP8: on Hopper these products become fp16 instructions.
         TensorCore::Hmma => (&["mma.sync"], has(&["mma.sync"])),
         TensorCore::Qmma => (&["mma.sync", ".e4m3"], has(&["mma.sync", ".e4m3"])),
         TensorCore::QmmaSf => (&["mma.sync", ".block_scale"], has(&["mma.sync", ".block_scale"])),

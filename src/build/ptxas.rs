@@ -1,11 +1,11 @@
-//! Reads what `ptxas -v` says about each kernel.
+//! Parses the output of `ptxas -v` for each kernel.
 
 use super::KernelResources;
 
-/// The kernels of a compile log, in its order. Lines of other tools are skipped.
+/// The kernels of a compile log, in order. Lines of other tools are skipped.
 pub(super) fn parse(log: &str) -> Vec<KernelResources> {
     let mut kernels: Vec<KernelResources> = Vec::new();
-    // Properties of device functions that were not inlined look like those of kernels; they belong to no entry.
+    // Properties of device functions that were not inlined look like a kernel's; they belong to no entry.
     let mut inside_entry = false;
     for line in log.lines() {
         if let Some(rest) = line.split_once("Compiling entry function '").map(|(_, rest)| rest) {
@@ -35,14 +35,14 @@ pub(super) fn parse(log: &str) -> Vec<KernelResources> {
     kernels
 }
 
-/// Why ptxas makes a kernel's `wgmma` wait for each other, in its words: products then no longer run beside anything.
+/// ptxas's reason for serialising a kernel's `wgmma`; products then no longer overlap with other work.
 pub(super) fn serialised(log: &str) -> Option<String> {
     let (_, reason) = log.split_once("wgmma.mma_async instructions are serialized due to ")?;
     let line = reason.lines().next().unwrap_or_default();
     Some(line.split(" in the function").next().unwrap_or(line).trim().to_owned())
 }
 
-/// The number in front of `unit` in a list such as `Used 255 registers, 4096 bytes smem`; 0 where the unit is absent.
+/// The number in front of `unit` in a list such as `Used 255 registers, 4096 bytes smem`; 0 if the unit is absent.
 fn number_before(line: &str, unit: &str) -> u32 {
     let number = line.split(',').find_map(|item| {
         let words = item.trim().strip_suffix(unit)?;

@@ -1,5 +1,5 @@
-//! What a build has made, as values that can be printed as JSON. Paths are relative to the output folder, so that the
-//! folder may be moved.
+//! The result of a build, as values that serialise to JSON. Paths are relative to the output folder, so that the folder
+//! may be moved.
 
 use super::MachineCode;
 use crate::{
@@ -12,26 +12,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The report's name in the output folder.
+/// File name of the report in the output folder.
 pub(super) const FILE: &str = "report.json";
 
-/// Version of `report.json`; grows when a field changes its meaning or goes away.
+/// Version of `report.json`; raised when a field changes its meaning or is removed.
 pub const REPORT_VERSION: u32 = 2;
 
-/// What ptxas reports about one kernel.
+/// ptxas's report for one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelResources {
-    /// Symbol, as the machine code has it (mangled).
+    /// Mangled symbol, as in the machine code.
     pub kernel: String,
-    /// 32-bit registers of a thread.
+    /// Registers (32-bit) per thread.
     pub registers: u32,
-    /// Bytes of registers stored to local memory for want of room.
+    /// Bytes of spill stores.
     pub spill_store_bytes: u32,
-    /// Bytes of registers loaded back.
+    /// Bytes of spill loads.
     pub spill_load_bytes: u32,
-    /// Local memory of a thread (bytes).
+    /// Local memory per thread (bytes).
     pub stack_bytes: u32,
-    /// Static shared memory of a block (bytes); what a launch asks for dynamically comes on top.
+    /// Static shared memory of a block (bytes); dynamic shared memory of a launch comes on top.
     pub shared_bytes: u32,
 }
 
@@ -42,13 +42,13 @@ pub struct Artifact {
     pub name: String,
     /// Target of a kernel; `None` for host code.
     pub target: Option<Target>,
-    /// The target whose flags it was compiled with: its own, or the one it is to run as; `None` for host code.
+    /// The target whose flags compiled it: its own, or the target of `--run-as`; `None` for host code.
     pub compiled_for: Option<Target>,
     /// Kind of a kernel; `None` for host code.
     pub kind: Option<Kind>,
     /// The object: `obj/<name>.o`.
     pub object: PathBuf,
-    /// nvcc's flags that decide what it is.
+    /// nvcc's flags that affect the object.
     pub flags: Vec<String>,
     /// Hash of a kernel's text and its headers (BLAKE3, hexadecimal); `None` for host code.
     pub source: Option<String>,
@@ -56,41 +56,41 @@ pub struct Artifact {
     pub key: String,
     /// BLAKE3 of the object, hexadecimal.
     pub object_hash: String,
-    /// ptxas's report, one entry a kernel; empty for host code.
+    /// ptxas's report, one entry per kernel; empty for host code.
     pub resources: Vec<KernelResources>,
-    /// What its machine code is made of; `None` for host code, and where it was not inspected.
+    /// Summary of the machine code; `None` for host code, and if it was not inspected.
     pub machine_code: Option<MachineCode>,
     /// CPU time of the compiler (seconds), when it was compiled.
     pub cpu_seconds: f64,
     /// Time from start to end of the compiler (seconds), when it was compiled.
     pub wall_seconds: f64,
-    /// Largest resident set of any one process of the compiler (bytes), when it was compiled.
+    /// Largest resident set of any single process of the compiler (bytes), when it was compiled.
     pub peak_memory_bytes: u64,
-    /// Whether it was found in the cache.
+    /// True if it came from the cache.
     pub cached: bool,
-    /// The compiler's words: `log/<name>.log`.
+    /// Compiler output: `log/<name>.log`.
     pub log: PathBuf,
     /// Size of the object (bytes).
     pub size_bytes: u64,
 }
 
 impl Artifact {
-    /// Most registers of any of its kernels.
+    /// Most registers among its kernels.
     pub fn registers(&self) -> u32 {
         self.most(|r| r.registers)
     }
 
-    /// Most bytes spilled (stores and loads) by any of its kernels.
+    /// Most spilled bytes (stores and loads) among its kernels.
     pub fn spill_bytes(&self) -> u32 {
         self.most(|r| r.spill_store_bytes + r.spill_load_bytes)
     }
 
-    /// Most local memory of any of its kernels (bytes a thread).
+    /// Largest local memory among its kernels (bytes per thread).
     pub fn stack_bytes(&self) -> u32 {
         self.most(|r| r.stack_bytes)
     }
 
-    /// Most static shared memory of any of its kernels (bytes).
+    /// Largest static shared memory among its kernels (bytes).
     pub fn shared_bytes(&self) -> u32 {
         self.most(|r| r.shared_bytes)
     }
@@ -100,21 +100,21 @@ impl Artifact {
     }
 }
 
-/// What kind of end a failed unit came to.
+/// Kinds of failure of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It has no plan: the variant does not fit its target, or nothing is written for it yet.
+    /// The variant has no plan: it does not fit its target, or has no template yet.
     Plan,
-    /// The compiler refused it.
+    /// The compiler rejected it.
     Compiler,
     /// The compiler died of a signal.
     Died,
-    /// Its machine code is not what its plan promised.
+    /// The machine code is not what the plan promised.
     MachineCode,
     /// The compiler ran out of memory, also when it ran alone.
     Memory,
-    /// The compiler ran past the time limit.
+    /// The compiler exceeded the time limit.
     TimeLimit,
     /// A file could not be read or written.
     Io,
@@ -125,29 +125,29 @@ pub enum FailureKind {
 pub struct BuildFailure {
     /// Variant name.
     pub name: String,
-    /// What kind of end.
+    /// Kind of failure.
     pub kind: FailureKind,
-    /// The first real error line, or what happened instead.
+    /// The first real error line, or a description of what happened instead.
     pub message: String,
-    /// The compiler's words: `log/<name>.log`; `None` where there are none.
+    /// Compiler output: `log/<name>.log`; `None` if there is none.
     pub log: Option<PathBuf>,
 }
 
-/// What some of the artifacts take together.
+/// Totals over a group of artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Share {
-    /// How many there are.
+    /// Number of artifacts.
     pub variants: usize,
     /// Size of their objects (bytes).
     pub object_bytes: u64,
-    /// CPU time of the compiler for one of them, in the mean (seconds), when they were compiled.
+    /// Mean CPU time of the compiler (seconds), when they were compiled.
     pub mean_cpu_seconds: f64,
-    /// CPU time of the compiler for the slowest of them (seconds).
+    /// CPU time of the compiler for the slowest one (seconds).
     pub most_cpu_seconds: f64,
 }
 
 impl Share {
-    /// Sums up `artifacts` by what `name` says of each; `None` counts as `host`.
+    /// Totals of `artifacts`, grouped by `name`; `None` counts as `host`.
     pub(super) fn by<T: ToString>(artifacts: &[Artifact], name: impl Fn(&Artifact) -> Option<T>) -> BTreeMap<String, Self> {
         let mut shares: BTreeMap<String, Self> = BTreeMap::new();
         for artifact in artifacts {
@@ -169,7 +169,7 @@ pub struct Library {
     pub path: PathBuf,
     /// Its size (bytes).
     pub size_bytes: u64,
-    /// Whether it was found in the cache.
+    /// True if it came from the cache.
     pub cached: bool,
 }
 
@@ -182,23 +182,23 @@ pub struct BuildReport {
     pub nvcc: String,
     /// The host compiler's version line.
     pub host_compiler: String,
-    /// What compiled, in the order of the units.
+    /// Units that compiled, in order.
     pub artifacts: Vec<Artifact>,
-    /// What did not, in the order of the units.
+    /// Units that did not compile, in order.
     pub failures: Vec<BuildFailure>,
-    /// What the kernels of each target take; host code counts as `host`.
+    /// Totals of each target's kernels; host code counts as `host`.
     pub by_target: BTreeMap<String, Share>,
-    /// What the kernels of each kind take; host code counts as `host`.
+    /// Totals of each kind of kernel; host code counts as `host`.
     pub by_kind: BTreeMap<String, Share>,
     /// The library, once linked.
     pub library: Option<Library>,
-    /// Why machine code was not inspected; `None` where all of it was.
+    /// The reason why some machine code was not inspected; `None` if all of it was.
     pub not_inspected: Option<String>,
-    /// Whether the user interrupted; units not begun are then in neither list.
+    /// True if the user interrupted; units that had not begun are then in neither list.
     #[serde(skip)]
     pub interrupted: bool,
-    /// Time from start to end (seconds). Not in `report.json`, which says of a build found in the cache what it says of
-    /// the one that filled it, `cached` aside.
+    /// Time from start to end (seconds). Omitted from `report.json`, so that the report of a cached build equals that
+    /// of the build that filled the cache, except for `cached`.
     #[serde(skip)]
     pub wall_seconds: f64,
 }
@@ -209,13 +209,13 @@ impl BuildReport {
         self.artifacts.iter().find(|a| a.name == name)
     }
 
-    /// CPU seconds of what was compiled now, cache hits not counted.
+    /// CPU seconds of the units compiled in this run; cache hits do not count.
     pub fn cpu_seconds(&self) -> f64 {
         self.artifacts.iter().filter(|a| !a.cached).map(|a| a.cpu_seconds).sum()
     }
 }
 
-/// What a report says of one kernel, for those who look at it later.
+/// The fields of one kernel in a report, for later readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// As [`Artifact::source`].
@@ -224,7 +224,7 @@ pub struct Record {
     pub registers: u32,
 }
 
-/// The kernels of the report in `folder`, by name; `None` where there is no report that this kgen can read.
+/// The kernels of the report in `folder`, by name; `None` if there is no report that this kgen can read.
 pub fn records(folder: &Path) -> Option<BTreeMap<String, Record>> {
     #[derive(Deserialize)]
     struct Report {

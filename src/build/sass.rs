@@ -1,25 +1,25 @@
-//! What a disassembler says of a kernel, and whether it is what the plan promised.
+//! Counts of a kernel's instructions from its disassembly, and the test against the plan's promise.
 
 use crate::plan::TensorCore;
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The instructions of one object that are worth counting, over all its kernels.
+/// Counts of the interesting instructions of one object, over all its kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineCode {
-    /// Every instruction.
+    /// Number of all instructions.
     pub instructions: u32,
     /// Tensor-core instructions by full name: `HMMA.16816.F32.BF16`.
     pub tensor_cores: BTreeMap<String, u32>,
     /// Accesses to local memory by full name: `STL.128`.
     pub local_memory: BTreeMap<String, u32>,
-    /// Release of the disassembler that was asked.
+    /// Release of the disassembler used.
     pub disassembler: String,
 }
 
 impl MachineCode {
-    /// Adds the instructions of a listing that `nvdisasm` wrote.
+    /// Adds the instructions of an `nvdisasm` listing.
     pub(super) fn count(&mut self, listing: &str) {
         for name in listing.lines().filter_map(instruction) {
             self.instructions += 1;
@@ -34,7 +34,7 @@ impl MachineCode {
         }
     }
 
-    /// The families of tensor-core instructions that are there, with how many of each.
+    /// Families of tensor-core instructions present, with their counts.
     pub fn families(&self) -> BTreeMap<&str, u32> {
         let mut families = BTreeMap::new();
         for (name, count) in &self.tensor_cores {
@@ -43,7 +43,7 @@ impl MachineCode {
         families
     }
 
-    /// Why this is not what a plan promised, as the rest of a sentence; `None` where it is: `promised` is the only
+    /// The reason why this breaks the plan's promise, as the rest of a sentence; `None` if `promised` is the only
     /// family of tensor-core instructions.
     pub(super) fn broken_promise(&self, promised: TensorCore) -> Option<String> {
         let families = self.families();
@@ -56,19 +56,19 @@ impl MachineCode {
         Some(format!("its plan promises {expected} and its machine code has {found}"))
     }
 
-    /// What lives in local memory, as a sentence; `None` where nothing does.
+    /// Accesses to local memory, as a sentence; `None` if there are none.
     pub(super) fn slow_memory(&self) -> Option<String> {
         (!self.local_memory.is_empty()).then(|| {
             format!(
-                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or take it \
-                 as it is with `--allow-spills`",
+                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or accept it \
+                 with `--allow-spills`",
                 listed(&self.local_memory)
             )
         })
     }
 }
 
-/// The family that a promise names; none for kernels that promise no tensor-core instruction.
+/// The family that a promise names; `None` for kernels that promise no tensor-core instruction.
 pub(super) fn word(promised: TensorCore) -> Option<&'static str> {
     match promised {
         TensorCore::None => None,
@@ -94,7 +94,7 @@ fn instruction(line: &str) -> Option<&str> {
 }
 
 /// The family of a tensor-core instruction, `HMMA` or with block scales `QMMA.SF`; `None` for any other instruction.
-/// (`HFMA2.MMA` is none: it runs where the tensor cores are and multiplies no matrices.)
+/// (`HFMA2.MMA` is not one: it runs on the FMA pipe and multiplies no matrices.)
 fn family(name: &str) -> Option<&str> {
     let base = name.split('.').next()?;
     let scaled = name[base.len()..].starts_with(".SF").then(|| base.len() + ".SF".len());

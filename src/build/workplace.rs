@@ -1,4 +1,4 @@
-//! Where nvcc runs, and what it gets to see of this machine's paths.
+//! The folder in which nvcc runs, which hides this machine's paths from it.
 //!
 //! nvcc hands every step to a shell, with the paths in double quotes: a folder called `$(command)` runs it. And it
 //! writes the source's absolute path (hashed) and the names of its temporary files into objects, so that no two builds
@@ -18,19 +18,19 @@ use std::{
 /// Folder of the headers in a generated folder, and in a workplace.
 const INCLUDE: &str = "include";
 
-/// What a shell obeys between double quotes.
+/// Characters that a shell expands between double quotes.
 const OBEYED: [char; 4] = ['$', '`', '"', '\\'];
 
-/// The first character of `path` that a shell would obey in double quotes, or that no path needs.
+/// The first character of `path` that a shell would expand in double quotes, or that no path needs.
 fn obeyed_by_a_shell(path: &Path) -> Option<char> {
     path.to_string_lossy().chars().find(|c| OBEYED.contains(c) || c.is_control())
 }
 
-/// Refuses paths that a shell would obey, of all that nvcc sees: its own, the host compiler's, the cache folder's, and
-/// with a launcher the generated folder's.
+/// Refuses paths that a shell would expand, among all that nvcc sees: its own, the host compiler's, the cache folder's,
+/// and with a launcher the generated folder's.
 ///
 /// # Errors
-/// [`BuildError::Obeyed`], saying which one it is and what to do.
+/// [`BuildError::Obeyed`], which names the path and the remedy.
 pub(super) fn refuse_obeyed_paths(nvcc: &Nvcc, host: &HostCompiler, options: &BuildOptions) -> Result<(), BuildError> {
     let mut seen = vec![
         ("kgen's cache folder", options.cache_dir.as_path(), "set `XDG_CACHE_HOME` to a folder"),
@@ -43,7 +43,8 @@ pub(super) fn refuse_obeyed_paths(nvcc: &Nvcc, host: &HostCompiler, options: &Bu
         seen.push(("the generated folder", &options.generated_dir, remedy));
     }
     for (what, path, remedy) in seen {
-        // Through links as well, as nvcc resolves what it is given; of what will be made, the part that is there.
+        // Links are resolved too, as nvcc resolves its arguments; for a path that does not exist yet, the existing part
+        // counts.
         let given = std::path::absolute(path).map_err(BuildError::output("resolve", path))?;
         let real = given.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
         for path in [given, real] {
@@ -65,8 +66,8 @@ impl Builder<'_> {
     pub(super) fn compile_command(&self, unit: &Unit, folder: &Path) -> Result<Command, BuildError> {
         let mut command = self.nvcc_command(&unit.flags);
         if self.options.launcher.is_some() {
-            // A launcher looks for what it knows by paths and flags: it gets plain ones, and objects that differ from
-            // build to build.
+            // A launcher identifies its cached results by paths and flags, so it gets plain ones, and objects differ
+            // from build to build.
             command.arg("-c").arg(&unit.path).arg("-o").arg(folder.join(OUTPUT)).current_dir(&self.options.generated_dir);
             return Ok(command);
         }
@@ -82,17 +83,17 @@ impl Builder<'_> {
 /// The object's name in a workplace.
 pub(super) const OUTPUT: &str = "output";
 
-/// Temporary files are called after the source, in the folder where nvcc runs, in place of names with numbers of
-/// processes. The flag for the front end follows.
+/// Names temporary files after the source instead of process ids, and puts them into nvcc's working folder. The flag
+/// for the front end follows.
 const PLAIN_NAMES: [&str; 4] = ["-keep", "-keep-dir", ".", "-Xcudafe"];
 
-/// Has names of symbols made from a path that is the same everywhere. nvcc itself gives its front end this option with
-/// the source's real path; the last one counts.
+/// Derives symbol names from a path that is the same everywhere. nvcc passes its front end this option with the
+/// source's real path; the last one counts.
 fn path_in_symbols(name: &OsStr) -> String {
     format!("--orig_src_path_name=/kgen/{}", name.to_string_lossy())
 }
 
-/// The names under which a workplace has what lies elsewhere.
+/// Creates the links through which a workplace reaches files elsewhere.
 pub(super) fn link(target: &Path, name: &Path) -> Result<(), BuildError> {
     let target: PathBuf = std::path::absolute(target).map_err(BuildError::output("resolve", target))?;
     symlink(target, name).map_err(BuildError::cache("create", name))

@@ -1,4 +1,4 @@
-//! What every kind of kernel is examined by: cases that draw a call from a seed and judge its results.
+//! The cases of a check, for every kind of kernel: each draws a call from a seed and judges its results.
 
 use super::{Level, compare::Comparison};
 use crate::plan::Tiling;
@@ -9,36 +9,37 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
-/// A kernel, as far as the choice of its cases depends on it.
+/// The properties of a kernel that its cases depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject<P = Variant> {
-    /// Its identity: any kernel, or one of a family.
+    /// Its identity: any kernel's, or one of a family.
     pub variant: P,
-    /// How it cuts its work.
+    /// Its tiling.
     pub tiling: Tiling,
-    /// Where it runs: a GPU has many multiprocessors and is given work for all of them.
+    /// The device it runs on: a GPU has many multiprocessors and gets work for all of them.
     pub device: DeviceKind,
 }
 
 /// One case of one variant.
 pub trait Case: Debug {
-    /// Its stable name, which tells all of it.
+    /// Its stable name, which describes it completely.
     fn name(&self) -> String;
 
-    /// Draws its inputs.
+    /// Draws the inputs.
     fn draw(&self, seed: u64) -> Drawn;
 
-    /// What the launcher must say of tensors that lie in a way that the kernel cannot read, starting nothing.
+    /// The message with which the launcher must refuse tensors whose layout the kernel cannot read, without starting
+    /// anything.
     fn refusal(&self) -> Option<String> {
         None
     }
 
-    /// The code that it says so with.
+    /// The error code of that refusal.
     fn refusal_code(&self) -> i32 {
         ERROR_UNSUPPORTED
     }
 
-    /// Bytes that `<name>_workspace` must ask for, where the workspace is part of the call: 0 for parameters that it
+    /// Bytes that `<name>_workspace` must request, if the workspace is part of the call: 0 for parameters that it
     /// refuses.
     fn asked_workspace(&self) -> Option<usize> {
         None
@@ -50,39 +51,39 @@ pub trait Case: Debug {
     }
 }
 
-/// Compares what two calls left.
+/// Compares the outputs of two calls.
 pub type Difference = dyn Fn(&Outputs, &Outputs) -> Option<String>;
 
-/// A second call that must give what the first gives.
+/// A second call whose results must equal the first's.
 pub struct Twin {
-    /// What to run.
+    /// The call to run.
     pub call: Call,
-    /// Says where the outputs of the case and then those of this call differ, if they do.
+    /// Reports the first difference between the outputs of the case and of this call, if they differ.
     pub difference: Box<Difference>,
 }
 
 /// A case with its inputs.
 pub struct Drawn {
-    /// What to run.
+    /// The call to run.
     pub call: Call,
-    /// Compares what a run left with the reference, which is computed here.
+    /// Compares the outputs of a run with the reference, which it computes.
     pub judge: Box<dyn Fn(&Outputs) -> Comparison>,
-    /// The outputs that a second run may leave with other bits; they are judged again.
+    /// Outputs that may have different bits after a second run; they are judged again.
     pub may_differ: &'static [&'static str],
 }
 
 impl<P> Subject<P> {
-    /// The same for a kernel that is known by its family.
+    /// The same properties, for a kernel whose family is known.
     pub fn of<Q>(&self, variant: Q) -> Subject<Q> {
         Subject { variant, tiling: self.tiling, device: self.device }
     }
 }
 
-/// A function that gives the cases that prove a kernel right at a level, in order. `family::cases` is one; this room
-/// does not know families.
+/// A function that returns the cases of a kernel at a level, in order. `family::cases` is one; this room is independent
+/// of families.
 pub type Cases = fn(&Subject, Level) -> Vec<Box<dyn Case>>;
 
-/// The cases of a kernel at a level whose name contains `part`, in order.
+/// The cases of a kernel at a level whose names contain `part`, in order.
 pub fn selected_cases(cases: Cases, subject: &Subject, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
     let mut cases = cases(subject, level);
     cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));

@@ -1,21 +1,20 @@
-//! Judges what a launch left in memory: every element that should be there, and every byte that should not have
-//! changed.
+//! Judges the memory after a launch: every element that had to be written, and every byte that had to stay.
 
 use crate::device::Image;
 
-/// How one tensor compares with its reference.
+/// Distance of one tensor from its reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distance {
     /// `O`, `LSE`, `dQ`, ...
     pub output: &'static str,
-    /// Largest absolute error; infinite where one number is finite and the other is not.
+    /// Largest absolute error; infinite if only one of the two numbers is finite.
     pub error: f64,
     /// Largest allowed error.
     pub tolerance: f64,
 }
 
 impl Distance {
-    /// Error as a part of what is allowed.
+    /// Error relative to the allowed error.
     pub fn ratio(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { self.error / self.tolerance }
     }
@@ -24,14 +23,14 @@ impl Distance {
 /// The comparison of one case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The tensor that comes nearest to its tolerance, or furthest beyond it.
+    /// The tensor nearest to its tolerance, or furthest beyond it.
     pub worst: Distance,
-    /// What is wrong, if anything is.
+    /// Description of the failure, if any.
     pub complaint: Option<String>,
 }
 
 impl Comparison {
-    /// Of all tensors of one case: each with what lies around it.
+    /// The comparison over all tensors of one case, each with the memory around it.
     pub fn of(tallies: &[Tally], images: &[(&'static str, &Image)]) -> Self {
         let complaints: Vec<String> = tallies
             .iter()
@@ -43,14 +42,14 @@ impl Comparison {
         Self { worst, complaint: (!complaints.is_empty()).then(|| complaints.join("; ")) }
     }
 
-    /// Of a case whose allowed error is no number to judge by: the naive computation overflows.
+    /// The comparison of a case whose tolerance is not usable: the naive computation overflows.
     pub fn impossible(output: &'static str, tolerance: f64) -> Self {
         let worst = Distance { output, error: f64::INFINITY, tolerance };
         Self { worst, complaint: Some("the naive computation overflows: this case allows no judgement".to_owned()) }
     }
 }
 
-/// Says where a tensor's surroundings were written to.
+/// Reports writes to the memory around a tensor.
 fn damage(name: &str, image: &Image) -> Option<String> {
     let offset = image.first_damage()?;
     Some(format!(
@@ -59,31 +58,31 @@ fn damage(name: &str, image: &Image) -> Option<String> {
     ))
 }
 
-/// Collects the comparison of one tensor.
+/// Accumulates the comparison of one tensor.
 pub struct Tally {
     distance: Distance,
     seen: usize,
     wrong: usize,
-    /// Elements that still hold a NaN, as unwritten ones do.
+    /// Elements that still hold the NaN of unwritten memory.
     nan: usize,
     /// The first wrong element and the worst one: index, got, expected.
     first: Option<([usize; 4], f64, f64)>,
     worst: Option<([usize; 4], f64, f64)>,
-    /// What the index counts.
+    /// Meaning of the index.
     index: Index,
 }
 
-/// What the numbers of an element's index are.
+/// Meanings of an element's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Index {
-    /// Sequence, head, row and, but for LSE, column.
+    /// Sequence, head, row and, except for LSE, column.
     Attention,
-    /// The last one alone.
+    /// Only the last number.
     Element,
 }
 
 impl Tally {
-    /// Nothing seen yet of the tensor of that name.
+    /// An empty tally for the tensor `output`.
     pub fn new(output: &'static str, tolerance: f64) -> Self {
         Self {
             distance: Distance { output, error: 0.0, tolerance },
@@ -96,22 +95,22 @@ impl Tally {
         }
     }
 
-    /// The same of a contiguous tensor.
+    /// The same for a contiguous tensor.
     pub fn of_elements(output: &'static str, tolerance: f64) -> Self {
         Self { index: Index::Element, ..Self::new(output, tolerance) }
     }
 
-    /// Takes element `index` of a contiguous tensor into account.
+    /// Counts element `index` of a contiguous tensor.
     pub fn see_element(&mut self, index: usize, got: f64, expected: f64) {
         self.see([0, 0, 0, index], got, expected, false);
     }
 
-    /// Takes an element into account. A `masked` row must match exactly; otherwise a difference that is not a number,
-    /// or not finite, is an infinite error and never passes.
+    /// Counts an element. A `masked` row must match exactly; for other rows, a difference that is NaN or infinite is an
+    /// infinite error and never passes.
     pub fn see(&mut self, index: [usize; 4], got: f64, expected: f64, masked: bool) {
         self.seen += 1;
         self.nan += usize::from(got.is_nan());
-        // Exact: a masked row's zero and infinity, and whatever else happens to be right to the last bit.
+        // Exact equality: zero and infinity of a masked row, and any other bit-exact result.
         #[expect(clippy::float_cmp, reason = "equality is what is asked")]
         let same = got == expected;
         let difference = (got - expected).abs();

@@ -1,8 +1,8 @@
-//! How much is checked.
+//! Levels of checking.
 
 use serde::{Deserialize, Serialize};
 
-/// How much is checked.
+/// Number of cases in a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {

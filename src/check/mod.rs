@@ -1,5 +1,5 @@
 //! Proves kernels right: draws cases from a seed, runs them on a device in a worker process, and compares every output
-//! with what the kernel's family expects. Knows nothing of families, templates, compilers or terminals.
+//! with the family's reference. Independent of families, templates, compilers and terminals.
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
@@ -29,5 +29,5 @@ pub(crate) use vector::fill_normal;
 pub use verdict::{Status, Verdict, Worst};
 pub use worker::serve as serve_worker;
 
-/// Seed of inputs and thread order where none is asked for: fixed, so that a failure seen once is seen again.
+/// Default seed of inputs and thread order: fixed, so that a failure can be reproduced.
 pub const DEFAULT_SEED: u64 = 1;

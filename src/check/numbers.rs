@@ -1,4 +1,4 @@
-//! Numbers of 8, 16 and 32 bits: exact widening, correct rounding, and how large a rounding error is.
+//! Numbers of 8, 16 and 32 bits: exact widening, correct rounding, and the size of rounding errors.
 
 use crate::{
     device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, Element},
@@ -6,7 +6,7 @@ use crate::{
 };
 use half::{bf16, f16};
 
-/// The types of a kernel's tensors.
+/// Element types of a kernel's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     /// IEEE binary32.
@@ -32,7 +32,7 @@ impl Number {
         }
     }
 
-    /// The type of O where this is that of Q.
+    /// The type of O for a Q of this type.
     #[must_use]
     pub fn of_output(self) -> Self {
         match self {
@@ -88,7 +88,7 @@ impl Number {
         self.widen(self.round(value))
     }
 
-    /// The distance of numbers of that type at `x`; that of subnormal ones where `x` is as small.
+    /// The spacing of the type's numbers at `x`; the spacing of subnormals if `x` is that small.
     pub fn ulp(self, x: f64) -> f64 {
         let least = match self {
             Self::Fp32 | Self::Bf16 => f64::from(f32::MIN_POSITIVE),
@@ -121,18 +121,18 @@ fn widen_e4m3(bits: u8) -> f32 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// To so many bits of mantissa, multiples of 2 to the power of `last` among subnormal numbers, and at most `largest`.
+/// Rounds to `mantissa` bits (multiples of 2 to the power of `last` for subnormals), saturating at `largest`.
 fn round_to_byte(value: f32, mantissa: i32, last: i32, largest: f32) -> u8 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     if value.is_nan() {
         return 0x7f;
     }
-    // The exponent of the last place: that of the mantissa's, and not below that of subnormal numbers.
+    // Exponent of the last place, which is at least the subnormal exponent.
     let magnitude = value.abs().min(largest);
     let exponent = ((magnitude.to_bits() >> 23).cast_signed() - 127 - mantissa).max(last);
     let places = (magnitude * 2.0_f32.powi(-exponent)).round_ties_even();
-    // Twice the places of a whole mantissa are those of the next exponent, which is what carrying into the exponent's
-    // bits gives.
+    // A mantissa that rounds up to twice its range is the next exponent; the carry into the exponent's bits gives
+    // exactly that.
     sign | (((exponent - last) << mantissa) + places as i32) as u8
 }
 

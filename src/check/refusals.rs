@@ -1,5 +1,5 @@
-//! Ordinary calls with one thing changed: those that a launcher must refuse before it starts anything, and those that
-//! it must not refuse because of how their structure begins or how large they might be.
+//! Ordinary calls with one change: those that a launcher must refuse before it starts anything, and those that it must
+//! accept despite an unusual structure header or a large size.
 
 use super::{
     case::{Case, Drawn},
@@ -8,21 +8,21 @@ use super::{
 use crate::device::{Call, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, Header, Outputs};
 use std::rc::Rc;
 
-/// What must come of a changed call.
+/// Expected outcome of a changed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// The launcher returns the code, and says the words.
+    /// The launcher returns the code and a message with these words.
     Refused(i32, &'static str),
-    /// What comes of the call as it was.
+    /// The outcome of the unchanged call.
     Same,
-    /// Nothing: the outputs are as they were.
+    /// No effect: the outputs keep their contents.
     Nothing,
 }
 
-/// What is changed, in words, how, and what comes of that.
+/// A change: its description, its function and the expected outcome.
 pub type Change = (&'static str, fn(&mut Call), Expected);
 
-/// An ordinary case with something changed.
+/// An ordinary case with a change.
 #[derive(Debug)]
 struct Changed {
     base: Rc<dyn Case>,
@@ -69,18 +69,18 @@ fn untouched(before: &Outputs, after: &Outputs) -> Comparison {
     Comparison { worst: Distance { output: "nothing", error: 0.0, tolerance: 0.0 }, complaint }
 }
 
-/// The structure begins otherwise.
+/// Changes the header of the structure.
 pub fn begin(call: &mut Call, header: Header) {
     call.params = call.params.clone().headed(header);
 }
 
-/// Its pointer is NULL.
+/// Sets the pointer of tensor `name` to NULL.
 pub fn drop_tensor(call: &mut Call, name: &str) {
     call.inputs.retain(|(known, _)| *known != name);
     call.outputs.retain(|(known, _)| *known != name);
 }
 
-/// What every launcher makes of how a structure begins.
+/// Changes of a structure's header, which every launcher treats alike.
 pub const STRUCTURE: &[Change] = &[
     ("no structure", |c| begin(c, Header::Null), Expected::Refused(ERROR_INVALID_VALUE, "params is NULL")),
     (
@@ -102,7 +102,7 @@ pub fn changed(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
     cases(base, lists, None)
 }
 
-/// The same for changes of which the workspace function must say that they need none, since they are refused.
+/// The same for changes after which the workspace function must return 0, since the call is refused.
 pub fn changed_without_workspace(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
     cases(base, lists, Some(0))
 }

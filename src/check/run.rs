@@ -1,5 +1,5 @@
-//! The parent's side: one worker process for each variant, in parallel on the emulator and one by one on a GPU. A
-//! worker that hangs is killed at its time limit; one that dies leaves a verdict too; the others carry on.
+//! The parent's side: one worker process per variant, in parallel on the emulator and one at a time on a GPU. A worker
+//! that hangs is killed at its time limit; if one dies, its variant gets a verdict too; the others continue.
 
 use super::{
     Cases, Level, Status, Subject, Verdict, same_program,
@@ -24,21 +24,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What to check.
+/// A variant to check.
 #[derive(Debug, Clone)]
 pub struct CheckRequest {
     /// The kernel's identity.
     pub variant: Variant,
-    /// How it cuts its work.
+    /// Its tiling.
     pub tiling: Tiling,
-    /// The GPU it was compiled for; on the emulator, the one to be emulated.
+    /// The GPU it was compiled for; on the emulator, the one to emulate.
     pub compiled_for: Target,
-    /// The kernel itself.
+    /// The kernel.
     pub kernel: Kernel,
 }
 
 impl CheckRequest {
-    /// The kind of device its kernel is for.
+    /// The kind of device the kernel runs on.
     pub fn device(&self) -> DeviceKind {
         match &self.kernel {
             Kernel::Source(_) => DeviceKind::Emulator,
@@ -47,52 +47,52 @@ impl CheckRequest {
     }
 }
 
-/// A kernel in the form its device takes.
+/// A kernel in the form that its device needs.
 #[derive(Debug, Clone)]
 pub enum Kernel {
-    /// Generated source, compiled for the emulator by the kit of [`CheckOptions`].
+    /// Generated source, which the kit of [`CheckOptions`] compiles for the emulator.
     Source(String),
     /// A shared library that holds the variant's launcher, for either device.
     Library {
-        /// The device whose code it holds.
+        /// The device whose code it contains.
         device: DeviceKind,
         /// The file.
         path: PathBuf,
     },
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// Source of the cases.
     pub cases: Cases,
-    /// How much.
+    /// The level.
     pub level: Level,
-    /// Only cases whose name contains this.
+    /// Only cases whose names contain this text.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
-    /// On the emulator, the order of threads that each case runs under after its first run; none for the usual ones.
+    /// Thread order on the emulator in every run after a case's first; `None` for the usual orders.
     pub schedule: Option<Order>,
-    /// Workers at a time on the emulator, at least one; more than one for each request are not started.
+    /// Parallel workers on the emulator, at least one; never more than requests.
     pub jobs: usize,
-    /// As `jobs`, on a GPU: what workers spend most time on, the reference, is computed on the host.
+    /// As `jobs`, on a GPU: workers spend most of their time on the reference, which the host computes.
     pub gpu_jobs: usize,
-    /// Limit for each variant; [`default_time_limit`] unless a user says otherwise.
+    /// Time limit per variant; [`default_time_limit`] unless the user sets one.
     pub time_limit: Duration,
-    /// Run even what passed before.
+    /// Run kernels again even if they passed before.
     pub fresh: bool,
     /// The user's cache folder, which holds verdicts.
     pub cache: PathBuf,
-    /// Compiles sources; needed for [`Kernel::Source`].
+    /// The compiler of sources; required for [`Kernel::Source`].
     pub kit: Option<EmulatorKit>,
-    /// The GPU, as the key of its verdicts; needed to reuse those.
+    /// The GPU, as part of its verdicts' keys; required to reuse them.
     pub gpu: Option<GpuInfo>,
     /// The kgen executable, started as `<program> __worker check`.
     pub program: PathBuf,
 }
 
-/// A minute for smoke, ten for everything.
+/// A minute for smoke, ten minutes for thorough.
 pub fn default_time_limit(level: Level) -> Duration {
     match level {
         Level::Smoke => Duration::from_secs(60),
@@ -100,25 +100,25 @@ pub fn default_time_limit(level: Level) -> Duration {
     }
 }
 
-/// Is told how checks go on, from several threads at once.
+/// Receives the progress of checks, from several threads at once.
 pub trait Observer: Sync {
-    /// The variant's turn has come; what passed before is done without it.
+    /// The variant's check begins; not called for verdicts from the cache.
     fn started(&self, _variant: &str) {}
-    /// A case of the variant begins: its number from 1, how many there are, and its name.
+    /// A case of the variant begins: its number from 1, the number of cases, and its name.
     fn case(&self, _variant: &str, _number: usize, _of: usize, _name: &str) {}
     /// The variant is done, or has been interrupted.
     fn done(&self, _verdict: &Verdict) {}
-    /// Asked ten times a second: true makes every worker end and the rest not begin.
+    /// Polled ten times a second; true stops all workers and prevents further ones.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// Ignores all events.
 impl Observer for () {}
 
-/// Checks every request; gives the verdicts in the same order. Nothing here fails as a whole: what goes wrong with a
-/// variant is its verdict. Of kernels that are one program on the emulator one is run; if it does not pass, each is.
+/// Checks every request and returns the verdicts in order. Never fails as a whole: an error of one variant is its
+/// verdict. Of several kernels that are one program on the emulator, one is run; if it does not pass, each is.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
     let useful = |asked| jobs::useful(asked, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };
@@ -145,7 +145,7 @@ pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Obs
     verdicts.into_iter().map(|(_, verdict)| verdict).collect()
 }
 
-/// The verdict on a kernel that is the same program as one that passed.
+/// The verdict on a kernel that is the same program as `passed`.
 fn twin_of(passed: &Verdict, request: &CheckRequest) -> Verdict {
     Verdict { name: request.variant.name(), seconds: 0.0, same_as: Some(passed.name.clone()), ..passed.clone() }
 }
@@ -197,7 +197,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         },
         (Kernel::Source(_), None) => return without_result(Status::Error, "no emulator to compile the source for".to_owned()),
     };
-    // A poisoned lock only says that another check panicked; the GPU is free all the same.
+    // A poisoned lock only means that another check panicked; the GPU is free.
     let _turn = (device == DeviceKind::Gpu).then(|| gpu.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     let verdict = supervise(&message, &options.program, observer, &without_result);
     if let Some(key) = key {
@@ -206,7 +206,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     verdict
 }
 
-/// Threads for a worker's reference: its share of the cores.
+/// Threads of a worker's reference: its share of the cores.
 fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     match device {
@@ -215,7 +215,7 @@ fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     }
 }
 
-/// The key of a verdict that may be reused. A library is known by its bytes, a GPU by its name and driver.
+/// The key of a reusable verdict. A library is identified by its bytes, a GPU by its name and driver.
 fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) -> Option<String> {
     match &request.kernel {
         Kernel::Source(text) => VerdictCache::key(options.cases, &[text, options.kit.as_ref()?.hash()], message).ok(),
@@ -231,7 +231,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
     }
 }
 
-/// Has a worker serve the request, passes its progress on and waits for its end, whichever it is.
+/// Has a worker run the request, forwards its progress and waits until it ends in any way.
 fn supervise(
     request: &Request,
     program: &Path,
@@ -269,17 +269,17 @@ fn supervise(
     verdict
 }
 
-/// What the signal that ended an emulated kernel tells of it, to be added to a sentence.
+/// Meaning of the signal that ended an emulated kernel, to be appended to a sentence.
 fn meaning(exit: ExitStatus) -> &'static str {
     match exit.signal() {
         Some(libc::SIGILL | libc::SIGTRAP) => {
-            "; an index lies beyond the bounds of one of the kernel's arrays: kgen has it compiled so that it traps there"
+            "; an index is beyond the bounds of one of the kernel's arrays: kgen compiles it so that it traps there"
         }
         _ => "",
     }
 }
 
-/// What a worker had to say.
+/// The messages of a worker.
 #[derive(Default)]
 struct Heard {
     device: Option<String>,
@@ -290,7 +290,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Takes in one event; what is none says that the program is another kgen, and its end will tell.
+    /// Processes one message; a line that is not one means that the program is another kgen, and its exit explains it.
     fn take(&mut self, line: &[u8], variant: &str, observer: &dyn Observer) {
         match serde_json::from_slice(line) {
             Ok(Event::Device { name }) => self.device = Some(name),

@@ -1,13 +1,13 @@
-//! Kernels that are one program on the emulator: the same text but for their name and comments, the same tiling and the
-//! same cases. Forward and backward kernels of `mma.sync` are so for several targets, and differ on a GPU only in what
-//! ptxas makes of them. A check of one of them says all that the emulator can say of the others.
+//! Kernels that are one program on the emulator: the same text except for name and comments, the same tiling and the
+//! same cases. This holds for forward and backward kernels of `mma.sync` on several targets, which differ on a GPU only
+//! in ptxas's output. Checking one of them covers all that the emulator can check of the others.
 
 use super::{Cases, CheckRequest, Kernel, Level, Subject, selected_cases};
 use crate::{device::DeviceKind, kernel::Target, plan::Limits};
 use std::collections::HashMap;
 
-/// The numbers of the requests in groups. What passes for the first of a group passes for the others; each request is
-/// in one group, in order.
+/// Indices of the requests, grouped. A pass of a group's first member counts for the others; each request is in one
+/// group, in order.
 pub(super) fn groups(requests: &[CheckRequest], cases: Cases, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
     let mut programs: HashMap<String, Vec<usize>> = HashMap::new();
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -28,13 +28,13 @@ pub(super) fn groups(requests: &[CheckRequest], cases: Cases, level: Level, filt
     groups
 }
 
-/// Divides requests of one text by their cases, and by the devices that one of them can stand for.
+/// Divides requests with the same text by their cases, and by the devices that one of them can represent.
 fn divide(requests: &[CheckRequest], mut alike: Vec<usize>, cases: Cases, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
     let examined = |request: &CheckRequest| {
         let subject = Subject { variant: request.variant, tiling: request.tiling, device: DeviceKind::Emulator };
         format!("{:?} {:?}", request.tiling, selected_cases(cases, &subject, level, filter))
     };
-    // Who stands for others comes first.
+    // The representative comes first.
     alike.sort_by_key(|&index| {
         let target = requests[index].compiled_for;
         (Limits::of(target).shared_memory_per_block, target, index)
@@ -50,17 +50,17 @@ fn divide(requests: &[CheckRequest], mut alike: Vec<usize>, cases: Cases, level:
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Whether a program that runs on the emulated device `one` runs in the same way on `other`: it has no instruction that
-/// the other lacks, and no more shared memory. TMA, clusters and warpgroups began with Hopper, and the emulator has
-/// nothing older that some devices lack.
+/// True if a program that runs on the emulated device `one` runs in the same way on `other`: it uses no instruction
+/// that the other lacks, and no more shared memory. TMA, clusters and warpgroups began with Hopper; all older features
+/// of the emulator exist on every device.
 fn stands_for(one: Target, other: Target) -> bool {
     let same_instructions =
         one < Target::Sm90 && one <= other || one.compute_capability() / 10 == other.compute_capability() / 10;
     same_instructions && Limits::of(one).shared_memory_per_block <= Limits::of(other).shared_memory_per_block
 }
 
-/// The text without comments, white space and the kernel's own name, which its functions and messages have. Lines break
-/// at other places in a kernel with a longer name; only those of directives end where they must.
+/// The text without comments, white space and the kernel's own name, which its functions and messages contain. Lines
+/// break differently in a kernel with a longer name; only directives keep their line ends.
 fn program(text: &str, name: &str) -> String {
     let mut program = String::with_capacity(text.len());
     for line in text.lines() {
@@ -72,8 +72,8 @@ fn program(text: &str, name: &str) -> String {
     program.replace(name, "\u{0}")
 }
 
-/// A line up to its `//`, which in a string is none. The templates have no other comments, and one that had would only
-/// not be taken for the same program.
+/// A line up to its `//`, unless that is inside a string. The templates use no other comments; a template that did
+/// would only fail to match.
 fn without_comment(line: &str) -> &str {
     let (mut in_string, mut escaped, mut slash) = (false, false, false);
     for (at, byte) in line.bytes().enumerate() {

@@ -1,19 +1,18 @@
-//! How often a case runs after its first, shuffled run, and under which schedules.
+//! Number and schedules of a case's runs after its first, shuffled run.
 
 use super::Level;
 use crate::device::{DeviceKind, Order, Schedule};
 
-/// Depths of the priority schedules that smoke alternates between: priorities that stay as they are hold one warp or
-/// warpgroup back, or let it run ahead, from a block's beginning to its end; each fall is one more coincidence that a
-/// mistake may need.
+/// Depths of the priority schedules that smoke alternates between. Constant priorities hold one warp or warpgroup back,
+/// or let it run ahead, for a whole block; each lowered priority adds one more coincidence that a bug may need.
 const DEPTHS: [u32; 4] = [0, 1, 3, 10];
 
-/// One case of so many has a priority schedule in smoke. A second run doubles a case's time, and of what it finds that
-/// the first does not (a warp that waits for nobody, or for the wrong one), each kernel's share of the cases shows it.
+/// One case in this many gets a priority schedule in smoke. A second run doubles a case's time, and a bug that only the
+/// second run finds (a missing wait, or a wait for the wrong warp) shows in each kernel's share of the cases.
 const EVERY: u64 = 8;
 
-/// Every further run of a case of the kernel of that name; all must give what the first gave. `asked` is what a user
-/// wants in place of the usual.
+/// Every further run of a case of the kernel `kernel`; all must give the result of the first. `asked` is the user's
+/// schedule, which replaces the usual ones.
 pub fn further(
     device: DeviceKind,
     level: Level,
@@ -39,15 +38,15 @@ pub fn further(
     }
 }
 
-/// Whether a case is among those of smoke that run twice: other cases for each kernel, so that kernels of one template
-/// make up for each other.
+/// True for smoke cases that run twice: different cases for each kernel, so that kernels of one template complement
+/// each other.
 fn has_a_turn(kernel: &str, seed: u64) -> bool {
     let hash = blake3::hash(kernel.as_bytes());
     let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
     (u64::from_le_bytes(*first) ^ seed).is_multiple_of(EVERY)
 }
 
-/// Another seed for each depth, that of a depth being the same in whatever list it stands.
+/// Seed of a depth; the same depth has the same seed in every list.
 fn seed_of(seed: u64, depth: u32) -> u64 {
     seed ^ (u64::from(depth) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,22 +1,22 @@
-//! A contiguous tensor of a case: its values, and where they lie in memory.
+//! A contiguous tensor of a case: its values, and its placement in memory.
 
 use super::Number;
 use crate::device::Image;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Contiguous elements that begin so many elements after an aligned place.
+/// Contiguous elements that begin `offset` elements after an aligned address.
 #[derive(Debug, Clone)]
 pub struct Vector {
     number: Number,
     offset: usize,
     count: usize,
-    /// Empty where nothing is there yet.
+    /// Empty for a tensor that is still unwritten.
     values: Vec<f32>,
 }
 
 impl Vector {
-    /// These values, each of which `number` holds exactly.
+    /// A tensor of these values, all of which `number` represents exactly.
     pub fn of(number: Number, values: Vec<f32>, offset: usize) -> Self {
         Self { number, offset, count: values.len(), values }
     }
@@ -31,7 +31,7 @@ impl Vector {
         Self { number, offset, count, values }
     }
 
-    /// Room for a kernel to write to.
+    /// Space for a kernel's output.
     pub fn unwritten(number: Number, count: usize, offset: usize) -> Self {
         Self { number, offset, count, values: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl Vector {
         image
     }
 
-    /// Element `index` of what a kernel has left in `image`, the memory of this tensor.
+    /// Element `index` of this tensor, read from `image` after a kernel ran.
     pub fn value(&self, image: &Image, index: usize) -> f64 {
         f64::from(self.number.widen(image.bits(index as i64)))
     }

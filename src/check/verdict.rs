@@ -4,7 +4,7 @@ use super::Level;
 use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -12,13 +12,13 @@ pub enum Status {
     Pass,
     /// A case gave wrong results, or the kernel broke a rule of the machine.
     Fail,
-    /// The check could not be made: no device, no library, a source that does not compile.
+    /// The check could not run: no device, no library, or a source that does not compile.
     Error,
     /// The worker ran past its time limit and was killed.
     Timeout,
     /// The worker died of a signal.
     Crash,
-    /// The run was interrupted before or during this check: nothing is known of the kernel.
+    /// The run was interrupted before or during this check: nothing is known about the kernel.
     Interrupted,
 }
 
@@ -36,63 +36,64 @@ impl Status {
     }
 }
 
-/// The case whose error comes nearest to what is allowed.
+/// The case whose error is nearest to its tolerance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Worst {
     /// Name of the case.
     pub case: String,
-    /// Which output: `O` or `LSE`.
+    /// Name of the output: `O` or `LSE`.
     pub output: String,
-    /// Largest absolute error; `null` in JSON where it is infinite.
+    /// Largest absolute error; `null` in JSON if infinite.
     #[serde(with = "infinite_as_null")]
     pub error: f64,
-    /// Largest allowed error; `null` in JSON where it is infinite.
+    /// Largest allowed error; `null` in JSON if infinite.
     #[serde(with = "infinite_as_null")]
     pub tolerance: f64,
-    /// Error as a part of what is allowed: at most 1 passes. `null` in JSON where it is infinite.
+    /// Error relative to the allowed error: at most 1 passes. `null` in JSON if infinite.
     #[serde(with = "infinite_as_null")]
     pub ratio: f64,
 }
 
-/// Which cases of a variant ran where, how near the worst came to its tolerance, and pass or why not.
+/// The verdict on one variant: the cases that ran and the device, how near the worst error came to its tolerance, and
+/// pass or the reason for failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Variant.
+    /// Name of the variant.
     pub name: String,
     /// `emulator`, or the GPU with its compute capability and driver.
     pub device: String,
-    /// Which kind of device that is.
+    /// Kind of that device.
     pub kind: DeviceKind,
-    /// How much was asked for.
+    /// The requested level.
     pub level: Level,
     /// Seed of the inputs and of the emulator's order of threads.
     pub seed: u64,
     /// The outcome.
     pub status: Status,
-    /// Cases that ran to their end, the failing one included.
+    /// Number of completed cases, including the failing one.
     pub cases_run: usize,
-    /// The worst case, where one ran.
+    /// The worst case, if any ran.
     pub worst: Option<Worst>,
-    /// Wall-clock seconds of the cases; those of the run that made it, where the verdict is an older one.
+    /// Wall-clock seconds of the cases; for a cached verdict, those of the original run.
     pub seconds: f64,
-    /// Why it did not pass; empty where it did.
+    /// The reason for failure; empty after a pass.
     pub message: String,
     /// Taken from an earlier run of the same kernel and cases.
     #[serde(default)]
     pub cached: bool,
-    /// On the emulator, another kernel that passed and is the same program but for its name.
+    /// On the emulator, another kernel that passed and is the same program except for its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
 }
 
 impl Verdict {
-    /// Whether every case passed.
+    /// True if every case passed.
     pub fn passed(&self) -> bool {
         self.status == Status::Pass
     }
 }
 
-/// JSON has no infinity.
+/// Infinite numbers as `null`: JSON has no infinity.
 mod infinite_as_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

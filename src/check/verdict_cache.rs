@@ -1,5 +1,5 @@
-//! Verdicts of earlier runs: a kernel that passed need not be run again until it, the emulator, the cases or kgen
-//! change. Only passes are kept; a failure is always shown by running it.
+//! Verdicts of earlier runs: a kernel that passed is not run again until it, the emulator, the cases or kgen change.
+//! Only passes are stored; a failure is always reproduced by running.
 
 use super::{Cases, Verdict, selected_cases, worker};
 use crate::files::{self, FieldHasher, seal, touch, unseal, write_atomic};
@@ -8,29 +8,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a pass means, and the format it is kept in: the hash of all code that draws inputs, runs, judges and writes,
-/// from `build.rs`. Part of every key, so that nobody has to remember to raise a number when that code changes.
+/// Meaning and format of a stored pass: the hash of all code that draws inputs, runs, judges and writes, from
+/// `build.rs`. It is part of every key, so that no version number has to be raised by hand when that code changes.
 const JUDGE: &str = env!("KGEN_JUDGE");
 
-/// The folder of kept verdicts.
+/// The folder of stored verdicts.
 #[derive(Debug, Clone)]
 pub(super) struct VerdictCache {
     folder: PathBuf,
 }
 
 impl VerdictCache {
-    /// Below the user's cache folder.
+    /// The folder within the user's cache folder.
     pub(super) fn new(cache: &Path) -> Self {
         Self { folder: cache.join("verdicts") }
     }
 
-    /// The key of a check: `kernel` stands for the kernel and the device, `request` for everything else that is asked.
-    ///
-    /// It is made of text that is the same in every process, so nothing of it is written by `Debug`: that shows
-    /// addresses of functions. A case is known by its name, which tells all of it, and by the code that draws it, which
-    /// is part of the judge.
+    /// The key of a check: `kernel` identifies the kernel and the device, `request` holds the rest. The key's text is
+    /// the same in every process; nothing in it comes from `Debug`, which prints addresses of functions. A case is
+    /// identified by its name, which describes it completely, and by the code that draws it, which is part of the
+    /// judge.
     pub(super) fn key(cases: Cases, kernel: &[&str], request: &worker::Request) -> serde_json::Result<String> {
-        // Every field is named, so that a new one is not forgotten here. Which cases the filter leaves is asked below.
+        // Every field is named, so that a new one cannot be forgotten here. Only the cases that pass the filter enter
+        // the key, below.
         let worker::Request {
             version: _,
             subject,
@@ -49,15 +49,14 @@ impl VerdictCache {
         for part in kernel {
             hasher.field("kernel", part);
         }
-        // A variant without cases never passes, so it needs no key of its own.
+        // A variant without cases never passes, so it needs no key.
         for case in selected_cases(cases, subject, *level, filter.as_deref()) {
             hasher.field("case", case.name());
         }
         Ok(hasher.finish())
     }
 
-    /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as
-    /// none.
+    /// The stored pass, if there is one. A file that was altered, or was written for another key, is ignored.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
         touch(&self.path(key));
         let text = files::read(&self.path(key)).ok()?;
@@ -65,7 +64,7 @@ impl VerdictCache {
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }
 
-    /// Keeps a pass. The cache is a convenience: what cannot be written is checked again next time.
+    /// Stores a pass. The cache is a convenience: a pass that cannot be written is checked again next time.
     pub(super) fn keep(&self, key: &str, verdict: &Verdict) {
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(&self.folder)?;
@@ -93,7 +92,7 @@ mod tests {
     };
     use std::{collections::BTreeMap, env, process::Command};
 
-    /// Set in the copy of the test program that prints its keys.
+    /// Set in the child process of the test that prints its keys.
     const PRINT: &str = "KGEN_TEST_PRINTS_KEYS";
 
     fn request(plan: &Plan, device: DeviceKind, level: Level) -> worker::Request {
@@ -137,7 +136,7 @@ mod tests {
             println!("\n{keys}");
             return;
         }
-        // Code and data of another process lie at other addresses.
+        // Code and data of another process have other addresses.
         let mut again = Command::new(env::current_exe().expect("this program"));
         again.args(["--exact", "--nocapture", "check::verdict_cache::tests::keys_are_the_same_in_every_process_on_both_devices"]);
         let output = again.env(PRINT, "1").output().expect("it starts");

@@ -1,6 +1,6 @@
 //! The worker's side: reads a [`Request`], runs its cases on its device, reports each and then the verdict.
 //!
-//! A worker is a process of its own because a kernel under test may hang or crash; the parent sees that and carries on.
+//! A worker is a separate process because a kernel under test may hang or crash; the parent notices that and continues.
 //! Messages are JSON, one a line, and carry a version: a worker of another kgen is refused rather than misread.
 
 use super::{
@@ -25,34 +25,34 @@ use std::{
 /// Version of the messages between parent and worker.
 pub const PROTOCOL: u32 = 3;
 
-/// What a worker is to do.
+/// Request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// [`PROTOCOL`].
     pub version: u32,
-    /// What is checked, and where.
+    /// The kernel and the device.
     pub subject: Subject,
     /// The GPU it was compiled for.
     pub compiled_for: Target,
     /// Shared library that holds the variant's launcher.
     #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
-    /// Which cases.
+    /// The level.
     pub level: Level,
-    /// Only those whose name contains this.
+    /// Only cases whose names contain this text.
     pub filter: Option<String>,
     /// Seed of the inputs and of the order of threads.
     pub seed: u64,
-    /// On the emulator, the order of threads that each case runs under after its first run; none for the usual ones.
+    /// Thread order on the emulator in every run after a case's first; `None` for the usual orders.
     pub schedule: Option<Order>,
-    /// Threads of the reference computation.
+    /// Number of threads for the reference computation.
     pub threads: usize,
     /// The parent's time limit.
     pub time_limit_seconds: f64,
 }
 
-/// What a worker answers, one after the other.
+/// Messages of a worker, in the order in which it sends them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -65,26 +65,26 @@ pub enum Event {
     Case {
         /// Number, from 1.
         number: usize,
-        /// How many there are.
+        /// Number of cases.
         of: usize,
         /// Name.
         name: String,
     },
-    /// The end.
+    /// The verdict, which ends the messages.
     Verdict(Verdict),
 }
 
 /// Serves one request.
 ///
 /// # Errors
-/// A message for the parent's log, where the request cannot be read or the verdict not be written.
+/// A message for the parent's log if the request cannot be read or the verdict cannot be written.
 pub fn serve(cases: Cases, input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
-    // A second pool is refused; then the first one serves.
+    // A second pool is refused; the first one is then used.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
     let verdict = check(cases, &request, &mut |event| reply.say(event)).map_err(|e| format!("cannot report: {e}"))?;
     reply.say(&Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
@@ -151,7 +151,7 @@ fn check(cases: Cases, request: &Request, report: &mut dyn FnMut(&Event) -> io::
     Ok(verdict)
 }
 
-/// Keeps the case in the verdict if it comes nearer to its tolerance than those before, or goes further beyond it.
+/// Records the case in the verdict if it is nearer to its tolerance than earlier ones, or further beyond it.
 fn consider(verdict: &mut Verdict, case: &str, distance: Distance) {
     let ratio = distance.ratio();
     if verdict.worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
@@ -160,25 +160,25 @@ fn consider(verdict: &mut Verdict, case: &str, distance: Distance) {
     }
 }
 
-/// How one case went.
+/// Outcome of one case.
 struct Outcome {
-    /// Of the outputs from the reference, where there were outputs.
+    /// Distance of the outputs from the reference, if there were outputs.
     distance: Option<Distance>,
-    /// The first thing that went wrong.
+    /// The first failure.
     failure: Option<Failure>,
 }
 
-/// What went wrong in a run.
+/// A failure in a run.
 struct Failure {
-    /// Whom to blame.
+    /// The status it causes: the kernel's fault or the machine's.
     status: Status,
-    /// The run's order of threads.
+    /// Thread order of the run.
     order: Order,
     message: String,
 }
 
 /// Draws the case, runs it, compares it with the reference, and runs it again: a GPU must give the same bits twice, the
-/// emulator the same bits whatever the order of its threads.
+/// emulator the same bits under every thread order.
 fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outcome {
     let seed = seed_of(request.seed, &case.name());
     let Drawn { call, judge, may_differ } = case.draw(seed);
@@ -241,7 +241,7 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     outcome
 }
 
-/// The seed of a case: the same whichever other cases run.
+/// The seed of a case, independent of the other cases that run.
 fn seed_of(seed: u64, case: &str) -> u64 {
     let hash = blake3::hash(case.as_bytes());
     let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");

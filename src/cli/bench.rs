@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Time kernels as `kgen build --run-as` makes them for the GPUs of this target.
+    /// Time kernels built with `kgen build --run-as` for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
@@ -68,7 +68,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// The sizes; every combination of what is listed.
+/// The sizes; every combination of the listed values.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Shapes")]
 struct ShapeArgs {
@@ -109,7 +109,7 @@ struct ShapeArgs {
     columns: Vec<u64>,
 }
 
-/// How long, how often, and of what.
+/// Duration and repetition of a timing, and its inputs.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Timing")]
 struct TimingArgs {
@@ -130,7 +130,7 @@ struct TimingArgs {
     #[arg(long)]
     graph: bool,
 
-    /// Draws the inputs.
+    /// Seed of the inputs.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
@@ -139,18 +139,18 @@ struct TimingArgs {
     time_limit: u64,
 }
 
-/// A range as parsers of numbers below 64 bits take it.
+/// The range as `i64`, for clap's parsers of numbers below 64 bits.
 fn signed(range: RangeInclusive<u64>) -> RangeInclusive<i64> {
     let bound = |value: &u64| i64::try_from(*value).unwrap_or(i64::MAX);
     bound(range.start())..=bound(range.end())
 }
 
-/// Reads a size.
+/// Parser of a size.
 fn size() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(signed(limits::SIZE))
 }
 
-/// Reads a side of a matrix.
+/// Parser of a side of a matrix.
 fn matrix_side() -> clap::builder::RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(limits::MATRIX_SIDE)
 }
@@ -179,9 +179,10 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     outcome.verdict()
 }
 
-/// Writes the document to a file of its own.
+/// Writes the document to the file of `--out`.
 fn keep(report: &Report, out: &Path) -> Result<(), CommandError> {
-    // Writing into a pipe would wait for a reader; a terminal or a disc's device is the user's to choose.
+    // Replacing the file by a rename would break a pipe, and writing into one waits for a reader; terminals and disk
+    // devices are the user's choice.
     let pipe = fs::metadata(out).is_ok_and(|there| there.file_type().is_fifo());
     let text = if pipe {
         Err("it is a pipe, and no file".to_owned())
@@ -199,12 +200,12 @@ pub(super) fn label(measurement: &Measurement) -> String {
     family::of(measurement.variant.kind()).label(&measurement.shape)
 }
 
-/// `512 TFLOP/s`, or `2617 GB/s` of decoding.
+/// `512 TFLOP/s`, or `2617 GB/s` for decoding.
 pub(super) fn rate(numbers: &bench::Numbers) -> String {
     numbers.gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
 }
 
-/// The table, what failed, and under what circumstances.
+/// The table, the failures and the circumstances.
 fn describe(report: &Report) -> String {
     let columns = [
         Column::text("variant").needed(),

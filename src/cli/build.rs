@@ -43,7 +43,7 @@ pub struct Args {
     build: BuildArgs,
 }
 
-/// How to build; shared with `build-all`.
+/// Build flags, shared with `build-all`.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 #[command(next_help_heading = "Build")]
@@ -80,21 +80,21 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     allow_spills: bool,
 
-    /// Memory limit for all compilers together, for example 8G [default: what is available].
+    /// Memory limit for all compilers together, for example 8G [default: the available memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Compile with portable instructions for the GPUs of this target, to try kernels of other targets there. Output
+    /// Compile with portable instructions for the GPUs of this target, to test kernels of other targets there. Output
     /// goes to run-as-TARGET in the build folder.
     #[arg(long, value_name = "TARGET", conflicts_with = "generated", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
 
-    /// Where kernels are written.
+    /// Folder for the rendered kernels.
     #[arg(long, value_name = "DIR", default_value = "generated")]
     generated: PathBuf,
 
-    /// Where objects, logs and the library are written.
+    /// Folder for objects, logs and the library.
     #[arg(long, value_name = "DIR", default_value = "build")]
     build_dir: PathBuf,
 
@@ -104,7 +104,7 @@ pub(super) struct BuildArgs {
 }
 
 impl BuildArgs {
-    /// The build of `selection` with these flags.
+    /// The build request for `selection` with these flags.
     pub fn request(self, selection: SelectionArgs) -> Request {
         Request {
             selection: selection.into(),

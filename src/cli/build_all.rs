@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     build: BuildArgs,
 
-    /// Where kernels are smoke-tested: auto (the GPU if there is one), gpu or emulator.
+    /// Device of the smoke tests: auto (the GPU if there is one), gpu or emulator.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
 }
@@ -54,13 +54,13 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let outcome = command::build_all::run(&request, &global.interruptible(), &global.console())?;
     match global.format {
         Format::Human => ui::print(&describe(&outcome))?,
-        // As a value, whose keys are sorted: scripts have always got them so.
+        // As a `Value`, whose keys are sorted: scripts rely on that order.
         Format::Json => ui::print_json(&json!(outcome))?,
     }
     outcome.verdict()
 }
 
-/// The one table of both steps, what failed, and totals.
+/// The joint table of both steps, the failures, and totals.
 fn describe(outcome: &Outcome) -> String {
     let Outcome { build, checks: verdicts, check_seconds: seconds } = outcome;
     let cells = |verdict: &Verdict| {

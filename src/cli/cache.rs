@@ -26,12 +26,12 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do with what earlier runs left for later ones.
+/// Action on the cached results of earlier runs.
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Action {
     /// Print its size.
     Show,
-    /// Remove what has not been used for some time; kgen rebuilds it when needed.
+    /// Remove entries that have not been used for some time; kgen rebuilds them when needed.
     Prune {
         /// Days since the last use.
         #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(limits::DAYS))]

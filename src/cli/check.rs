@@ -62,17 +62,17 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Check kernels as `kgen build --run-as` makes them for the GPUs of this target.
+    /// Check kernels built with `kgen build --run-as` for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
 }
 
-/// What to check and where.
+/// Cases and device of a check.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Check")]
 struct CheckArgs {
-    /// Where kernels run: auto (the GPU if there is one), gpu or emulator.
+    /// Device that runs the kernels: auto (the GPU if there is one), gpu or emulator.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
 
@@ -88,8 +88,8 @@ struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), where
-    /// warps run by priorities, of which N are lowered [default: both, N chosen per case].
+    /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), in
+    /// which warps run by priorities that are lowered N times [default: both, N chosen per case].
     #[arg(long, value_name = "ORDER")]
     schedule: Option<Order>,
 
@@ -101,7 +101,7 @@ struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
-    /// Run everything again, also what passed before and has not changed.
+    /// Run all kernels again, including those that passed before and have not changed.
     #[arg(long, visible_alias = "no-cache")]
     fresh: bool,
 }
@@ -127,7 +127,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     outcome.verdict()
 }
 
-/// The table, what failed, and totals.
+/// The table, the failures, and totals.
 fn describe(verdicts: &[Verdict]) -> String {
     let columns = [
         Column::text("variant").needed(),
@@ -142,7 +142,7 @@ fn describe(verdicts: &[Verdict]) -> String {
     let rows = verdicts.iter().map(|verdict| {
         let mut row = vec![verdict.name.clone(), verdict.kind.to_string(), verdict.cases_run.to_string()];
         row.extend(worst_cells(verdict));
-        // An older run's seconds are not this one's.
+        // The seconds of a cached verdict are those of another run.
         row.push(if verdict.cached { "-".to_owned() } else { format!("{:.2}", verdict.seconds) });
         row.push(result_cell(verdict));
         Row { cells: row, notable: !verdict.passed() }
@@ -176,7 +176,7 @@ fn describe(verdicts: &[Verdict]) -> String {
     text
 }
 
-/// Worst error, what is allowed, and the one as a part of the other; blank where no case ran to its end.
+/// Worst error, tolerance, and their ratio; blank if no case completed.
 fn worst_cells(verdict: &Verdict) -> [String; 3] {
     verdict.worst.as_ref().map_or_else(Default::default, |worst| {
         [format!("{:.1e} {}", worst.error, worst.output), format!("{:.1e}", worst.tolerance), format!("{:.2}", worst.ratio)]

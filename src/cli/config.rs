@@ -1,5 +1,5 @@
-//! The part of `kgen.toml` that concerns the command line: defaults of flags. What is on the command line or in the
-//! environment comes first. A target is no default of a flag: it counts only if a selection leaves targets open.
+//! The part of `kgen.toml` that concerns the command line: defaults of flags. The command line and the environment take
+//! precedence. The target is not a default of a flag: it applies only if a selection leaves targets open.
 
 use crate::command::{
     CommandError,
@@ -11,10 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The variable that names another file.
+/// Environment variable with the path of another file.
 pub(super) const VARIABLE: &str = "KGEN_CONFIG";
 
-/// The file that `line` or the environment names, or the nearest one; and a file that was found and left out because it
+/// The file named on the command line or in the environment, or the nearest one; and a file that was skipped because it
 /// belongs to another user.
 ///
 /// # Errors
@@ -29,19 +29,19 @@ pub(super) fn find(line: &[OsString]) -> Result<(Option<Config>, Option<PathBuf>
     })
 }
 
-/// Gives the arguments of `command` the defaults of `config`.
+/// Sets the defaults of `config` on the arguments of `command`.
 pub(super) fn apply(command: Command, config: &Config) -> Command {
     with_defaults(command, &defaults(&config.keys, config.path.parent().unwrap_or(Path::new(""))))
 }
 
-/// The value of `--config`, found before the line is read: what the file says takes part in reading it.
+/// The value of `--config`, needed before the command line is parsed because the file changes the parsing.
 fn named(line: &[OsString]) -> Option<OsString> {
     let line: Vec<&OsString> = line.iter().skip(1).take_while(|argument| *argument != "--").collect();
     let joined = line.iter().find_map(|argument| argument.to_str()?.strip_prefix("--config=").map(OsString::from));
     joined.or_else(|| line.windows(2).find(|pair| pair[0] == "--config").map(|pair| pair[1].clone()))
 }
 
-/// Ids of arguments and their values. Paths count from `folder`.
+/// Ids of arguments and their values. Paths are relative to `folder`.
 fn defaults(keys: &Keys, folder: &Path) -> Vec<(&'static str, OsString)> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| folder.join(path).into_os_string());
     let text = |text: &Option<String>| text.as_ref().map(OsString::from);
@@ -62,7 +62,7 @@ fn defaults(keys: &Keys, folder: &Path) -> Vec<(&'static str, OsString)> {
     all.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
 }
 
-/// `output` is where `generate` puts what other commands call `generated`.
+/// Sets default values of arguments. `generate` calls `output` what other commands call `generated`.
 fn with_defaults(mut command: Command, defaults: &[(&'static str, OsString)]) -> Command {
     let has = |command: &Command, id: &str| command.get_arguments().any(|argument| argument.get_id() == id);
     for (id, value) in defaults {

@@ -16,7 +16,7 @@ use console::{Term, style};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// Characters of a call's name while a run goes on; the report has all of it.
+/// Maximum number of characters shown of a call's name during a run; the report has the full name.
 const LONGEST_NAME: usize = 120;
 
 /// The observer of the command line.
@@ -36,7 +36,7 @@ impl Console {
         *self.progress.write().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// Runs `show` with what is going on; without it, nothing is.
+    /// Runs `show` with the current progress, if there is one.
     fn with_progress(&self, show: impl FnOnce(&Progress)) {
         if let Some(progress) = &*self.progress.read().unwrap_or_else(PoisonError::into_inner) {
             show(progress);
@@ -103,7 +103,7 @@ fn verb(work: Work) -> &'static str {
     }
 }
 
-/// Shows the result of a step: nothing of what an earlier run found, a line that stays for what went wrong.
+/// Shows the result of a step: nothing for a cached result, a permanent line for a failure.
 fn finish(progress: &Progress, step: &str, result: &StepResult<'_>) {
     let red = |word: &str| style(word.to_owned()).red().for_stderr();
     let first_line = |message: &str| plain(message.lines().next().unwrap_or_default()).into_owned();

@@ -17,7 +17,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Look at this nvcc instead of searching for one.
+    /// Inspect this nvcc instead of searching for one.
     #[arg(long, value_name = "PATH")]
     nvcc: Option<PathBuf>,
 }

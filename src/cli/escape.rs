@@ -1,21 +1,21 @@
-//! Untrusted text on its way to a terminal: a grid's reasons, compiler logs, what kernels print, names of files. A
-//! control character in it could move the cursor, rename the window or type for the user.
+//! Escapes untrusted text before it reaches a terminal: reasons in a grid, compiler logs, output of kernels, file
+//! names. A control character in it could move the cursor, rename the window or inject input.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` with control characters written out, as `\u{1b}`; line ends and tabs stay.
+/// `text` with control characters escaped as `\u{1b}`; line ends and tabs stay.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |_| 0)
 }
 
-/// The same for text of kgen's own that quotes others': colours and styles (`ESC [ 1 ; 31 m`) stay too.
+/// The same for kgen's own text that quotes such text: colours and styles (`ESC [ 1 ; 31 m`) stay too.
 pub(super) fn styled(text: &str) -> Cow<'_, str> {
     escaped(text, style_length)
 }
 
-/// `kept` gives how many bytes at the beginning of a text stay as they are although they begin with a control
-/// character.
+/// `text` with control characters escaped; `kept` returns the number of leading bytes that stay as they are although
+/// they begin with a control character.
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     let harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.chars().all(harmless) {
@@ -36,7 +36,7 @@ fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Bytes of the style that `text` begins with; 0 where it does not.
+/// Length in bytes of the style sequence at the start of `text`; 0 if there is none.
 fn style_length(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else { return 0 };
     let length = numbers.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(numbers.len());

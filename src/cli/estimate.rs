@@ -1,11 +1,11 @@
-//! How long the rest of some work will take, from what has been done of it so far. What a cache holds is no work.
+//! Estimates the remaining time from the work done so far. Cached results do not count as work.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Work of equal pieces, some of which turn out to be done already and take no time.
+/// Progress of equal pieces of work, some of which turn out to be cached and take no time.
 #[derive(Debug, Default)]
 pub(super) struct Estimate(Mutex<State>);
 
@@ -13,9 +13,9 @@ pub(super) struct Estimate(Mutex<State>);
 struct State {
     start: Option<Instant>,
     pieces: usize,
-    /// Pieces that seemed to be done before it began.
+    /// Pieces expected to be cached.
     known: usize,
-    /// Pieces that were found done.
+    /// Pieces that were cached.
     found: usize,
     /// Pieces that took time.
     done: usize,
@@ -24,17 +24,17 @@ struct State {
 }
 
 impl Estimate {
-    /// Begins with `pieces`, of which `known` seem to be done already.
+    /// Starts with `pieces`, `known` of which are expected to be cached.
     pub fn begin(&self, pieces: usize, known: usize) {
         *self.lock() = State { start: Some(Instant::now()), pieces, known, found: 0, done: 0, begun: 0 };
     }
 
-    /// One more has begun.
+    /// Counts a piece that has begun.
     pub fn start(&self) {
         self.lock().begun += 1;
     }
 
-    /// One more is done; `worked` if that took time.
+    /// Counts a finished piece; `worked` if it took time.
     pub fn count(&self, worked: bool) {
         let mut state = self.lock();
         if worked {
@@ -44,7 +44,7 @@ impl Estimate {
         }
     }
 
-    /// Time for the rest; `None` before the first piece that took time.
+    /// Remaining time; `None` before the first piece that took time.
     pub fn left(&self) -> Option<Duration> {
         let State { start, pieces, known, found, done, begun } = *self.lock();
         left(start?.elapsed(), pieces.saturating_sub(known.max(found)), done, begun.saturating_sub(done))
@@ -55,8 +55,8 @@ impl Estimate {
     }
 }
 
-/// Of those that are `running`, half is done on average: without them an estimate is as many times too long as there
-/// are pieces in flight for each that is done.
+/// Remaining time. The pieces that are `running` count as half done: otherwise the estimate would be too long by a
+/// factor of the pieces in flight per finished one.
 fn left(elapsed: Duration, work: usize, done: usize, running: usize) -> Option<Duration> {
     let (rest, half) = (work.saturating_sub(done), running as f64 / 2.0);
     (done > 0).then(|| elapsed.mul_f64((rest as f64 - half).max(0.0) / (done as f64 + half)))
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn half_of_what_runs_is_done() {
-        // Two at once, 10 s each: after 10 s one is done and the other nearly, 9 of 10 are to do or running.
+        // Two at once, 10 s each: after 10 s one is done and the other nearly; 9 of 10 are left or running.
         assert_eq!(left(Duration::from_secs(10), 10, 1, 2), Some(Duration::from_secs(40)));
         assert_eq!(left(Duration::from_secs(10), 2, 1, 4), Some(Duration::ZERO));
     }

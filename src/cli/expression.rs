@@ -77,7 +77,7 @@ fn described(score: &Named) -> String {
     text
 }
 
-/// A report for people. Writing to a `String` cannot fail.
+/// The report as text. Writing to a `String` cannot fail.
 fn shown(report: &Report) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{:<11} {}", report.kind, plain(&report.canonical));
@@ -125,7 +125,7 @@ fn interval(bounds: &Bounds) -> String {
     format!("{} <= k < {}, {how}", bounds.low, bounds.high)
 }
 
-/// Locals and results as a person would write them into a kernel, with the results at their stage.
+/// Locals and results as a person would write them in a kernel, with the results at their stage.
 fn code(text: &Text, at: Stage, results: &[&str]) -> String {
     let stages = [
         (Stage::Block, "once per head"),

@@ -19,7 +19,7 @@ use std::{
     path::PathBuf,
 };
 
-/// Random calls in place of the fixed cases.
+/// Flags for random calls, which replace the fixed cases.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Random calls")]
 pub(super) struct FuzzArgs {
@@ -31,21 +31,21 @@ pub(super) struct FuzzArgs {
     #[arg(long, value_name = "SECONDS", requires = "fuzz", value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     seconds: Option<u64>,
 
-    /// Repeat the call of this name, as a failed `--fuzz` prints it; can be given several times.
+    /// Repeat the call of this name, as printed by a failed `--fuzz`; can be passed several times.
     #[arg(long, value_name = "CASE", conflicts_with = "fuzz", conflicts_with_all = CONFLICTS)]
     fuzz_case: Vec<LibraryCall>,
 }
 
-/// Flags that are about the fixed cases.
+/// Flags that apply only to the fixed cases.
 const CONFLICTS: [&str; 6] = ["case", "thorough", "fresh", "run_as", "schedule", "junit"];
 
 impl FuzzArgs {
-    /// Whether calls are asked for in place of the fixed cases.
+    /// True if calls are requested instead of the fixed cases.
     pub fn is_asked(&self) -> bool {
         self.fuzz.is_some() || !self.fuzz_case.is_empty()
     }
 
-    /// The calls that these flags, and the others of `kgen check`, mean.
+    /// The request that these flags and the other flags of `kgen check` describe.
     pub fn request(
         self,
         selection: SelectionRequest,
@@ -71,7 +71,7 @@ pub(super) fn run(global: &Global, request: &Request) -> Result<(), CommandError
     outcome.verdict()
 }
 
-/// The table, what failed, what was refused, and totals.
+/// The table, the failures, the refusals, and totals.
 fn describe(report: &Report, device: DeviceKind) -> String {
     let text = ["kind", "dtype"].map(|heading| Column::text(heading).needed());
     let numbers = ["calls", "passed", "refused", "failed", "worst ratio"].map(|heading| Column::number(heading).needed());

@@ -45,7 +45,7 @@ pub struct Args {
     #[command(flatten)]
     helpers: HelperArgs,
 
-    /// Folder to write, or a file ending in .cu where one variant is selected.
+    /// Folder to write, or a file ending in .cu if one variant is selected.
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
     output: PathBuf,
 

@@ -1,4 +1,4 @@
-//! Effects of Ctrl-C and signals.
+//! Handling of Ctrl-C and signals.
 
 use crate::toolchain::Cancel;
 use signal_hook::{
@@ -13,20 +13,19 @@ use std::sync::{
 /// The signal that interrupted this process last; Ctrl-C if none did.
 static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
 
-/// The exit code of an interrupted process, as shells have it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+/// The exit code of an interrupted process, as shells report it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 pub(super) fn exit_code() -> u8 {
     u8::try_from(128 + SIGNAL.load(Ordering::SeqCst)).unwrap_or(130)
 }
 
-/// The flag that Ctrl-C sets from now on; the work then stops, removes what is unfinished and ends. Compilers that run
-/// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A
-/// signal after that ends the process at once. Without a call of this function, Ctrl-C ends the process as it always
-/// does.
+/// A flag that Ctrl-C sets from now on; the work then stops, removes unfinished files and ends. Running compilers
+/// finish first, unless a second Ctrl-C, or SIGTERM or SIGHUP, whose senders do not wait for minutes, arrives. A
+/// further signal ends the process at once. Until this function is called, Ctrl-C ends the process by default.
 pub(super) fn cancel_on_ctrl_c() -> Cancel {
     static CANCEL: OnceLock<Cancel> = OnceLock::new();
     let make = || {
         let cancel = Cancel::default();
-        // If no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at all.
+        // If no handler can be set, Ctrl-C keeps its default action, which is safe too: files are written atomically.
         if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) {
             let flag = cancel.clone();
             std::thread::spawn(move || {

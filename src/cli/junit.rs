@@ -1,4 +1,4 @@
-//! The report of a check as JUnit XML, which continuous integration shows.
+//! The report of a check as JUnit XML, for continuous integration.
 
 use super::escape::plain;
 use crate::{

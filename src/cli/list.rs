@@ -34,11 +34,11 @@ pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Add how each variant would be done: tile, shared memory, registers, blocks per multiprocessor.
+    /// Add the plan of each variant: tile, shared memory, registers, blocks per multiprocessor.
     #[arg(long)]
     plan: bool,
 
-    /// Where `--plan` looks for the registers of kernels that have been compiled.
+    /// Build folder in which `--plan` looks up registers of compiled kernels.
     #[arg(long, value_name = "DIR", default_value = "build")]
     build_dir: PathBuf,
 }
@@ -93,10 +93,10 @@ impl Entry {
     }
 }
 
-/// What a table has besides.
+/// Optional columns of the table.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// Some variant has any.
+    /// Some variant has features.
     features: bool,
     plan: bool,
     /// The registers of some variant are known from a build.
@@ -116,9 +116,9 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
     columns.extend(shown.features.then(|| Column::text("features")));
     columns.push(Column::text("target"));
     if shown.plan {
-        // What was asked for stays where names have to do for the rest.
+        // Requested columns stay when a narrow terminal drops others.
         columns.push(Column::text("tile").needed());
-        // Registers are counted from the kernel's arrays alone; the compiler needs 18 to 55 more.
+        // The planned registers count the kernel's arrays only; the compiler needs 18 to 55 more.
         let compiled = shown.compiled.then_some("compiled");
         let headings = ["smem (B)", "regs ≥"].into_iter().chain(compiled).chain(["blocks/SM"]);
         columns.extend(headings.map(|heading| Column::number(heading).needed()));
@@ -153,7 +153,7 @@ mod tests {
         POINT.into()
     }
 
-    /// A plan of made-up numbers: what is tested is where they are printed.
+    /// A plan with made-up numbers: the test is about their place in the output.
     fn plan() -> Plan {
         let tile = Tile {
             m: 128,

@@ -22,7 +22,7 @@ Examples:
   kgen man --output ~/.local/share/man/man1
                                             all pages, as files";
 
-/// Sections that every page ends with: a heading, and terms with what they mean.
+/// Sections at the end of every page: a heading, and terms with their meanings.
 const COMMON: [(&str, &[(&str, &str)]); 3] = [
     (
         "EXIT STATUS",
@@ -65,17 +65,18 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// The day of this version's release, for the pages' dates; none before there is one. CHANGELOG.md has it too.
+/// Release date of this version, for the pages; empty before the release. CHANGELOG.md has it too.
 const RELEASED: &str = "";
 
-/// Overrides that day, as seconds after 1970: what <https://reproducible-builds.org> asks for.
+/// Environment variable that overrides that date, in seconds since 1970, as <https://reproducible-builds.org>
+/// specifies.
 const EPOCH_VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command to print the page of, as it is typed or as the page is named [default: kgen itself].
+    /// The command whose page is printed, as typed or as the page's name [default: kgen itself].
     #[arg(value_name = "COMMAND", conflicts_with = "output")]
     command: Vec<String>,
 
@@ -87,7 +88,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Usage`] for a command that is not there, a folder that cannot be written or a time that is none.
+/// [`CommandError::Usage`] for an unknown command, a folder that cannot be written or a malformed time.
 pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
     let mut root = without_help_commands(Cli::command());
     root.build();
@@ -120,7 +121,7 @@ fn date(epoch: Option<&OsStr>) -> Result<String, CommandError> {
     Ok(bench::day(seconds.into()))
 }
 
-/// What the page of a command is called: `kgen-toolchain-show` of `toolchain show`, and of itself.
+/// Name of a command's page: `kgen-toolchain-show` for `toolchain show`, `kgen` for kgen itself.
 fn page_name(command: &str) -> String {
     let words = command.split_whitespace().collect::<Vec<_>>().join("-");
     match words.as_str() {
@@ -130,7 +131,7 @@ fn page_name(command: &str) -> String {
     }
 }
 
-/// The command with this page, `command` or one below it that help shows.
+/// The command with this page: `command`, or a visible subcommand.
 fn find<'a>(command: &'a Command, page: &str) -> Option<&'a Command> {
     if command.get_display_name().unwrap_or_else(|| command.get_name()) == page {
         return Some(command);
@@ -138,25 +139,25 @@ fn find<'a>(command: &'a Command, page: &str) -> Option<&'a Command> {
     command.get_subcommands().filter(|below| !below.is_hide_set()).find_map(|below| find(below, page))
 }
 
-/// `command` without `help` commands, which need no pages: every command has `--help`.
+/// `command` without `help` subcommands, which need no pages: every command has `--help`.
 fn without_help_commands(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(without_help_commands)
 }
 
-/// Writes a page for `command` and for each command below it that help shows.
+/// Writes a page for `command` and for each of its visible subcommands.
 fn write_pages(command: &Command, date: &str, folder: &Path) -> io::Result<()> {
     let man = titled(command, date);
     fs::write(folder.join(man.get_filename()), page(&man)?)?;
     command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, date, folder))
 }
 
-/// A page with all that its title names. An argument that is empty would make the next one the date.
+/// A page with a complete title. An empty argument would make the next one the date.
 fn titled(command: &Command, date: &str) -> Man {
     let date = if date.is_empty() { "\"\"" } else { date };
     Man::new(command.clone()).date(date).source(concat!("kgen ", env!("CARGO_PKG_VERSION")))
 }
 
-/// The page of a command: what clap knows of it, and [`COMMON`].
+/// The page of a command: clap's part, and [`COMMON`].
 fn page(man: &Man) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render(&mut page)?;

@@ -1,5 +1,5 @@
-//! The command line: arguments to requests, and outcomes to text, JSON and exit codes. One file a command. The only
-//! room that prints; it computes nothing.
+//! The command line: arguments to requests, and outcomes to text, JSON and exit codes. One file a command. Only this
+//! room prints; it computes nothing.
 
 mod bench;
 mod build;
@@ -44,10 +44,10 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueE
 use serde::Serialize;
 use std::{ffi::OsString, path::PathBuf};
 
-/// Names the grid if `--variants` does not.
+/// Environment variable with the path of the grid, if `--variants` is absent.
 const VARIANTS_VARIABLE: &str = "KGEN_VARIANTS";
 
-/// Names the templates if `--templates` does not.
+/// Environment variable with the path of the templates, if `--templates` is absent.
 const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 
 /// Generates, compiles and proves CUDA Flash Attention kernels.
@@ -55,18 +55,18 @@ const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 #[command(name = "kgen", version, max_term_width = 100, propagate_version = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Cli {
-    /// Options that stand before or after any command.
+    /// Options accepted before or after any command.
     #[command(flatten)]
     pub global: Global,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
 impl Cli {
-    /// Reads the command line; ends the process if it cannot be read or asks for help. A variable that is set to
-    /// nothing counts as one that is not set. If the line asks for JSON, so does the message about it come.
+    /// Parses the command line; ends the process if it cannot be parsed or requests help. An empty environment variable
+    /// counts as unset. If the command line requests JSON, its error message is JSON too.
     pub fn from_environment() -> Self {
         let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
         let mut command = Self::command();
@@ -89,7 +89,7 @@ impl Cli {
             if error.use_stderr() && json_is_asked_for(line.into_iter()) {
                 let text = error.render().to_string();
                 let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
-                // The message goes to standard error all the same.
+                // The message also goes to standard error.
                 ui::print_json(&ErrorDocument::of(&CommandError::Usage(message))).ok();
             }
             if error.use_stderr() {
@@ -105,7 +105,7 @@ impl Cli {
     }
 }
 
-/// Whether a command line that could not be read asks for JSON.
+/// True if a command line that could not be parsed requests JSON.
 fn json_is_asked_for(line: impl Iterator<Item = OsString>) -> bool {
     let line: Vec<OsString> = line.skip(1).take_while(|argument| argument != "--").collect();
     line.iter().any(|argument| argument == "--format=json")
@@ -124,11 +124,11 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR", env = TEMPLATES_VARIABLE)]
     pub templates: Option<PathBuf>,
 
-    /// How results are printed.
+    /// Format of results.
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Print only results and errors, no progress, and no notes but those on files that you edited.
+    /// Print only results and errors, no progress, and no notes except on files that you edited.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
@@ -146,7 +146,7 @@ pub struct Global {
     pub config: Option<PathBuf>,
 
     /// Print help; `-h` prints a summary.
-    // clap's own stands before the flags of the command.
+    // clap's own help flag would be listed before the flags of the command.
     #[arg(long, short, global = true, action = ArgAction::Help)]
     help: Option<bool>,
 
@@ -154,11 +154,11 @@ pub struct Global {
     #[arg(long, short = 'V', global = true, action = ArgAction::Version)]
     version: Option<bool>,
 
-    /// The `kgen.toml` that holds.
+    /// The `kgen.toml` in effect.
     #[arg(skip)]
     settings: Option<Config>,
 
-    /// A `kgen.toml` that was found and belongs to another user.
+    /// A `kgen.toml` that was skipped because it belongs to another user.
     #[arg(skip)]
     left_out: Option<PathBuf>,
 }
@@ -174,7 +174,7 @@ impl Global {
         }
     }
 
-    /// The same, for a command that Ctrl-C stops in an orderly way.
+    /// The same, for a command that handles Ctrl-C.
     fn interruptible(&self) -> Context {
         Context { cancel: interrupt::cancel_on_ctrl_c(), ..self.context() }
     }
@@ -185,7 +185,7 @@ impl Global {
     }
 }
 
-/// Prints an outcome: with [`Format::Json`] itself, otherwise as `text`.
+/// Prints an outcome: as JSON with [`Format::Json`], otherwise as `text`.
 ///
 /// # Errors
 /// [`CommandError::Environment`] if standard output cannot be written.
@@ -208,7 +208,7 @@ pub enum Format {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Print the variants a selection holds, without making anything.
+    /// Print the variants of a selection, without building anything.
     List(list::Args),
     /// Render kernels to files.
     Generate(generate::Args),
@@ -222,15 +222,15 @@ pub enum Command {
     Wheel(wheel::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
     Check(check::Args),
-    /// Time kernels on the GPU at hand.
+    /// Time kernels on the GPU of this machine.
     Bench(bench::Args),
-    /// Show what kgen makes of a user-defined score or mask.
+    /// Show the code that kgen generates for a user-defined score or mask.
     Expression(expression::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
-    /// Show the size of kgen's cache, or remove what has not been used for a while.
+    /// Show the size of kgen's cache, or remove entries that have not been used for a while.
     Cache(cache::Args),
-    /// Report what kgen finds on this machine, and how to get what is missing.
+    /// Report the tools that kgen finds on this machine, and remedies for missing ones.
     Doctor(doctor::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),

@@ -1,10 +1,10 @@
-//! Parsers of names; completions offer those of the built-in grid.
+//! Parsers of names; completions offer the names of the built-in grid.
 
 use crate::grid::Grid;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::OsStr;
 
-/// Reads the name of a variant; completions offer those of the built-in grid.
+/// Parser of variant names; completions offer the names of the built-in grid.
 #[derive(Clone, Copy)]
 pub(super) struct NameParser;
 
@@ -22,7 +22,7 @@ impl TypedValueParser for NameParser {
     }
 }
 
-/// Reads the name of a set; completions offer those of the built-in grid.
+/// Parser of set names; completions offer the names of the built-in grid.
 #[derive(Clone, Copy)]
 pub(super) struct SetParser;
 

@@ -1,4 +1,4 @@
-//! Progress of many things done in parallel, on standard error.
+//! Progress of many parallel tasks, on standard error.
 
 use super::{
     Format,
@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two sentences on how far calls are, without a terminal.
+/// Interval between progress sentences about calls, without a terminal.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// Progress of many things done in parallel: a bar and the running ones on a terminal, a line for each finished one
-/// elsewhere, nothing with `--format json`.
+/// Progress of many parallel tasks: a bar and the running tasks on a terminal, a line for each finished task elsewhere,
+/// nothing with `--format json`.
 pub(super) struct Progress {
     look: Look,
     total: usize,
@@ -45,10 +45,10 @@ impl Look {
     }
 }
 
-/// Most running things that have a line each, so that they and the bar leave most of a small terminal alone.
+/// Maximum number of running tasks shown line by line, so that they and the bar leave most of a small terminal free.
 const SHOWN: usize = 6;
 
-/// Running things: the first few with a line of their own, the others counted in one.
+/// Running tasks: the first few with a line each, the others as a count.
 #[derive(Default)]
 struct Running {
     shown: HashMap<String, ProgressBar>,
@@ -82,7 +82,7 @@ impl Running {
 
     fn show(&mut self, name: &str, elapsed: Duration, multi: &MultiProgress) {
         let line = ProgressBar::new_spinner().with_style(spinner_style()).with_message(name.to_owned()).with_elapsed(elapsed);
-        // After the bar and the lines there are, before the count.
+        // After the bar and the existing lines, before the count.
         let line = multi.insert(1 + self.shown.len(), line);
         line.enable_steady_tick(Duration::from_millis(200));
         self.shown.insert(name.to_owned(), line);
@@ -103,8 +103,8 @@ impl Running {
 }
 
 impl Progress {
-    /// Shows that `total` things will be done, `known` of which seem to be done already; `verb` is what is done with
-    /// them, such as `compiling`.
+    /// Shows that `total` tasks will run, `known` of which are expected to be cached; `verb` names the work, such as
+    /// `compiling`.
     pub fn new(format: Format, verb: &'static str, total: usize, known: usize) -> Self {
         let estimate = Arc::<Estimate>::default();
         let look = match format {
@@ -135,7 +135,7 @@ impl Progress {
         }
     }
 
-    /// `name` is done. `line` says how; it is kept on the screen if there is no bar, or when it is `important`.
+    /// `name` is done. `line` describes the result; it stays on the screen if there is no bar, or if it is `important`.
     /// `None` only counts.
     pub fn finish(&self, name: &str, line: Option<&str>, important: bool) {
         let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
@@ -144,7 +144,7 @@ impl Progress {
             Look::Bars { multi, bar, running } => {
                 running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
                 if let Some(line) = line.filter(|_| important) {
-                    // Only a closed standard error makes this fail, and then nothing reads it.
+                    // Only a closed standard error makes this fail, and then no reader is left.
                     multi.println(for_stderr(&format!("{name}: {line}"))).ok();
                 }
                 bar.inc(1);
@@ -159,14 +159,14 @@ impl Progress {
         }
     }
 
-    /// `name` will not be done. Nothing is said of it.
+    /// `name` will not be done. Nothing is printed.
     pub fn give_up(&self, name: &str) {
         if let Look::Bars { multi, running, .. } = &self.look {
             running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
         }
     }
 
-    /// Counts a call, which has no line of its own unless it failed; says how far the run is from time to time.
+    /// Counts a call, which gets a line only if it failed; prints a progress sentence from time to time.
     pub fn count_call(&self, failed: bool) {
         let failures = self.failed.fetch_add(failed.into(), Ordering::SeqCst) + usize::from(failed);
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +177,7 @@ impl Progress {
         }
     }
 
-    /// Runs `print`, whose lines stand above the bars.
+    /// Runs `print`, whose lines appear above the bars.
     pub fn above(&self, print: impl FnOnce()) {
         match &self.look {
             Look::Bars { multi, .. } => multi.suspend(print),
@@ -187,7 +187,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Takes the bars off the screen.
+    /// Removes the bars from the screen.
     fn drop(&mut self) {
         if let Look::Bars { multi, bar, .. } = &self.look {
             bar.finish_and_clear();
@@ -202,7 +202,7 @@ fn bar_style(estimate: &Arc<Estimate>) -> ProgressStyle {
     let estimate = Arc::clone(estimate);
     let left = move |_: &ProgressState, text: &mut dyn fmt::Write| {
         if let Some(left) = estimate.left() {
-            // What cannot be drawn is not missed.
+            // Writing to a string cannot fail.
             write!(text, ", about {} left", HumanDuration(Duration::from_secs(left.as_secs()))).ok();
         }
     };

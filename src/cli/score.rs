@@ -1,12 +1,12 @@
-//! A score or a mask on the command line, for kernels that are made on demand.
+//! A score or a mask on the command line, for kernels that are generated on demand.
 
 use crate::command::ScoreRequest;
 
-/// Arguments. Those after the first two say more of it.
+/// Arguments. All but the first two describe the score and the mask further.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct ScoreArgs {
-    /// Kernels that compute this with each product, for example 's - decay * abs(q - k)'; `kgen expression` shows what
-    /// becomes of it.
+    /// Kernels that compute this with each product, for example 's - decay * abs(q - k)'; `kgen expression` shows the
+    /// resulting code.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Score of your own")]
     score: Option<String>,
 

@@ -1,4 +1,4 @@
-//! The selection flags that commands share, and their parsers.
+//! The selection flags shared by commands, and their parsers.
 
 use super::{
     names::{NameParser, SetParser},
@@ -17,7 +17,7 @@ Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'
 Fields: kind, hdim, dtype, causal, full, mask, feature words (window, softcap, …), plain, score, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
-/// What narrows a selection; a name needs no narrowing.
+/// Flags that narrow a selection; a name does not need them.
 const FLAGS: [&str; 16] = [
     "kind",
     "head_dim",
@@ -37,7 +37,7 @@ const FLAGS: [&str; 16] = [
     "all",
 ];
 
-/// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
+/// Selection of variants. Without flags, the whole grid; flags narrow it, and all of them must hold.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
@@ -51,8 +51,8 @@ pub struct SelectionArgs {
     #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
-    /// Only these head dims: `128`, or `192_128` where V and O have another than Q and K. A multiple of 8 from 16 to
-    /// 256 that is not in the grid is generated on demand.
+    /// Only these head dims: `128`, or `192_128` if V and O differ from Q and K. A multiple of 8 from 16 to 256 that is
+    /// not in the grid is generated on demand.
     #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
     #[arg(value_parser = HeadDim::from_str, allow_negative_numbers = true)]
     head_dim: Vec<HeadDim>,
@@ -128,7 +128,7 @@ impl From<SelectionArgs> for SelectionRequest {
     }
 }
 
-/// Whether helper kernels come along; shared by the commands that make files.
+/// Selection of helper kernels; shared by the commands that write files.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub(super) struct HelperArgs {
@@ -138,13 +138,13 @@ pub(super) struct HelperArgs {
 }
 
 impl HelperArgs {
-    /// Whether they do.
+    /// True if helper kernels are added.
     pub fn wanted(self) -> bool {
         !self.no_helpers
     }
 }
 
-/// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
+/// Parser of the words of an axis, canonical names and aliases; completions offer the canonical names.
 #[derive(Debug, Clone, Copy)]
 struct Words<T>(PhantomData<T>);
 
@@ -167,7 +167,7 @@ impl<T: AxisWord> TypedValueParser for Words<T> {
     }
 }
 
-/// Reads [`TargetWord`]s; completions offer the canonical names and `native`.
+/// Parser of [`TargetWord`]s; completions offer the canonical names and `native`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TargetParser;
 
@@ -185,7 +185,7 @@ impl TypedValueParser for TargetParser {
     }
 }
 
-/// Takes a set of features, whose words the grid knows; completions offer kgen's own.
+/// Parser of a set of features, whose words the grid defines; completions offer the built-in ones.
 #[derive(Debug, Clone, Copy)]
 struct FeaturesParser;
 

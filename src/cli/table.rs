@@ -4,7 +4,7 @@ use super::{verbosity, wrap};
 use console::{Alignment, Term};
 use std::fmt::Write;
 
-/// So many rows are printed whole; of more, only those that a reader has to look at.
+/// Tables of up to this many rows are printed in full; longer ones show only rows that need attention.
 const FEW: usize = 10;
 
 /// A column of a table.
@@ -16,32 +16,32 @@ pub(super) struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Text that a narrow terminal may go without.
+    /// Text that a narrow terminal may omit.
     pub fn text(heading: &'a str) -> Self {
         Self { heading, number: false, needed: false }
     }
 
-    /// A number, aligned to the right, that a narrow terminal may go without.
+    /// A right-aligned number that a narrow terminal may omit.
     pub fn number(heading: &'a str) -> Self {
         Self { number: true, ..Self::text(heading) }
     }
 
-    /// The same, on every terminal.
+    /// The same column, shown on every terminal.
     pub fn needed(self) -> Self {
         Self { needed: true, ..self }
     }
 }
 
-/// A row, and whether a reader has to look at it.
+/// A row of a table.
 pub(super) struct Row {
     /// A cell for each column.
     pub cells: Vec<String>,
-    /// It failed, or is not as good as it should be.
+    /// The row needs attention: it failed, or is not as good as it should be.
     pub notable: bool,
 }
 
-/// The table of a result: with `--verbose`, or where it is short, all rows; else the notable ones. Ends with a line on
-/// what is left out. Empty where no row is shown.
+/// The table of a result: all rows with `--verbose` or if it is short, otherwise the notable ones. A last line reports
+/// the omitted rows. Empty if no row is shown.
 pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
     let (all, verbose) = (rows.len(), verbosity::verbose());
     let shown: Vec<Row> = rows.into_iter().filter(|row| verbose || all <= FEW || row.notable).collect();
@@ -57,13 +57,13 @@ pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
     text
 }
 
-/// A table without lines, as text with a newline at its end, fitted to the terminal if standard output is one.
+/// A table without rules, as text with a final newline, fitted to the terminal if standard output is one.
 pub(super) fn of(columns: &[Column<'_>], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     within(wrap::columns(&Term::stdout()), columns, &rows.into_iter().collect::<Vec<_>>())
 }
 
-/// The same, of at most `width` columns of text as far as leaving out what is not needed can do that, the last first,
-/// and then putting the first column on lines of its own.
+/// The same, fitted to `width` columns if possible: first by omitting optional columns, the last first, and then by
+/// putting the first column on lines of its own.
 fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let mut left_out = Vec::new();

@@ -26,12 +26,12 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do with kgen's own compiler and disassembler.
+/// Action on kgen's own compiler and disassembler.
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Action {
     /// Install them, unless they are there (about 110 MB to download, 290 MB on disk).
     Install,
-    /// Say where they are.
+    /// Show their paths and sizes.
     Show {
         /// Print only the path of nvcc; exit code 3 if kgen has installed none.
         #[arg(long)]
@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     };
     let outcome = command::toolchain::run(&request, &global.interruptible(), &global.console())?;
     match &outcome {
-        // The path alone, whole on its line.
+        // The path alone, unbroken on one line.
         Outcome::NvccPath { path } if global.format == Format::Human => ui::print_verbatim(&format!("{}\n", path.display())),
         _ => show(global, &outcome, || describe(&outcome)),
     }

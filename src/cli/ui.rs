@@ -1,4 +1,4 @@
-//! Results on standard output, and sentences on standard error.
+//! Output of results on standard output, and of sentences on standard error.
 
 use super::{
     escape::{plain, styled},
@@ -13,12 +13,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Whether a JSON document has gone to standard output.
+/// True once a JSON document has been written to standard output.
 static JSON_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
-/// Control characters are written out, but for colours. On a terminal, lines that are too long for it break between
-/// words.
+/// Writes a command's result to standard output. A reader that closes the pipe early (`kgen list | head -1`) is not an
+/// error. Control characters other than colours are escaped. On a terminal, long lines break between words.
 ///
 /// # Errors
 /// [`CommandError::Environment`] if standard output cannot be written for another reason.
@@ -26,7 +25,7 @@ pub fn print(result: &str) -> Result<(), CommandError> {
     write(&wrap::within(wrap::columns(&Term::stdout()), &styled(result)))
 }
 
-/// The same with all lines as they are: for source, scripts and paths.
+/// The same without wrapping: for source, scripts and paths.
 ///
 /// # Errors
 /// As [`print`].
@@ -55,37 +54,37 @@ pub fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     write(&(in_ascii_controls(&text) + "\n"))
 }
 
-/// Whether there is nothing yet for a reader of JSON.
+/// True if no JSON document has been printed yet.
 pub(super) fn no_json_yet() -> bool {
     !JSON_PRINTED.load(Ordering::SeqCst)
 }
 
-/// JSON with the control characters written out that it allows in strings, and terminals obey: DEL and C1.
+/// JSON with control characters escaped that JSON strings may contain but terminals interpret: DEL and C1.
 fn in_ascii_controls(json: &str) -> String {
     let escape = |c: char| if ('\u{7f}'..='\u{9f}').contains(&c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     if json.contains(|c| ('\u{7f}'..='\u{9f}').contains(&c)) { json.chars().map(escape).collect() } else { json.to_owned() }
 }
 
-/// A line to standard error, broken as [`print`] does it. Unlike `eprintln!` it does not panic if nothing reads it
-/// (`kgen build 2>&1 | head -1`).
+/// Writes a line to standard error, wrapped as by [`print`]. Unlike `eprintln!` it does not panic if the reader has
+/// closed the pipe (`kgen build 2>&1 | head -1`).
 pub(super) fn tell(line: fmt::Arguments<'_>) {
     // A failure cannot be reported anywhere.
     writeln!(io::stderr(), "{}", for_stderr(&line.to_string())).ok();
 }
 
-/// A text as standard error gets it.
+/// A text prepared for standard error.
 pub(super) fn for_stderr(text: &str) -> String {
     wrap::within(wrap::columns(&Term::stderr()), &styled(text)).into_owned()
 }
 
-/// One sentence about what is going on, to standard error; not with `--quiet`.
+/// Writes one sentence about the current work to standard error; silent with `--quiet`.
 pub fn note(message: &str) {
     if !verbosity::quiet() {
         insist(message);
     }
 }
 
-/// The same, also with `--quiet`: for facts on a person's own files that nothing else says.
+/// The same, also with `--quiet`: for facts about the user's own files that are reported nowhere else.
 pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }

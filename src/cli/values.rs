@@ -30,10 +30,10 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A number of things done at once, as written on the command line.
+/// Parses a degree of parallelism from the command line.
 ///
 /// # Errors
-/// The expectation, if it is not a whole number from 1 on.
+/// The expectation, if the text is not a whole number of at least 1.
 pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a whole number from 1 on".to_owned())
 }

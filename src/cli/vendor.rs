@@ -42,12 +42,12 @@ Examples:
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(subcommand_help_heading = "Projects kgen knows", subcommand_value_name = "PROJECT", disable_help_subcommand = true)]
+#[command(subcommand_help_heading = "Supported projects", subcommand_value_name = "PROJECT", disable_help_subcommand = true)]
 pub struct Args {
     #[command(subcommand)]
     project: Option<Project>,
 
-    /// Folder for the kernels: a new one, or one that `kgen vendor` made.
+    /// Folder for the kernels: a new one, or one that `kgen vendor` created.
     #[arg(value_name = "DIR", required = true)]
     folder: Option<PathBuf>,
 
@@ -55,18 +55,18 @@ pub struct Args {
     what: What,
 }
 
-/// Projects that kgen knows its way about.
+/// Projects that kgen can modify.
 #[derive(Debug, clap::Subcommand)]
 enum Project {
     /// Put the kernels into a checkout of vLLM, whose attention modules are then built on them.
     #[command(after_help = VLLM_EXAMPLES)]
     Vllm {
-        /// The checkout. `kgen/` in it is for the kernels; one file of its build gets three lines that lead there.
+        /// The checkout. The kernels go to `kgen/` in it; one file of its build gets three lines that include them.
         #[arg(value_name = "PATH")]
         checkout: PathBuf,
 
-        /// PATH is an installed vLLM, whose built modules those in DIR replace; its own are kept beside them. DIR is
-        /// what `scripts/torch_ops.sh` has written; `--check` and `--remove` need none.
+        /// PATH is an installed vLLM. The modules in DIR replace its built modules, which are kept beside them. DIR is
+        /// the output of `scripts/torch_ops.sh`; `--check` and `--remove` do not need it.
         #[arg(long, value_name = "DIR", num_args = 0..=1)]
         #[allow(clippy::option_option, reason = "absent, without a folder, with one")]
         prebuilt: Option<Option<PathBuf>>,
@@ -76,7 +76,7 @@ enum Project {
     },
 }
 
-/// What is to be done, wherever it is.
+/// The kernels and options, for any destination.
 #[derive(Debug, clap::Args)]
 struct What {
     #[command(flatten)]
@@ -85,11 +85,12 @@ struct What {
     #[command(flatten)]
     helpers: HelperArgs,
 
-    /// Take a folder that kgen did not make and that holds other files. They stay; none may have a name of kgen's.
+    /// Take a folder that kgen did not make and that holds other files. They stay; none may have the name of a file of
+    /// kgen's.
     #[arg(long, conflicts_with = "remove")]
     beside_others: bool,
 
-    /// Leave out the dispatcher: kernels are called by their names, and `kgen_fwd` is not there.
+    /// Leave out the dispatcher: kernels are called by their names, and `kgen_fwd` does not exist.
     #[arg(long)]
     no_dispatcher: bool,
 
@@ -97,7 +98,7 @@ struct What {
     act: Act,
 }
 
-/// What is done with the changes; without a flag they are made.
+/// Treatment of the changes; without a flag they are written.
 #[derive(Debug, Clone, Copy, clap::Args)]
 struct Act {
     /// Write nothing; fail and name the files that would change.
@@ -108,7 +109,7 @@ struct Act {
     #[arg(long)]
     dry_run: bool,
 
-    /// Remove what was written, and the folder if nothing else is in it.
+    /// Remove the files written before, and the folder if it is then empty.
     #[arg(long, conflicts_with = "no_dispatcher")]
     remove: bool,
 }

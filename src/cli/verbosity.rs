@@ -1,4 +1,4 @@
-//! How much kgen says, and whether in colour: what `--quiet`, `--verbose` and `--color` set for the whole process.
+//! Verbosity and colours of the whole process, as set by `--quiet`, `--verbose` and `--color`.
 
 use clap::ValueEnum;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// When output is coloured.
+/// Use of colours in output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless `NO_COLOR` or `CLICOLOR` says otherwise.
@@ -27,12 +27,12 @@ pub(super) fn set(quiet: bool, verbose: bool, color: Color) {
     }
 }
 
-/// Whether only results and errors are printed.
+/// True if only results and errors are printed.
 pub(super) fn quiet() -> bool {
     QUIET.load(Ordering::SeqCst)
 }
 
-/// Whether everything is listed that passed.
+/// True if passed variants are listed too.
 pub(super) fn verbose() -> bool {
     VERBOSE.load(Ordering::SeqCst)
 }

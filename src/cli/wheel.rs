@@ -52,12 +52,12 @@ pub struct Args {
     #[arg(long, short, value_name = "DIR", default_value = "dist")]
     output: PathBuf,
 
-    /// What the library runs on. With `emulator` it takes CPU tensors, for tests of programs that call it.
+    /// Device that the library runs on. With `emulator` it takes CPU tensors, for tests of programs that call it.
     #[arg(long = "device", value_name = "DEVICE", value_enum, default_value_t = DeviceWord::Gpu, hide = true)]
     runs_on: DeviceWord,
 }
 
-/// What a library runs on.
+/// Device that a library runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DeviceWord {
     Gpu,

@@ -13,7 +13,7 @@ use std::io;
 /// Arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Args {
-    /// What the request on standard input is about.
+    /// Kind of the request on standard input.
     #[arg(value_enum)]
     task: TaskWord,
 }
@@ -27,11 +27,12 @@ enum TaskWord {
     Bench,
     /// Random calls of a library.
     Fuzz,
-    /// What the environment names as C++ compiler.
+    /// The C++ compiler that the environment names.
     HostCompiler,
 }
 
-/// Serves one request from standard input, if the task has one, on what is standard output until a kernel can print.
+/// Serves one request from standard input, if the task has one; answers go to the original standard output, which
+/// kernels cannot print to.
 ///
 /// # Errors
 /// As [`serve`].

@@ -1,35 +1,35 @@
-//! Lines on a terminal: broken between words where it is too narrow for them. Elsewhere they stay whole, since scripts
-//! and logs are read by the line.
+//! Wraps lines between words on a narrow terminal. Elsewhere lines stay whole, since scripts and logs are read line by
+//! line.
 
 use console::{Term, measure_text_width, strip_ansi_codes};
 use std::borrow::Cow;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Columns of a terminal that does not tell how many it has.
+/// Columns of a terminal that does not report its width.
 const UNKNOWN: usize = 80;
 
-/// A narrower terminal breaks lines itself: words would stand one below the other.
+/// Minimum width for wrapping: a narrower terminal wraps lines itself, or there would be one word per line.
 const LEAST: usize = 30;
 
-/// How lines begin whose next lines stand below their text.
+/// Labels that indent the continuation lines of their sentence.
 const LABELS: [&str; 4] = ["note: ", "error: ", "help: ", "warning: "];
 
-/// Programs whose command lines are copied, and so stay whole where one is a line of its own.
+/// Programs whose command lines are meant to be copied, and so are not wrapped if they fill a line.
 const COMMANDS: [&str; 3] = ["kgen ", "nvcc ", "cargo "];
 
-/// Longest code in back-ticks that is not broken.
+/// Longest code in back-ticks that is kept on one line.
 const CODE: usize = 60;
 
-/// Stands for a blank at which no line ends; of the characters that mean nothing to anybody.
+/// Placeholder for a space at which no line may break; a private-use character.
 const GLUE: &str = "\u{e000}";
 
-/// Columns of `stream`; `None` where it is no terminal, which nothing is too wide for.
+/// Columns of `stream`; `None` if it is not a terminal, and lines may have any length.
 pub(super) fn columns(stream: &Term) -> Option<usize> {
     stream.is_term().then(|| stream.size_checked().map_or(UNKNOWN, |(_, columns)| usize::from(columns)))
 }
 
-/// `text` in lines of at most `width` columns, as far as breaks between words can do that. Quoted source and command
-/// lines stay as they are.
+/// `text` wrapped to at most `width` columns, as far as breaks between words allow. Quoted source and command lines
+/// stay as they are.
 pub(super) fn within(width: Option<usize>, text: &str) -> Cow<'_, str> {
     let Some(width) = width.filter(|width| *width >= LEAST) else { return Cow::Borrowed(text) };
     if text.lines().all(|line| measure_text_width(line) <= width) {
@@ -39,7 +39,7 @@ pub(super) fn within(width: Option<usize>, text: &str) -> Cow<'_, str> {
     Cow::Owned(wrapped)
 }
 
-/// One line, with its end where it has one.
+/// One line, with its line end if it has one.
 fn wrapped(width: usize, line: &str) -> String {
     let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
     let bare = strip_ansi_codes(words);
@@ -55,7 +55,7 @@ fn wrapped(width: usize, line: &str) -> String {
     textwrap::wrap(&glued(words), options).join("\n").replace(GLUE, " ") + end
 }
 
-/// Whether a line is source with its number, a mark below it, or a command.
+/// True for a line of numbered source, a marker below it, or a command.
 fn is_quoted(line: &str) -> bool {
     let line = line.trim_start();
     let after_number = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
@@ -63,7 +63,7 @@ fn is_quoted(line: &str) -> bool {
     is_source || COMMANDS.iter().any(|command| line.starts_with(command))
 }
 
-/// Columns that the next lines of a line are moved by: to the text behind its label, or below its last column.
+/// Indentation of continuation lines: the start of the text after its label, or below its last column.
 fn hang(line: &str, width: usize) -> usize {
     let own = line.len() - line.trim_start().len();
     let label = LABELS.iter().find(|label| line[own..].starts_with(*label)).map(|label| own + label.len());
@@ -74,7 +74,7 @@ fn hang(line: &str, width: usize) -> usize {
     label.or_else(column).unwrap_or(own + 2)
 }
 
-/// The line with code in back-ticks held together: what is copied is not broken.
+/// The line with spaces inside back-ticks protected: code that is copied must not be broken.
 fn glued(line: &str) -> String {
     let pieces: Vec<&str> = line.split('`').collect();
     let is_code = |index: usize| index % 2 == 1 && index + 1 < pieces.len() && measure_text_width(pieces[index]) <= CODE;

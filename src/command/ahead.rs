@@ -1,5 +1,5 @@
-//! Compiles the emulator while nvcc is installed and compiles: of one kernel, that is half of the time from nothing to
-//! the end of its check.
+//! Compiles the emulator in the background while nvcc is installed and runs: for one kernel, this halves the time from
+//! a clean machine to the end of its check.
 
 use super::{CommandError, Context};
 use crate::{device::EmulatorKit, toolchain::Cancel};
@@ -8,17 +8,17 @@ use std::{
     time::Duration,
 };
 
-/// Pause between two looks at whether it is to stop.
+/// Polling interval for cancellation.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The emulator in the making. Dropped, it is given up.
+/// The background compilation of the emulator; dropping it cancels the compilation.
 pub(super) struct Ahead {
     cancel: Cancel,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ahead {
-    /// Begins, with the templates of `context`. What stops it stops the check too, which reports it.
+    /// Starts the compilation with the templates of `context`. Its errors also stop the check, which reports them.
     ///
     /// # Errors
     /// As [`Context::templates`].
@@ -34,7 +34,7 @@ impl Ahead {
         Ok(Self { cancel, thread: Some(thread::spawn(make)) })
     }
 
-    /// Waits until it is there, or `cancel` is requested.
+    /// Waits until the emulator is compiled, or `cancel` is requested.
     pub fn finish(mut self, cancel: &Cancel) {
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !cancel.requested() {
             thread::sleep(POLL);

@@ -1,4 +1,4 @@
-//! Times of kernels on the GPU at hand.
+//! Times of kernels on the GPU of this machine.
 
 use super::{
     CommandError, Context, Event, Observer, SelectionRequest, TargetWord, Work,
@@ -37,15 +37,15 @@ pub struct Request {
     pub warm_up_ms: u32,
     /// Duration of all rounds together, in milliseconds.
     pub measure_ms: u32,
-    /// Whether CUDA graphs of many launches are replayed, for kernels that the host cannot launch fast enough.
+    /// Replay CUDA graphs of many launches, for kernels that the host cannot launch fast enough.
     pub graph: bool,
     /// Seed of the inputs.
     pub seed: u64,
     /// Time limit per variant for all its sizes, in seconds.
     pub time_limit_s: u64,
-    /// Library of kernels; `None` for the one that a build into `build` makes.
+    /// Library of kernels; `None` for the library of a build into `build`.
     pub library: Option<PathBuf>,
-    /// Target whose GPUs run the kernels in place of their own, as a build with the same `run_as` makes them.
+    /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
 }
 
@@ -66,7 +66,7 @@ impl Default for Request {
     }
 }
 
-/// Values of each dimension; an empty list for the usual ones of the kernel's family.
+/// Values of each dimension; an empty list selects the usual values of the kernel's family.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shape {
@@ -90,13 +90,13 @@ pub struct Shape {
     pub columns: Vec<u64>,
 }
 
-/// The times.
+/// Outcome of a timing.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outcome {
     /// Measurements and their circumstances.
     pub report: Report,
-    /// Whether the command was interrupted before all was timed.
+    /// True if the command was interrupted before everything was timed.
     #[serde(skip)]
     pub interrupted: bool,
 }
@@ -104,7 +104,7 @@ pub struct Outcome {
 /// Times the variants.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it. Variants that cannot be timed are in the report.
+/// [`CommandError`] if the whole command stops. Variants that cannot be timed are in the report.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.refuse_out_of_range()?;
     let run_as = run_as(request.run_as.as_ref())?;
@@ -200,7 +200,7 @@ impl Shape {
 }
 
 impl Outcome {
-    /// Fails if there are not numbers for all, or the command was interrupted.
+    /// Fails if a measurement has no numbers, or the command was interrupted.
     ///
     /// # Errors
     /// [`CommandError::Failed`] with the number of failures, [`CommandError::Interrupted`].
@@ -219,14 +219,14 @@ impl Outcome {
     }
 }
 
-/// The tile and the text of the kernel that the grid and the templates give for a variant.
+/// Tile and text of a variant's kernel, from the grid and the templates.
 fn made(session: &Session, variant: Variant, run_as: Option<Target>) -> Result<Made, CommandError> {
     let plan = session.plan_to_run_as(variant, run_as).map_err(CommandError::Usage)?;
     let tile = serde_json::to_value(plan.tile()).unwrap_or_default();
     Ok(Made { tile, source: session.renderer.kernel(&plan)?.hash })
 }
 
-/// The variants that can be timed by themselves, each with its shapes.
+/// The variants that can be timed on their own, each with its shapes.
 ///
 /// # Errors
 /// [`CommandError::Usage`] if a variant has no shape.
@@ -265,7 +265,7 @@ fn find_gpu() -> Result<GpuFacts, CommandError> {
     })
 }
 
-/// Those that this GPU runs and the library holds; a note reports what is left out.
+/// The variants that this GPU runs and the library contains; a note reports those left out.
 ///
 /// # Errors
 /// [`CommandError::Usage`] if nothing is left, [`CommandError::Environment`] if the library does not load.
@@ -290,7 +290,7 @@ fn runnable(
         )));
     }
     let names: Vec<String> = run.iter().map(|request| request.variant.name()).collect();
-    // Loaded by a path, never searched for by a bare name.
+    // As an absolute path, so that the loader does not search for a bare name.
     let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
     let held =
         launchers_in(&path, &names).map_err(|error| CommandError::Environment(format!("{error}; `kgen build` makes another")))?;

@@ -1,4 +1,4 @@
-//! Rendering, compilation and linking of kernels. What `build-all` does too, before it checks.
+//! Rendering, compilation and linking of kernels. `build-all` does the same before its checks.
 
 pub(super) mod made;
 
@@ -26,25 +26,25 @@ use std::{
 pub struct Request {
     /// The variants.
     pub selection: SelectionRequest,
-    /// Whether the helper kernels are added that selected split-KV kernels need.
+    /// Add the helper kernels that selected split-KV kernels need.
     pub helpers: bool,
-    /// Whether the library gets the selected kernels alone, and not those that an earlier build put into it.
+    /// Link only the selected kernels, and drop those of earlier builds.
     pub only: bool,
-    /// Compilers at once; `None` for one per core. At most one per core without a `launcher`.
+    /// Parallel compilers; `None` for one per core. At most one per core without a `launcher`.
     pub jobs: Option<NonZeroUsize>,
-    /// The nvcc; `None` for the one of the environment, else kgen's own, which is installed when needed.
+    /// The nvcc to use; `None` for the one in the environment, else kgen's own, which is installed when needed.
     pub nvcc: Option<PathBuf>,
-    /// Whether the network is never used.
+    /// Never use the network.
     pub offline: bool,
     /// Compiler launcher in front of nvcc, such as `ccache`.
     pub launcher: Option<String>,
-    /// Whether objects carry PTX, which newer GPUs than the target need.
+    /// Embed PTX, which GPUs newer than the target need.
     pub ptx: bool,
-    /// Whether kernels are built whose machine code uses local memory.
+    /// Build kernels whose machine code uses local memory.
     pub allow_spills: bool,
-    /// Memory limit for all compilers together, in bytes; `None` for what is available.
+    /// Memory limit of all compilers together, in bytes; `None` for the available memory.
     pub memory_bytes: Option<u64>,
-    /// Target to compile for in place of the kernels' own. Output goes to `run-as-TARGET` in the build folder, and
+    /// Target to compile for instead of the kernels' own. Output goes to `run-as-TARGET` in the build folder, and
     /// `generated` is not used.
     pub run_as: Option<TargetWord>,
     /// Folder for rendered kernels.
@@ -82,25 +82,25 @@ impl Default for Request {
 pub struct Outcome {
     /// Artifacts and failures; variants without a plan are among the failures.
     pub report: BuildReport,
-    /// Why everything compiled and yet nothing was linked.
+    /// The reason why nothing was linked although everything compiled.
     #[serde(skip)]
     pub link_error: Option<String>,
     /// The output folder.
     #[serde(skip)]
     pub out_dir: PathBuf,
-    /// Most compilers at once.
+    /// Maximum number of parallel compilers.
     #[serde(skip)]
     pub jobs: usize,
-    /// Shared memory that each kernel is launched with, in bytes, by name.
+    /// Shared memory of each kernel's launch, in bytes, by kernel name.
     #[serde(skip)]
     pub launch_shared_bytes: BTreeMap<String, u32>,
 }
 
 /// Renders the selection into the generated folder, compiles it, links it and writes `report.json` and
-/// `compile_commands.json`. Variants that fail are in the report; the others are made.
+/// `compile_commands.json`. Failed variants are in the report; the others are built.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it: bad input, no compiler, an unwritable folder, an interruption.
+/// [`CommandError`] if the whole build stops: bad input, no compiler, an unwritable folder, an interruption.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     made::make(request, context, observer).map(|made| made.outcome)
 }
@@ -111,7 +111,7 @@ impl Outcome {
         self.report.artifacts.iter().filter(|artifact| artifact.target.is_some())
     }
 
-    /// Number of variants that were to be built.
+    /// Number of variants to build.
     pub fn variants(&self) -> usize {
         self.kernels().count() + self.failed_variants()
     }
@@ -133,7 +133,7 @@ impl Outcome {
             return Ok(());
         }
         let of = count(self.variants(), "variant");
-        // The dispatcher is no variant.
+        // The dispatcher is not a variant.
         let dispatcher_failed = self.report.failures.iter().any(|failure| failure.name == DISPATCHER);
         let what = match (self.failed_variants(), dispatcher_failed) {
             (0, _) => "the dispatcher".to_owned(),
@@ -144,23 +144,23 @@ impl Outcome {
     }
 }
 
-/// The folder that a build writes to: one of its own if it is to run as another target.
+/// The output folder of a build; a separate one if it compiles for another target.
 pub(super) fn output_folder(build_dir: &Path, run_as: Option<Target>) -> PathBuf {
     run_as.map_or_else(|| build_dir.to_owned(), |target| build_dir.join(format!("run-as-{target}")))
 }
 
-/// The library that a GPU runs: `named`, or the one that a build into `build` makes.
+/// The library for a GPU: `named`, or the library of a build into `build`.
 pub(super) fn library(named: Option<&Path>, run_as: Option<Target>) -> PathBuf {
     named.map_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"), Path::to_owned)
 }
 
-/// The message that `library` is not there, with the command that makes it.
+/// The message for a missing `library`, with the command that builds it.
 pub(super) fn missing_library(library: &Path, run_as: Option<Target>) -> String {
     let flag = run_as.map_or_else(String::new, |target| format!(" --run-as {target}"));
     format!("there is no `{}` to run on the GPU; `kgen build{flag}` makes it", library.display())
 }
 
-/// The target that kernels are to run as in place of their own.
+/// The target that kernels run as instead of their own.
 ///
 /// # Errors
 /// As [`TargetWord::target`].
@@ -170,14 +170,14 @@ pub(super) fn run_as(word: Option<&TargetWord>) -> Result<Option<Target>, Comman
 
 /// The compilers that a build uses.
 pub(super) struct Tools {
-    /// CUDA's.
+    /// CUDA's compiler.
     pub nvcc: Nvcc,
-    /// The one beneath it.
+    /// The host compiler that nvcc calls.
     pub host: HostCompiler,
 }
 
 impl Request {
-    /// Finds both compilers; installs nvcc if there is none and that is allowed.
+    /// Finds both compilers; installs nvcc if it is missing and installation is allowed.
     fn tools(&self, context: &Context, observer: &dyn Observer) -> Result<Tools, CommandError> {
         let host = context.host_compiler()?;
         let cancel = &context.cancel;
@@ -185,18 +185,18 @@ impl Request {
         Ok(Tools { nvcc: find_nvcc(&request, &Relay { observer, cancel })?, host })
     }
 
-    /// Number of things to do at once on this machine.
+    /// Number of parallel tasks on this machine.
     pub(super) fn busy_jobs(&self) -> usize {
         jobs::busy(self.jobs)
     }
 
-    /// Number of compilers at once. A launcher may send them to other machines, so it gets all that were asked for.
+    /// Number of compilers at once. A launcher may send them to other machines, so with one the number is not reduced.
     fn compilers(&self) -> usize {
         let asked = self.jobs.filter(|_| self.launcher.is_some());
         asked.map_or_else(|| self.busy_jobs(), NonZeroUsize::get)
     }
 
-    /// A sentence if fewer compilers run at once than were asked for.
+    /// A sentence if fewer compilers run at once than requested.
     fn note_on_jobs(&self) -> Option<String> {
         let (asked, most) = (self.jobs?.get(), self.compilers());
         let (compilers, cores) = (count(most, "compiler"), count(most, "core"));
@@ -217,7 +217,7 @@ impl Request {
             cache_dir: context.cache_dir()?,
             time_limit: Duration::from_secs(self.time_limit_s),
             offline: self.offline,
-            // Tiles are chosen for a kernel's own target; what is tried on another need not be its best.
+            // Tiles are chosen for a kernel's own target and need not fit another one.
             allow_spills: self.allow_spills || run_as.is_some(),
         })
     }

@@ -1,4 +1,4 @@
-//! The main job: what `build` does, and then a smoke check of every kernel that was selected.
+//! The main command: `build` followed by a smoke check of every selected kernel.
 
 use super::{
     CommandError, Context, Observer,
@@ -44,10 +44,10 @@ pub struct Outcome {
 /// Builds and checks.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it. Variants that fail are in the outcome.
+/// [`CommandError`] if the whole command stops. Failed variants are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { build, device } = request;
-    // Before anything is built: a missing GPU is reported at once.
+    // Before anything is built, so that a missing GPU is reported at once.
     let place = Place::find(*device, observer)?;
     let alone = place.gpu.is_some() || build.busy_jobs() == 1;
     let ahead = if alone { None } else { Some(Ahead::start(context)?) };
@@ -71,8 +71,8 @@ impl Outcome {
     }
 }
 
-/// Checks every kernel that compiled, on the device of `place`. If nothing was linked there is nothing for a GPU to
-/// run: the emulator serves, or none if only the GPU may.
+/// Checks every kernel that compiled, on the device of `place`. If nothing was linked, a GPU has nothing to run: the
+/// emulator is used, or no device if only the GPU may be.
 fn smoke(
     made: &mut Made,
     build: &build::Request,
@@ -96,7 +96,7 @@ fn smoke(
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).take(made.selected).filter_map(compiled).collect();
     if requests.iter().all(|request| request.device() == DeviceKind::Emulator) {
-        // The emulator is given text; a GPU's workers load the library that was built, and not one that replaced it.
+        // The emulator compiles text; a GPU's workers load the library just built, and not one that replaced it.
         made.unlock();
     }
     let how = How {

@@ -1,4 +1,4 @@
-//! The size of the cache, and removal of what has not been used for a while.
+//! Size of the cache, and removal of entries that have not been used for a while.
 
 use super::{CommandError, Context, Observer, limits};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 
-/// Folders of the cache whose entries can be made again, and how the names of those begin that are not finished. The
-/// compiler is left to the command `toolchain`.
+/// Cache folders whose entries can be rebuilt, with the prefixes of unfinished entries. The compiler belongs to the
+/// command `toolchain`.
 const PARTS: [(&str, &[&str]); 3] = [("objects", UNFINISHED_OBJECTS), ("emulator", UNFINISHED_KITS), ("verdicts", &[])];
 
 /// Request about the cache.
@@ -22,9 +22,9 @@ pub enum Request {
     Show,
     /// Remove entries.
     Prune {
-        /// Days since an entry was last used, after which it is removed.
+        /// Days after its last use when an entry is removed.
         days: u64,
-        /// Whether entries are only counted.
+        /// Only count entries.
         #[serde(default)]
         dry_run: bool,
     },
@@ -69,7 +69,7 @@ pub struct PrunedPart {
     /// Entries removed and left.
     #[serde(flatten)]
     pub what: Pruned,
-    /// Whether they were only counted.
+    /// True if they were only counted.
     pub dry_run: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Kernels against the float64 reference, on a GPU or on the emulator.
+//! Checks kernels against the float64 reference, on a GPU or on the emulator.
 
 use super::{
     CommandError, Context, Observer, SelectionRequest, TargetWord,
@@ -29,9 +29,9 @@ pub struct Request {
     pub selection: SelectionRequest,
     /// Device that kernels run on.
     pub device: DeviceChoice,
-    /// Level of the cases that are run.
+    /// Level of the cases.
     pub level: Level,
-    /// Text that the names of cases have to contain; `None` for all cases.
+    /// Text that case names must contain; `None` for all cases.
     pub case: Option<String>,
     /// Seed of the inputs and, on the emulator, of the thread order.
     pub seed: u64,
@@ -39,13 +39,13 @@ pub struct Request {
     pub schedule: Option<Order>,
     /// Time limit per variant, in seconds; `None` for the usual one of the level.
     pub time_limit_s: Option<u64>,
-    /// Whether kernels are run again that passed before and have not changed.
+    /// Run kernels again that passed before and have not changed.
     pub fresh: bool,
-    /// Variants at once; `None` for one per core on the emulator, one on a GPU.
+    /// Parallel variants; `None` for one per core on the emulator, one on a GPU.
     pub jobs: Option<NonZeroUsize>,
-    /// Library of kernels that a GPU runs; `None` for the one that a build into `build` makes.
+    /// Library of kernels for a GPU; `None` for the library of a build into `build`.
     pub library: Option<PathBuf>,
-    /// Target whose GPUs run the kernels in place of their own, as a build with the same `run_as` makes them.
+    /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
 }
 
@@ -78,7 +78,7 @@ pub struct Outcome {
 /// Checks the variants.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it. Variants that do not pass are in the outcome.
+/// [`CommandError`] if the whole command stops. Variants that do not pass are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     if let Some(seconds) = request.time_limit_s {
         limits::within("time_limit_s", seconds, &limits::SECONDS)?;
@@ -94,8 +94,8 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         let said = "`--schedule` is for the emulator, a GPU has its own; add `--device emulator`";
         return Err(CommandError::Usage(said.to_owned()));
     }
-    // What a GPU runs is in the library, which is taken to carry PTX if it can; the emulator compiles what is
-    // rendered.
+    // A GPU runs the library's kernels, and the library is assumed to carry PTX if it can; the emulator compiles the
+    // rendered source.
     let kernel = |plan: &Plan| {
         if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
@@ -129,7 +129,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
 }
 
 impl Request {
-    /// Refuses a case that names nothing, before anything is compiled for it.
+    /// Refuses a case filter that matches no case, before anything is compiled.
     fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CommandError> {
         let (level, part) = (self.level, self.case.as_deref());
         let named = |plan: &Plan, part| {
@@ -152,16 +152,17 @@ impl Outcome {
     /// Fails if a variant did not pass.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with the number of those.
+    /// [`CommandError::Failed`] with the number of failed variants.
     pub fn verdict(&self) -> Result<(), CommandError> {
         checking::judge(&self.verdicts)
     }
 }
 
-/// Finds the device. With [`DeviceChoice::Auto`] a GPU also needs the library; if that is missing the emulator serves.
+/// Finds the device. With [`DeviceChoice::Auto`] a GPU also needs the library; if that is missing, the emulator is
+/// used.
 ///
 /// # Errors
-/// [`CommandError::Environment`] if a GPU is asked for and there is none, or no library.
+/// [`CommandError::Environment`] if a GPU is requested and there is none, or no library.
 pub(super) fn place(
     device: DeviceChoice,
     library: &Path,
@@ -180,7 +181,7 @@ pub(super) fn place(
     Ok(Place::EMULATOR)
 }
 
-/// Refuses a library that was named and would not be run.
+/// Refuses a library that was passed and would not be used.
 pub(super) fn refuse_unused(named: Option<&Path>, place: &Place) -> Result<(), CommandError> {
     match named {
         Some(library) if place.gpu.is_none() => Err(CommandError::Environment(format!(

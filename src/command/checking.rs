@@ -1,4 +1,4 @@
-//! Checks of kernels on the device at hand. Shared by `check` and `build-all`.
+//! Checks of kernels on the local device. Shared by `check` and `build-all`.
 
 use super::{CommandError, Context, Event, Observer, Work, observer::Relay};
 use crate::{
@@ -13,22 +13,22 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The device that `--device` leads to on this machine.
+/// The device that `--device` selects on this machine.
 pub(super) struct Place {
     /// `None`: the emulator.
     pub gpu: Option<GpuInfo>,
-    /// The GPU was asked for by name: nothing goes to the emulator instead.
+    /// The user requested the GPU explicitly: nothing falls back to the emulator.
     pub only_gpu: bool,
 }
 
 impl Place {
-    /// Everything goes to the emulator.
+    /// Everything runs on the emulator.
     pub const EMULATOR: Self = Self { gpu: None, only_gpu: false };
 
     /// Finds the device. With [`DeviceChoice::Auto`], an unusable GPU is reported and the emulator is used.
     ///
     /// # Errors
-    /// [`CommandError::Environment`] if a GPU is asked for and there is none.
+    /// [`CommandError::Environment`] if a GPU is requested and there is none.
     pub fn find(choice: DeviceChoice, observer: &dyn Observer) -> Result<Self, CommandError> {
         if choice == DeviceChoice::Only(DeviceKind::Emulator) {
             return Ok(Self::EMULATOR);
@@ -45,18 +45,18 @@ impl Place {
         }
     }
 
-    /// Device for a kernel of a library, which is taken to carry PTX if it can.
+    /// Device for a kernel of a library, which is assumed to carry PTX if it can.
     pub fn device_of(&self, plan: &Plan) -> DeviceKind {
         if self.takes(plan.compiled_for(), true) { DeviceKind::Gpu } else { DeviceKind::Emulator }
     }
 
-    /// Whether kernels for `target`, built with or without `ptx`, go to the GPU.
+    /// True if kernels for `target`, built with or without `ptx`, run on the GPU.
     pub fn takes(&self, target: Target, ptx: bool) -> bool {
         self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || plan::runs_on(target, gpu.compute_capability, ptx))
     }
 }
 
-/// A GPU that was asked for by name and cannot be used, for commands that have `--device`.
+/// The error of a requested GPU that cannot be used, for commands that have `--device`.
 pub(super) fn unusable_gpu(error: &DeviceError) -> CommandError {
     CommandError::Environment(match error {
         DeviceError::NoGpu(_) => format!("{error}; use `--device emulator`"),
@@ -64,46 +64,46 @@ pub(super) fn unusable_gpu(error: &DeviceError) -> CommandError {
     })
 }
 
-/// Cases, and the manner of running them; the rest of [`CheckOptions`] is found here.
+/// Cases and options of a run; the rest of [`CheckOptions`] is determined here.
 pub(super) struct How {
     /// Level of the cases.
     pub level: Level,
-    /// Only cases whose name contains this.
+    /// Only cases whose names contain this text.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
-    /// The order of threads on the emulator; `None` for the usual ones.
+    /// Thread order on the emulator; `None` for the usual ones.
     pub schedule: Option<Order>,
-    /// Longest one variant may take; `None` for the usual limit of the level.
+    /// Time limit per variant; `None` for the usual limit of the level.
     pub time_limit: Option<Duration>,
-    /// Run even what passed before.
+    /// Run kernels again even if they passed before.
     pub fresh: bool,
-    /// Variants at once on the emulator.
+    /// Parallel variants on the emulator.
     pub jobs: usize,
-    /// Variants at once on a GPU.
+    /// Parallel variants on a GPU.
     pub gpu_jobs: usize,
-    /// The GPU that requests for one run on.
+    /// The GPU of requests that run on one.
     pub gpu: Option<GpuInfo>,
-    /// Earlier work of the command that is kept, as a clause for the message of an interruption.
+    /// Earlier results of the command that are kept, as a clause for the message of an interruption.
     pub done_before: Option<String>,
 }
 
-/// The error of checks that were interrupted after `passed` passed, with what is kept.
+/// The error of checks that were interrupted after `passed` passes, with the results that are kept.
 fn interrupted(done_before: Option<&str>, passed: usize, all: usize) -> CommandError {
     let kept = match (done_before, passed) {
         (None, 0) => "no variant has passed yet".to_owned(),
-        (None, _) => format!("{passed} of {} passed, which is kept", count(all, "variant")),
-        (Some(done), 0) => format!("{done}, which is kept"),
-        (Some(done), _) => format!("{done} and {} passed, which is kept", count(passed, "check")),
+        (None, _) => format!("{passed} of {} passed; results are kept", count(all, "variant")),
+        (Some(done), 0) => format!("{done}; results are kept"),
+        (Some(done), _) => format!("{done} and {} passed; results are kept", count(passed, "check")),
     };
     CommandError::Interrupted(format!("{kept}; run the same command to resume"))
 }
 
-/// Checks every request; verdicts come in their order. `host` is asked for the compiler of the emulator if one of them
-/// needs it.
+/// Checks every request and returns the verdicts in order. Calls `host` for the emulator's compiler if a request needs
+/// it.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it: no host compiler, an unwritable cache, an interruption.
+/// [`CommandError`] if the whole run stops: no host compiler, an unwritable cache, an interruption.
 pub(super) fn run(
     requests: &[CheckRequest],
     how: How,
@@ -153,7 +153,7 @@ pub(super) fn run(
 /// Fails unless every verdict is a pass.
 ///
 /// # Errors
-/// [`CommandError::Failed`] with the number of others.
+/// [`CommandError::Failed`] with the number of other verdicts.
 pub(super) fn judge(verdicts: &[Verdict]) -> Result<(), CommandError> {
     match verdicts.iter().filter(|verdict| !verdict.passed()).count() {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! `kgen.toml`: defaults of flags for whoever works in a folder, and the targets of selections that leave them open.
+//! `kgen.toml`: defaults of flags for a folder, and the targets of selections that leave them open.
 
 use super::{CommandError, target::TargetWord};
 use crate::{files, text::Finding};
@@ -13,7 +13,7 @@ use toml::Spanned;
 /// Name of the file, in the current folder or the nearest above it.
 const FILE: &str = "kgen.toml";
 
-/// All keys. Paths count from the folder of the file.
+/// All keys. Paths are relative to the folder of the file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Keys {
@@ -38,30 +38,30 @@ pub struct Config {
     pub path: PathBuf,
     /// Its keys and values, in one line.
     pub summary: String,
-    /// The targets of a selection that names none.
+    /// The targets of a selection without targets.
     pub(super) target: Option<DefaultTarget>,
     /// Its content.
     pub(crate) keys: Keys,
 }
 
-/// The targets of a selection that other fields narrow and that names no target.
+/// The targets of a selection that has other conditions and no targets.
 #[derive(Debug, Clone)]
 pub(super) struct DefaultTarget {
-    /// As requests hold them.
+    /// In the form of requests.
     pub words: Vec<TargetWord>,
-    /// Place that they were written at, for messages: `target` of which file.
+    /// Their origin, for messages: the key `target` and the file.
     pub place: String,
 }
 
-/// The file that is found when none is named.
+/// The file that is used if none is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nearest {
     /// There is none.
     Absent,
-    /// The one in the current folder or the nearest above it.
+    /// The file in the current folder or in the nearest folder above it that has one.
     Found(PathBuf),
-    /// The nearest above the current folder, which belongs to another user and is not to be used: it may name programs,
-    /// and whoever can write into a folder above, such as `/tmp`, could have put it there.
+    /// The nearest one above the current folder, which belongs to another user and is not used: it may name programs,
+    /// and anyone who can write into a folder above, such as `/tmp`, could have put it there.
     OfAnotherUser(PathBuf),
 }
 
@@ -78,7 +78,7 @@ pub fn nearest() -> Nearest {
     }
 }
 
-/// Whether a file belongs to somebody other than the user and the administrator.
+/// True if the file belongs to a user other than this one and root.
 fn is_of_another_user(path: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
     fs::metadata(path).is_ok_and(|metadata| ![0, user].contains(&metadata.uid()))
@@ -88,8 +88,8 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] if it cannot be read, or holds a key that is not known or of another type, or a target
-    /// that is none.
+    /// [`CommandError::Usage`] if it cannot be read, or holds an unknown key, a value of the wrong type or an unknown
+    /// target.
     pub fn load(path: PathBuf) -> Result<Self, CommandError> {
         let text = files::read_to_string(&path);
         let text = text.map_err(|error| CommandError::Usage(format!("cannot read `{}`: {error}", path.display())))?;
@@ -106,7 +106,7 @@ impl Config {
     }
 }
 
-/// Reads the value of `target`, one or several with commas as `--target` takes them.
+/// Parses the value of `target`: one or several, separated by commas, as `--target` takes them.
 fn default_target(path: &Path, text: &str, written: &Spanned<String>) -> Result<DefaultTarget, CommandError> {
     let words = written.get_ref().split(',').map(str::parse).collect::<Result<Vec<_>, String>>();
     let words = words.map_err(|flaw| {

@@ -15,14 +15,14 @@ pub struct Context {
     pub variants: Option<PathBuf>,
     /// Folder of templates; `None` for the built-in ones.
     pub templates: Option<PathBuf>,
-    /// The caller's `kgen.toml`, if there is one. Commands take the default target from it; the default values of
-    /// requests are the caller's to fill in.
+    /// The caller's `kgen.toml`, if there is one. Commands read the default target from it; the caller fills in the
+    /// defaults of requests.
     pub config: Option<Config>,
-    /// Folder of the cache; `None` for the user's. The compiler that kgen installs is in the user's in any case.
+    /// Folder of the cache; `None` for the user's. The compiler that kgen installs is always in the user's.
     pub cache_dir: Option<PathBuf>,
-    /// The kgen executable, which workers are started from; `None` if it is this process's own.
+    /// The kgen executable that workers are started from; `None` for this process's own.
     pub program: Option<PathBuf>,
-    /// Stops a command that compiles, checks, times or downloads; others, which take seconds, end first.
+    /// Stops a command that compiles, checks, times or downloads; others take seconds and finish first.
     pub cancel: Cancel,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         })
     }
 
-    /// The folder of the cache, which may not be there yet.
+    /// The folder of the cache, which may not exist yet.
     ///
     /// # Errors
     /// [`CommandError::Environment`] if the user has none.

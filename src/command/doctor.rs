@@ -1,4 +1,4 @@
-//! Tools of this machine, and remedies for those that it lacks.
+//! Tools of this machine, and remedies for missing ones.
 
 use super::{CommandError, Context, Observer, config::Config};
 use crate::{
@@ -12,49 +12,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Request of a look at this machine.
+/// Request to inspect this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// The nvcc to look at; `None` to search for one.
+    /// The nvcc to inspect; `None` to search for one.
     pub nvcc: Option<PathBuf>,
 }
 
-/// Outcome of the look.
+/// Outcome of the inspection.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outcome {
-    /// One finding for each thing.
+    /// One finding per tool.
     pub findings: Vec<Finding>,
 }
 
-/// State of a thing.
+/// State of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is there.
+    /// It is present.
     Found,
-    /// It is not there and not needed, or kgen will get it when it is needed.
+    /// It is absent and not needed, or kgen will install it when needed.
     Absent,
-    /// It is needed and kgen cannot get it.
+    /// It is needed and kgen cannot install it.
     Missing,
 }
 
-/// A thing that was looked for.
+/// A tool that was searched for.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// Name of the thing.
+    /// Name of the tool.
     pub name: &'static str,
     /// Its state.
     pub state: State,
-    /// Description of what was found, or of what to do.
+    /// Description of the finding, or the remedy.
     pub detail: String,
 }
 
-/// Looks for all that kgen uses.
+/// Searches for everything that kgen uses.
 ///
 /// # Errors
-/// [`CommandError::Environment`] if there is no folder for a cache.
+/// [`CommandError::Environment`] if there is no folder for the cache.
 pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let pip = Pip::find(&Cancel::default());
     let nvcc_request = NvccRequest { flag: request.nvcc.clone(), offline: true, ..NvccRequest::default() };
@@ -98,11 +98,11 @@ fn nvcc(found: Result<Nvcc, ToolchainError>, can_install: bool) -> Finding {
     Finding { name: "nvcc", state, detail }
 }
 
-/// The reader of machine code. Builds work without it, so its lack is never an error.
+/// The disassembler. Builds work without it, so its absence is never an error.
 fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CommandError> {
     let found = match nvcc {
         Some(nvcc) => toolchain::find_disassembler(nvcc, true, &Cancel::default(), &|_: &str| ()).map(Some),
-        // Its place is beside an nvcc that is not there either; what can be there is kgen's own.
+        // It belongs beside an nvcc that is missing too; kgen's own may still exist.
         None => Ok(None),
     };
     let own = || toolchain::provisioned(&DISASSEMBLER);
@@ -128,7 +128,7 @@ fn host_compiler(context: &Context) -> Finding {
     Finding { name: "C++ compiler", state, detail }
 }
 
-/// pip is needed only to install nvcc, whose finding says whether its lack matters.
+/// pip is needed only to install nvcc; the finding on nvcc decides whether a missing pip matters.
 fn pip_finding(pip: Result<Pip, ToolchainError>) -> Finding {
     let (state, detail) = match pip {
         Ok(pip) => (State::Found, format!("`{pip}`")),
@@ -165,7 +165,7 @@ fn cache(context: &Context) -> Finding {
     Finding { name: "cache", state, detail }
 }
 
-/// The file that defaults of flags come from, with its content.
+/// The file with the defaults of flags, and its content.
 fn settings(config: Option<&Config>) -> Finding {
     let (state, detail) = match config {
         Some(config) => (State::Found, format!("`{}`: {}", config.path.display(), config.summary)),
@@ -174,7 +174,7 @@ fn settings(config: Option<&Config>) -> Finding {
     Finding { name: "kgen.toml", state, detail }
 }
 
-/// Whether files can be made in `folder`, or if it is not there yet, above it. Leaves nothing behind.
+/// Checks that files can be created in `folder` or, if it does not exist yet, above it. Leaves nothing behind.
 fn writable(folder: &Path) -> io::Result<()> {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     tempfile::tempfile_in(there).map(drop)

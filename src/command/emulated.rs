@@ -9,9 +9,8 @@ use crate::{
 use rayon::ThreadPoolBuilder;
 use std::path::PathBuf;
 
-/// Compiles `variants` and their dispatcher, `jobs` at a time, and links them; what was compiled before is taken from
-/// the cache, which holds the library too. As long as the kit lives that comes with it, no `kgen cache prune` removes
-/// it.
+/// Compiles `variants` and their dispatcher, `jobs` at a time, and links them; earlier results come from the cache,
+/// which also holds the library. While the returned kit lives, `kgen cache prune` does not remove it.
 ///
 /// # Errors
 /// [`CommandError::Usage`] if a variant has no plan, [`CommandError::Environment`] if the compiler or the cache fails.

@@ -1,26 +1,26 @@
-//! Why a command stopped: a message for a person, and the kind of error for programs.
+//! Errors of commands: a message for a person, and a kind for programs.
 
 use crate::{build::BuildError, render::RenderError, toolchain::ToolchainError};
 use std::fmt;
 
-/// The reason that a command did not do what was asked. Messages say what is wrong, where, and what to do.
+/// Reason for the failure of a command. Messages state the problem, its place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
-    /// Some variant failed. The outcome of the command lists all of them; the message sums it up.
+    /// Some variant failed. The outcome of the command lists all failures; the message is a summary.
     Failed(String),
     /// Bad usage or bad input.
     Usage(String),
-    /// Something the machine lacks; the message holds the command that provides it.
+    /// Something missing on the machine; the message contains the command that provides it.
     Environment(String),
-    /// The command was interrupted. The message says what of the work is kept; it is empty if nothing is.
+    /// The command was interrupted. The message describes the results that are kept; it is empty if there are none.
     Interrupted(String),
 }
 
 impl CommandError {
-    /// An interruption of which nothing is kept.
+    /// An interruption without kept results.
     pub const INTERRUPTED: Self = Self::Interrupted(String::new());
 
-    /// The word that programs tell errors apart by: `failed`, `usage`, `environment` or `interrupted`.
+    /// The kind as a word for programs: `failed`, `usage`, `environment` or `interrupted`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Failed(_) => "failed",

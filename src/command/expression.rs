@@ -16,7 +16,7 @@ pub enum Request {
     Text {
         /// The expression.
         text: String,
-        /// Whether it is a mask: a condition for a query to see a key. Otherwise it is a score.
+        /// True for a mask, the condition for a query to see a key; false for a score.
         #[serde(default)]
         mask: bool,
         /// Names of real numbers that a call passes.
@@ -29,7 +29,7 @@ pub enum Request {
         #[serde(default)]
         tables: Vec<String>,
     },
-    /// A TOML file, of which the tables `[score.NAME]` are read.
+    /// A TOML file whose tables `[score.NAME]` are read.
     File(PathBuf),
 }
 
@@ -37,9 +37,9 @@ pub enum Request {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// Of one expression.
+    /// The report on one expression.
     Text(Box<Report>),
-    /// Of those of a file.
+    /// The reports on a file's expressions.
     File(Vec<Named>),
 }
 
@@ -49,20 +49,20 @@ pub struct Report {
     /// `score` or `mask`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The text in its usual form.
+    /// The canonical text.
     pub canonical: String,
     /// Hash of that text.
     pub hash: String,
-    /// Integers that a call has to pass positive.
+    /// Integers that must be positive in a call.
     pub divisors: Vec<String>,
     /// Operations per element.
     pub work: Work,
-    /// CUDA of it.
+    /// CUDA code.
     pub cuda: Text,
-    /// That of a score with respect to the logit.
+    /// The derivative of a score with respect to the logit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derivative: Option<Derivative>,
-    /// The keys that a mask can show, if they follow from the row alone.
+    /// The keys that a mask can show, if the row alone determines them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Bounds>,
 }
@@ -70,7 +70,7 @@ pub struct Report {
 /// The derivative of a score.
 #[derive(Debug, Serialize)]
 pub struct Derivative {
-    /// The text in its usual form.
+    /// The canonical text.
     pub canonical: String,
     /// Operations per element.
     pub work: Work,
@@ -85,13 +85,13 @@ pub struct Bounds {
     pub low: String,
     /// Key after the last.
     pub high: String,
-    /// Whether the mask shows all keys between.
+    /// True if the mask shows all keys in the interval.
     pub exact: bool,
     /// Change of the first key with the row.
     pub low_trend: Trend,
     /// Change of the last key with the row.
     pub high_trend: Trend,
-    /// CUDA of it.
+    /// CUDA code.
     pub cuda: Text,
 }
 
@@ -113,8 +113,7 @@ pub struct Named {
 /// Reads the expressions.
 ///
 /// # Errors
-/// [`CommandError::Usage`] for a text that is no expression, names that cannot be declared, and files that cannot be
-/// read.
+/// [`CommandError::Usage`] for an invalid expression, names that cannot be declared, and files that cannot be read.
 pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
     match request {
         Request::File(path) => {

@@ -28,31 +28,31 @@ use std::{
     time::Duration,
 };
 
-/// Head dims on the emulator if nothing is selected: what compiles in a few minutes.
+/// Head dims on the emulator for an empty selection: few enough to compile in minutes.
 const EMULATED_HEAD_DIMS: [u32; 2] = [64, 128];
 
-/// Longest that a call may take unless the request says otherwise. On a GPU the driver may compile the kernel first.
+/// Default time limit of a call. On a GPU the driver may compile the kernel first.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// Request of random calls. Either `count` or `calls` has to be set.
+/// Request of random calls. Either `count` or `calls` must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// The variants that calls are for.
+    /// Selected variants.
     pub selection: SelectionRequest,
     /// Number of calls to draw.
     pub count: Option<NonZeroU64>,
-    /// Calls to make, by name, as a report holds them.
+    /// Calls to make, by name, as a report prints them.
     pub calls: Vec<String>,
-    /// Time after which no drawn call begins, in seconds.
+    /// Time after which no further call is drawn, in seconds.
     pub seconds: Option<u64>,
-    /// Seed that calls are drawn from.
+    /// Seed of the calls.
     pub seed: u64,
     /// Device that kernels run on.
     pub device: DeviceChoice,
-    /// Library that a GPU runs; `None` for the one that a build into `build` makes.
+    /// Library for a GPU; `None` for the library of a build into `build`.
     pub library: Option<PathBuf>,
-    /// Workers at once; `None` for one per core.
+    /// Parallel workers; `None` for one per core.
     pub jobs: Option<NonZeroUsize>,
     /// Time limit per call, in seconds; `None` for the usual one.
     pub call_limit_s: Option<u64>,
@@ -83,7 +83,7 @@ pub struct Outcome {
     /// Device that the calls ran on.
     #[serde(skip)]
     pub device: DeviceKind,
-    /// Whether the run was interrupted.
+    /// True if the run was interrupted.
     #[serde(skip)]
     pub interrupted: bool,
 }
@@ -91,7 +91,7 @@ pub struct Outcome {
 /// Makes the calls.
 ///
 /// # Errors
-/// [`CommandError`] for what stops all of it. Calls that fail are in the report.
+/// [`CommandError`] if the whole run stops. Failed calls are in the report.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let calls = request.wanted_calls()?;
     let library = library(request.library.as_deref(), None);
@@ -100,7 +100,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let jobs = jobs::busy(request.jobs);
     let session = Session::open(context)?;
     let wanted = wanted(&session.grid, &request.selection, &calls, place.gpu.is_none(), context, observer)?;
-    // The kit keeps an emulated library where it is, from which workers load it as long as calls are made.
+    // The kit protects an emulated library in the cache, from which workers load it during the run.
     let (library, scope, _kit) = if place.gpu.is_some() {
         let scope = gpu_scope(&session.grid, &wanted, &library)?;
         (library, scope, None)
@@ -171,7 +171,7 @@ impl Outcome {
     }
 }
 
-/// The selected variants; if calls are given, those that the calls may reach.
+/// The selected variants; if `calls` is set, those that the calls may reach.
 fn wanted(
     grid: &Grid,
     selection: &SelectionRequest,
@@ -206,7 +206,7 @@ fn wanted(
     }
 }
 
-/// Those of `variants` that calls are drawn for.
+/// The variants for which calls are drawn.
 fn called(mut variants: Vec<Variant>) -> Result<Vec<Variant>, CommandError> {
     variants.retain(|variant| Point::of(variant).is_some() || draws_calls(*variant));
     if variants.is_empty() {
@@ -216,7 +216,7 @@ fn called(mut variants: Vec<Variant>) -> Result<Vec<Variant>, CommandError> {
     Ok(variants)
 }
 
-/// Whether a variant has the head dims of a call, or neither has any.
+/// True if the variant has the call's head dims, or neither has head dims.
 fn has_head_dim_of(variant: Variant, call: &LibraryCall) -> bool {
     match call {
         LibraryCall::Attention(case) => variant.head_dim() == Some(case.head_dim),
@@ -224,7 +224,7 @@ fn has_head_dim_of(variant: Variant, call: &LibraryCall) -> bool {
     }
 }
 
-/// Whether the dispatcher may choose a variant for a call.
+/// True if the dispatcher may choose the variant for the call.
 fn may_answer(variant: Variant, call: &LibraryCall) -> bool {
     match (call, Point::of(&variant)) {
         (LibraryCall::Attention(case), Some(point)) => serves(point, case),
@@ -244,7 +244,7 @@ fn by_family(variants: &[Variant]) -> (Vec<Point>, Vec<Variant>) {
     (variants.iter().filter_map(Point::of).collect(), others.collect())
 }
 
-/// Kernels of the grid that the library at `library` holds, and of those the wanted ones.
+/// The kernels of the grid that the library at `library` contains, and the wanted ones among them.
 fn gpu_scope(grid: &Grid, wanted: &[Variant], library: &Path) -> Result<Scope, CommandError> {
     let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| Point::of(v).is_some()));
     let known: Vec<Variant> = known.collect::<BTreeSet<_>>().into_iter().collect();
@@ -262,7 +262,7 @@ fn gpu_scope(grid: &Grid, wanted: &[Variant], library: &Path) -> Result<Scope, C
     Ok(Scope { held: by_family(&held).0, wanted, others, device })
 }
 
-/// Compiles the wanted variants, and what splitting needs besides, for the emulator.
+/// Compiles for the emulator the wanted variants and the other kernels that splitting needs.
 fn emulator_library(
     session: &Session,
     wanted: &[Variant],

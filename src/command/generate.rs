@@ -31,15 +31,15 @@ const FLAG: &str = "--output";
 pub struct Request {
     /// The variants.
     pub selection: SelectionRequest,
-    /// Whether the helper kernels are added that selected split-KV kernels need.
+    /// Add the helper kernels that selected split-KV kernels need.
     pub helpers: bool,
     /// Folder to write, or a file ending in `.cu` if one variant is selected.
     pub output: PathBuf,
-    /// Whether the folder becomes exactly the selection: kernels that are not selected are removed.
+    /// Make the folder exactly the selection: kernels that are not selected are removed.
     pub exact: bool,
-    /// File that gets the BLAKE3 of each selected kernel, as `b3sum` prints it; `output` gets no kernels then.
+    /// File for the BLAKE3 of each selected kernel, as `b3sum` prints it; `output` then gets no kernels.
     pub hashes: Option<PathBuf>,
-    /// Whether nothing is written, and files that differ from what would be written are a failure.
+    /// Write nothing; files that differ from the rendered ones are a failure.
     pub check: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Written {
     /// The folder or file.
     #[serde(serialize_with = "lossy")]
     pub output: PathBuf,
-    /// Names of all kernels that it holds now.
+    /// Names of all kernels now in the output.
     pub variants: Vec<String>,
     /// The file of each kernel of the selection.
     pub selected: Vec<Selected>,
@@ -83,35 +83,35 @@ pub struct Written {
     pub summary: WriteSummary,
     /// Duration of the command.
     pub milliseconds: u128,
-    /// Whether the selection is the whole grid.
+    /// True if the selection is the whole grid.
     #[serde(skip)]
     pub whole_grid: bool,
 }
 
-/// The file of a kernel that was asked for.
+/// The file of a selected kernel.
 #[derive(Debug, Serialize)]
 pub struct Selected {
     /// Name of the kernel.
     pub name: String,
     /// The file, below the output folder.
     pub file: String,
-    /// Whether it is new or has changed.
+    /// True if it is new or has changed.
     pub written: bool,
 }
 
-/// Files that were compared with what would be written.
+/// Files that were compared with the rendered ones.
 #[derive(Debug, Serialize)]
 pub struct Compared {
     /// The folder or file.
     #[serde(serialize_with = "lossy")]
     pub output: PathBuf,
-    /// Names of the kernels that it is to hold.
+    /// Names of the kernels that it should contain.
     pub variants: Vec<String>,
     /// The differences.
     pub drift: Vec<Drift>,
 }
 
-/// Renders the kernels, or compares the files that are there.
+/// Renders the kernels, or compares the existing files.
 ///
 /// # Errors
 /// [`CommandError::Usage`] if a variant has no plan or the output cannot be written. Differences are in the outcome.
@@ -172,10 +172,10 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
 }
 
 impl Outcome {
-    /// Fails if files differ from what would be written.
+    /// Fails if files differ from the rendered ones.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with what to do.
+    /// [`CommandError::Failed`] with the remedy.
     pub fn verdict(&self) -> Result<(), CommandError> {
         let Compared { output, drift, .. } = match self {
             Self::Written(_) => return Ok(()),
@@ -197,13 +197,13 @@ impl Outcome {
     }
 }
 
-/// The folder that a folder is, or that a file is in.
+/// `output` itself if it is a folder, else its parent folder.
 pub(crate) fn folder_of(output: &Path) -> &Path {
     if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output }
 }
 
-/// Refuses an output that looks like a file and is none that kgen writes: `my.cuh` would silently become a folder.
-/// A version number at the end of a folder's name is no ending.
+/// Refuses an output path that looks like a file of a type kgen does not write: `my.cuh` would silently become a
+/// folder. A version number at the end of a folder's name is not a file extension.
 fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
     let Some(ending) = output.extension().map(|ending| ending.to_string_lossy().into_owned()) else { return Ok(()) };
     let written_as_folder = output.as_os_str().to_string_lossy().ends_with('/');
@@ -217,11 +217,11 @@ fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
     )))
 }
 
-/// Brings `folder` to hold `variants` beside what it held, or exactly them if `exact` or if they are the whole grid.
-/// Returns the variants it holds now.
+/// Updates `folder` to contain `variants` besides its other kernels, or only them if `exact` is set or they are the
+/// whole grid. Returns the variants it now contains.
 ///
 /// # Errors
-/// [`CommandError::Usage`]; the folder is then as it was.
+/// [`CommandError::Usage`]; the folder is then unchanged.
 fn write_folder(
     session: &Session,
     folder: &Path,
@@ -230,7 +230,7 @@ fn write_folder(
     context: &Context,
     observer: &dyn Observer,
 ) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
-    // Before the folder is made.
+    // Planned before the folder is created.
     let plans = session.plan_all(variants, None)?;
     let open = Folder::open(folder, &|message| observer.note(message), &|| context.cancel.requested());
     let open = open.map_err(unwritable(FLAG))?;
@@ -263,8 +263,8 @@ fn write_file(
     Ok((vec![variant], summary.map_err(unwritable(FLAG))?))
 }
 
-/// Texts that this kgen writes as `file`, and as the header beside it, for the kernel that `file` names now;
-/// `None` if it names none.
+/// The texts that this kgen writes as `file`, and as the header beside it, for the kernel that `file` names now; `None`
+/// if it names none.
 fn written_before(session: &Session, file: &Path) -> Option<Vec<OutputFile>> {
     let text = files::read_to_string(file).ok()?;
     let name = text.lines().next()?.strip_prefix("// ")?.to_owned();
@@ -277,7 +277,7 @@ fn check_file(session: &Session, file: &Path, variant: Variant) -> Result<(Vec<V
     let (kernel, header) = kernel_files(session, file, variant)?;
     let files = render::with_used_headers(&session.templates, [kernel, header])?;
     let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
-    // Other kernels beside a single file are none of its business.
+    // Other kernels beside a single file are ignored.
     drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
     Ok((vec![variant], drift))
 }

@@ -1,4 +1,4 @@
-//! Head dims in the JSON of a request: `128`, or `"192_128"` if V and O have another than Q and K.
+//! Head dims in the JSON of a request: `128`, or `"192_128"` if V and O differ from Q and K.
 
 use crate::kernel::HeadDim;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};

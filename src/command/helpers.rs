@@ -1,5 +1,5 @@
-//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV
-//! kernels never splits.
+//! Adds the helper kernels that selected kernels need: without `fwd_combine`, a library of split-KV kernels never
+//! splits.
 
 use super::Observer;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use itertools::Itertools;
 use std::collections::BTreeSet;
 
-/// `selected` and the helpers of `grid` that kernels among them need, sorted. Notes report what was added, and what the
+/// `selected` plus the helpers in `grid` that they need, sorted. Notes report the added helpers, and those that the
 /// grid lacks.
 pub(super) fn complete(grid: &Grid, selected: Vec<Variant>, observer: &dyn Observer) -> Vec<Variant> {
     let Missing { there, nowhere } = missing(grid, &selected);
@@ -33,9 +33,9 @@ pub(super) fn complete(grid: &Grid, selected: Vec<Variant>, observer: &dyn Obser
 /// Helpers that are needed and not selected.
 #[derive(Debug, Default, PartialEq)]
 struct Missing {
-    /// Those of the grid.
+    /// Helpers in the grid.
     there: BTreeSet<Variant>,
-    /// Kinds that the grid has for no target whose files run on the GPUs that need them.
+    /// Kinds for which the grid has no target whose files run on the GPUs that need them.
     nowhere: BTreeSet<(Kind, Target)>,
 }
 

@@ -1,9 +1,9 @@
-//! Ranges of the numbers in requests. The command line takes the same.
+//! Ranges of the numbers in requests. The command line uses the same ranges.
 
 use super::CommandError;
 use std::ops::RangeInclusive;
 
-/// Time limits, in seconds: up to a year, with which the arithmetic of no clock overflows.
+/// Time limits, in seconds: up to a year, which overflows no clock arithmetic.
 pub(crate) const SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 3600;
 
 /// Rounds of a timing.
@@ -12,10 +12,10 @@ pub(crate) const ROUNDS: RangeInclusive<u64> = 1..=10_000;
 /// Warm-up of a timing, in milliseconds.
 pub(crate) const WARM_UP_MS: RangeInclusive<u64> = 0..=60_000;
 
-/// Rounds of a timing together, in milliseconds.
+/// Total duration of a timing's rounds, in milliseconds.
 pub(crate) const MEASURE_MS: RangeInclusive<u64> = 1..=600_000;
 
-/// Sizes of a call: what a kernel takes fits 31 bits, and what a GPU holds is far less.
+/// Sizes of a call: a kernel takes 31 bits, and a GPU's memory holds far less.
 pub(crate) const SIZE: RangeInclusive<u64> = 1..=1 << 24;
 
 /// Sides of a matrix: a vector may have more elements than 32 bits count.

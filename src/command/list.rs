@@ -1,4 +1,4 @@
-//! The list of variants that a selection holds, without making anything.
+//! Lists the variants of a selection without building anything.
 
 mod compiled;
 
@@ -18,9 +18,9 @@ use std::path::PathBuf;
 pub struct Request {
     /// The variants.
     pub selection: SelectionRequest,
-    /// Whether each has its plan: tile, shared memory, registers, blocks per multiprocessor.
+    /// Add the plan of each variant: tile, shared memory, registers, blocks per multiprocessor.
     pub plan: bool,
-    /// Build folder whose report has the registers of kernels that have been compiled; read only with `plan`.
+    /// Build folder with the report on registers of compiled kernels; read only with `plan`.
     pub build_dir: PathBuf,
 }
 
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// A variant. The first six keys of its JSON are what scripts rely on.
+/// A variant. Scripts rely on the first six keys of its JSON.
 #[derive(Debug, Serialize)]
 pub struct Entry {
     /// Name of the kernel.
@@ -54,23 +54,23 @@ pub struct Entry {
     pub head_dim_v: Option<u32>,
     /// Element type.
     pub dtype: Option<Dtype>,
-    /// Whether the mask is causal.
+    /// True for a causal mask.
     pub causal: Option<bool>,
-    /// Features that a call may ask for; null if `dtype` is.
+    /// Features that a call may request; null if `dtype` is.
     pub features: Option<Features>,
     /// GPU architecture that it is compiled for.
     pub target: Target,
     /// Compute capabilities that run its machine code.
     pub runs_on: Vec<String>,
-    /// Whether newer ones run it by compiling its PTX.
+    /// True if newer GPUs run it by compiling its PTX.
     pub newer_by_ptx: bool,
-    /// The plan, if plans were asked for and there is one.
+    /// The plan, if requested and available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Why there is no plan, if plans were asked for.
+    /// The reason for a missing plan, if plans were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_error: Option<String>,
-    /// Registers per thread that the compiler took, if the last build compiled the same source.
+    /// Registers per thread reported by the compiler, if the last build compiled the same source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compiled_registers: Option<u32>,
 }
@@ -94,7 +94,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
 }
 
 impl Outcome {
-    /// Fails if plans were asked for and a variant has none.
+    /// Fails if plans were requested and a variant has none.
     ///
     /// # Errors
     /// [`CommandError::Failed`] with the first reason.

@@ -1,5 +1,5 @@
 //! The commands as functions: a request that is plain data, an outcome that is plain data, and events in between. One
-//! file a command. Knows nothing of command lines and terminals; it prints nothing.
+//! file a command. Independent of command lines and terminals; it prints nothing.
 //!
 //! ```no_run
 //! use kgen::command::{Context, list};
@@ -10,9 +10,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A function fails for what stops all of it. If it can go on after a failure, its outcome lists what failed, and the
-//! method `verdict` gives the error that sums it up. The JSON of a request has the names of its fields as keys; keys
-//! that are not known are refused, and those left out have the values of the request's default.
+//! A function returns an error only if the whole command stops. If it can continue after a failure, its outcome lists
+//! the failures, and the method `verdict` returns the error that summarises them. The JSON of a request has the names
+//! of its fields as keys; unknown keys are refused, and missing ones take the values of the request's default.
 
 mod ahead;
 pub mod bench;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The variants of `names`, in the grid or, as with `--head-dim`, of another head dim; sorted, none twice.
 ///
 /// # Errors
-/// [`CommandError::Usage`] with the unknown name, and the one that was probably meant.
+/// [`CommandError::Usage`] with the unknown name and the closest known one.
 pub(super) fn resolve(grid: &Grid, names: &[String]) -> Result<Vec<Variant>, CommandError> {
     names.iter().map(|name| find(grid, name)).collect::<Result<BTreeSet<_>, _>>().map(|found| found.into_iter().collect())
 }
@@ -36,7 +36,8 @@ fn find(grid: &Grid, name: &str) -> Result<Variant, CommandError> {
     })
 }
 
-/// 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in `flash_fwd_hdim192_128_fp16_sm80`; possible or not.
+/// The head dim in a name, not necessarily a valid one: 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in
+/// `flash_fwd_hdim192_128_fp16_sm80`.
 fn head_dim(name: &str) -> Option<HeadDim> {
     let (_, rest) = name.split_once("_hdim")?;
     let mut words = rest.split('_').map(str::parse);

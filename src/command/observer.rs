@@ -1,4 +1,4 @@
-//! Progress of a command, as events. The caller decides what it shows of them.
+//! Progress of a command, as events. The caller decides which of them to show.
 
 use crate::{
     bench::{self, Measurement},
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Receives the events of a command.
 pub trait Observer: Sync {
-    /// Receives one event, from whichever thread it happens in.
+    /// Receives one event, on the thread where it happens.
     fn event(&self, event: Event<'_>);
 
     /// Sends [`Event::Note`].
@@ -25,8 +25,7 @@ impl Observer for () {
     fn event(&self, _event: Event<'_>) {}
 }
 
-/// Something that happened. The events of one piece of work stand between [`Begun`](Self::Begun) and
-/// [`Ended`](Self::Ended).
+/// An event. The events of one piece of work come between [`Begun`](Self::Begun) and [`Ended`](Self::Ended).
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
@@ -35,7 +34,7 @@ pub enum Event<'a> {
         /// The sentence.
         message: &'a str,
     },
-    /// One sentence that a caller has to pass on: it concerns files that a person edited, and nothing else reports it.
+    /// One sentence that the caller must show: it concerns files that the user edited, and is reported nowhere else.
     Warning {
         /// The sentence.
         message: &'a str,
@@ -46,7 +45,7 @@ pub enum Event<'a> {
         work: Work,
         /// Number of steps.
         steps: usize,
-        /// Number of those that are expected to be done already, by an earlier run.
+        /// Number of steps expected to be cached by an earlier run.
         known: usize,
     },
     /// A step has begun.
@@ -65,7 +64,7 @@ pub enum Event<'a> {
         /// Name of the part: that of a case.
         part: &'a str,
     },
-    /// A step is done. Steps that an earlier run has done are not started.
+    /// A step is done. Steps cached by an earlier run are not started.
     Finished {
         /// Name of the step.
         step: &'a str,
@@ -125,18 +124,18 @@ pub enum StepResult<'a> {
     Checked(&'a Verdict),
     /// It was timed.
     Measured(&'a Measurement),
-    /// A random call was answered as it has to be. The step has no name.
+    /// A random call gave the expected result. The step has no name.
     Called,
     /// A random call failed.
     CallFailed {
-        /// The call, as `Request::calls` of [`fuzz`](super::fuzz) takes it.
+        /// The call, in the form that `Request::calls` of [`fuzz`](super::fuzz) takes.
         call: &'a str,
         /// Description of the failure.
         message: &'a str,
     },
 }
 
-/// Passes the progress of the other rooms on as events, and a request to stop the other way.
+/// Forwards progress of other rooms as events, and cancellation in the opposite direction.
 pub(super) struct Relay<'a> {
     pub observer: &'a dyn Observer,
     pub cancel: &'a Cancel,
@@ -206,7 +205,7 @@ impl bench::Observer for Relay<'_> {
 
 impl FuzzObserver for Relay<'_> {
     fn called(&self, failed: bool) {
-        // `failed` follows with the rest.
+        // `failed` follows and carries the rest.
         if !failed {
             self.finished("", StepResult::Called);
         }

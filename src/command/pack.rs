@@ -1,4 +1,4 @@
-//! A kgen binary as a wheel, for releases.
+//! Packs a kgen binary as a wheel, for releases.
 
 use super::{CommandError, Context, Observer};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{fs, path::PathBuf};
 
-/// Request of a wheel around a binary.
+/// Request to pack a binary as a wheel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -18,7 +18,7 @@ pub struct Request {
     pub output: PathBuf,
 }
 
-/// Wheel around a binary.
+/// The wheel of a binary.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     /// The file.

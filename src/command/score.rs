@@ -1,4 +1,4 @@
-//! A score or a mask of the caller's own, for kernels that are made on demand.
+//! The caller's own score or mask, for kernels that are generated on demand.
 
 use super::CommandError;
 use crate::{
@@ -26,7 +26,7 @@ pub struct ScoreRequest {
     pub tables: Vec<String>,
 }
 
-/// Declares the names of three lists.
+/// Declares the names of the three lists.
 ///
 /// # Errors
 /// [`CommandError::Usage`] with the name that cannot be declared.
@@ -45,7 +45,7 @@ impl ScoreRequest {
     /// The declared score; `None` if nothing is declared.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] for a text that is no expression, and for names that cannot be declared.
+    /// [`CommandError::Usage`] for an invalid expression, and for names that cannot be declared.
     pub(super) fn declared(&self, grid: &Grid) -> Result<Option<KeptScore>, CommandError> {
         if self.score.is_none() && self.mask.is_none() {
             let given = [("scalars", &self.scalars), ("integers", &self.integers), ("tables", &self.tables)];

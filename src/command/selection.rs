@@ -1,4 +1,4 @@
-//! The variants of a grid that a command is about.
+//! The variants of a grid that a command applies to.
 
 use super::{
     CommandError, Context, Observer, ScoreRequest, config::DefaultTarget, head_dims, names, session::plan, target::TargetWord,
@@ -13,8 +13,8 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// The variants that a command is about: those with the given names, or those that meet all conditions. The default is
-/// the whole grid.
+/// The variants that a command applies to: those with the given names, or those that meet all conditions. The default
+/// is the whole grid.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectionRequest {
@@ -23,7 +23,7 @@ pub struct SelectionRequest {
     /// Kinds of kernel; empty for all.
     pub kinds: Vec<Kind>,
     /// Head dims, in elements; empty for all. One that the grid lacks is generated on demand. JSON: `128`, or
-    /// `"192_128"` if V and O have another than Q and K.
+    /// `"192_128"` if V and O differ from Q and K.
     #[serde(with = "head_dims")]
     pub head_dims: Vec<HeadDim>,
     /// Element types; empty for all.
@@ -32,7 +32,7 @@ pub struct SelectionRequest {
     pub causal: Option<bool>,
     /// Features as `--features` takes them: words with commas, `none` or `any`.
     pub features: Option<String>,
-    /// A score and a mask of the caller's own.
+    /// The caller's own score and mask.
     pub score: ScoreRequest,
     /// Targets, or GPUs; empty for all, or for the default target of the context if other fields narrow the selection.
     pub targets: Vec<TargetWord>,
@@ -40,30 +40,30 @@ pub struct SelectionRequest {
     pub set: Option<String>,
     /// Condition, for example `hdim >= 128 and dtype == bf16`.
     pub filter: Option<String>,
-    /// The whole grid, also the targets that the default target would leave out. Other fields still narrow it.
+    /// The whole grid, including targets that the default target would exclude. Other fields still narrow it.
     pub all: bool,
 }
 
-/// The word for kernels with whatever features.
+/// The word for kernels with any features.
 pub(crate) const ANY_FEATURES: &str = "any";
 
 impl SelectionRequest {
-    /// Whether no field is set.
+    /// True if no field is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether variants are named, so that nothing narrows them.
+    /// True if variants are named, so that no condition applies.
     pub(super) fn is_by_name(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// The variants of `grid` that the request means: sorted, without duplicates, at least one. A note reports targets
-    /// that were taken by default, and variants that no template has the features for.
+    /// The variants of `grid` that the request selects: sorted, without duplicates, at least one. A note reports
+    /// targets that were taken by default, and variants whose features no template supports.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
-    /// what is to blame. [`CommandError::Environment`] for the target `native` if there is no GPU.
+    /// [`CommandError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message
+    /// names the cause. [`CommandError::Environment`] for the target `native` if there is no GPU.
     pub(super) fn resolve(&self, context: &Context, grid: &Grid, observer: &dyn Observer) -> Result<Vec<Variant>, CommandError> {
         if self.is_by_name() {
             if *self != (Self { names: self.names.clone(), ..Self::default() }) {
@@ -92,7 +92,7 @@ impl SelectionRequest {
             dtypes: self.dtypes.clone(),
             causal: self.causal,
             features,
-            // Who names a shape means one kernel of it.
+            // A caller who names a shape means one kernel of it.
             prefers_plain: !(self.head_dims.is_empty() || any || self.all || self.set.is_some() || self.filter.is_some()),
             targets: self.resolved_targets(context)?,
             set: self.set.clone(),
@@ -108,8 +108,8 @@ impl SelectionRequest {
         Ok(if features.is_some() { with_the_features(selected, observer) } else { selected })
     }
 
-    /// Notes for people on a selection that worked: that the set asked for names more than the grid declares, which
-    /// files a GPU runs that is no target, and which GPUs run files that newer ones cannot load.
+    /// Notes for people on a successful selection: a set with more names than the grid declares, the files that a GPU
+    /// without its own target runs, and the GPUs whose files newer ones cannot load.
     pub(super) fn notes(&self, context: &Context, grid: &Grid, selected: &[Variant]) -> Vec<String> {
         let words = self.target_words(context);
         let plans: Vec<Plan> =
@@ -119,7 +119,7 @@ impl SelectionRequest {
         self.note_on_set(grid).into_iter().chain(gpus).chain(places).collect()
     }
 
-    /// The targets asked for, or the default ones; none twice.
+    /// The requested targets, or the default ones, without duplicates.
     fn resolved_targets(&self, context: &Context) -> Result<Vec<Target>, CommandError> {
         let targets = self.target_words(context).iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>();
         let targets = targets.map_err(|error| match self.default_target(context) {
@@ -133,8 +133,8 @@ impl SelectionRequest {
         self.default_target(context).map_or(&self.targets, |default| &default.words)
     }
 
-    /// The default target, if fields narrow the selection and leave the target open. `all`, and with it an empty
-    /// request, is the whole grid; sets and conditions say themselves which targets they mean.
+    /// The default target, if fields narrow the selection and leave the target open. `all`, like an empty request, is
+    /// the whole grid; sets and conditions name their targets themselves.
     fn default_target<'a>(&self, context: &'a Context) -> Option<&'a DefaultTarget> {
         let says_itself =
             !self.targets.is_empty() || self.is_by_name() || self.all || self.set.is_some() || self.filter.is_some();
@@ -169,7 +169,7 @@ fn targets_of(selection: &Selection) -> String {
     selection.targets.iter().map(|target| format!("`{target}`")).join(", ")
 }
 
-/// The variants whose templates have their features, with a note about the others; all of them if none has.
+/// The variants whose templates support their features, with a note about the others; all of them if none does.
 fn with_the_features(selected: Vec<Variant>, observer: &dyn Observer) -> Vec<Variant> {
     let lacks = |variant: &Variant| attention::Point::of(variant).is_some_and(attention::lacks_a_feature);
     let (lacking, made): (Vec<Variant>, Vec<Variant>) = selected.iter().copied().partition(lacks);

@@ -1,4 +1,4 @@
-//! The grid, the templates and the renderer that a command works with. Shared by every command that renders.
+//! The grid, the templates and the renderer of a command. Shared by every command that renders.
 
 use super::{CommandError, Context, Event, Observer};
 use crate::{
@@ -29,7 +29,7 @@ impl Session {
         Ok(Self { grid, templates, renderer })
     }
 
-    /// Plans a variant with the tile the grid holds for it.
+    /// Plans a variant with its tile from the grid.
     ///
     /// # Errors
     /// A sentence, as [`plan`] gives it.
@@ -40,7 +40,7 @@ impl Session {
     /// As [`plan`](Self::plan), compiled for another target if one is named.
     ///
     /// # Errors
-    /// A sentence, also if the kernel has no form that runs there.
+    /// A sentence; also if the kernel has no form that runs there.
     pub fn plan_to_run_as(&self, variant: Variant, run_as: Option<Target>) -> Result<Plan, String> {
         let plan = self.plan(variant)?;
         run_as.map_or(Ok(plan.clone()), |target| plan.to_run_as(target).map_err(|error| error.to_string()))
@@ -63,16 +63,16 @@ impl Session {
         }
     }
 
-    /// Whether `asked` is the whole grid, no more and no less.
+    /// True if `asked` is exactly the whole grid.
     pub fn is_whole_grid(&self, asked: &[Variant]) -> bool {
         asked.iter().collect::<BTreeSet<_>>() == self.grid.variants().iter().collect()
     }
 
-    /// All files of `folder`, and the plans of all its kernels, once it holds `plans` beside the kernels it `held`; or
-    /// these alone if `asked`, the variants the plans were made for, are the whole grid.
+    /// All files of `folder`, and the plans of all its kernels, once it contains `plans` besides the kernels it `held`;
+    /// only `plans` if `asked`, their variants, are the whole grid.
     ///
     /// # Errors
-    /// [`CommandError::Usage`] if a template fails or a kernel it held can no longer be made.
+    /// [`CommandError::Usage`] if a template fails or one of its kernels can no longer be rendered.
     pub fn folder_files(
         &self,
         folder: &Path,
@@ -96,10 +96,10 @@ impl Session {
     }
 }
 
-/// Plans `variant` with the tile that `grid` holds for it.
+/// Plans `variant` with its tile from `grid`.
 ///
 /// # Errors
-/// A sentence: why there is no plan, and the line of the grid if a tile written there asks for what cannot be.
+/// A sentence: the reason why there is no plan, and the line of the grid if it contains an impossible tile.
 pub(super) fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
     Plan::new(variant, grid.tile_override(&variant).as_ref()).map_err(|error| match grid.tile_place(&variant) {
         Some(place) if !matches!(error, PlanError::Unsupported { .. }) => format!("{error}; its `[[tile]]` is at {place}"),
@@ -107,7 +107,7 @@ pub(super) fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
     })
 }
 
-/// Warns of edited files of `folder` that were replaced or not removed: a person's work is in the copies.
+/// Warns of edited files of `folder` that were replaced or not removed: the user's work is in the copies.
 pub(super) fn warn_of_edited(folder: &Path, summary: &WriteSummary, observer: &dyn Observer) {
     let warn = |message: String| observer.event(Event::Warning { message: &message });
     let shown = |path: &str| folder.join(path).display().to_string();
@@ -123,22 +123,22 @@ pub(super) fn warn_of_edited(folder: &Path, summary: &WriteSummary, observer: &d
     }
 }
 
-/// For `map_err` when the folder that `flag` names is written: adds what to do if it cannot be.
+/// For `map_err` on writes to the folder of `flag`: adds the remedy.
 pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CommandError {
     move |error| unwritable_unless(&format!("choose another place with `{flag}`"), error)
 }
 
-/// The error of a folder that is written, with what to do; `other` is what always helps, as a clause.
+/// The error of a write to a folder, with the remedy; `other` is the remedy that always works, as a clause.
 pub(super) fn unwritable_unless(other: &str, error: RenderError) -> CommandError {
     let RenderError::Io { action: "create" | "write" | "lock" | "remove", source, .. } = &error else {
         return error.into();
     };
     let remedy = match source.kind() {
-        // What is not kgen's stands in the way: the reason ends with what to do.
+        // A file that is not kgen's is in the way; the reason already ends with the remedy.
         ErrorKind::InvalidData => return CommandError::Usage(format!("{error}, or {other}")),
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space and run the command again",
-        ErrorKind::ReadOnlyFilesystem => "it lies on a file system that is mounted read-only: mount it anew",
+        ErrorKind::ReadOnlyFilesystem => "it is on a file system that is mounted read-only: remount it writable",
         _ => "make it writable",
     };
     CommandError::Usage(format!("{error}; {remedy}, or {other}"))

@@ -1,4 +1,4 @@
-//! Words for a target: its name or alias, a GPU it does not name (`rtx3090`, `sm86`), or `native`.
+//! Words for a target: its name or alias, the name of a GPU (`rtx3090`, `sm86`), or `native`.
 
 use super::CommandError;
 use crate::{
@@ -16,18 +16,18 @@ pub(crate) const NATIVE: &str = "native";
 /// The alias of `sm120` that people also use for the data-centre chips.
 const BLACKWELL: &str = "blackwell";
 
-/// A target as it was asked for. JSON holds the word.
+/// A target as the caller wrote it. JSON contains the word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum TargetWord {
-    /// By its name or an alias.
+    /// A name or an alias of the target.
     Named {
         /// The word.
         word: String,
         /// The target that it names.
         target: Target,
     },
-    /// By a GPU that runs its files.
+    /// A GPU that runs the target's files.
     Gpu {
         /// The word.
         word: String,
@@ -41,10 +41,10 @@ pub enum TargetWord {
 }
 
 impl TargetWord {
-    /// The target, which for `native` the driver is asked for.
+    /// The target; for `native`, the driver is queried.
     ///
     /// # Errors
-    /// [`CommandError::Environment`] for `native` if there is no GPU, or one that no kernels are for.
+    /// [`CommandError::Environment`] for `native` if there is no GPU, or no target supports it.
     pub fn target(&self) -> Result<Target, CommandError> {
         match self.known()? {
             Self::Named { target, .. } | Self::Gpu { target, .. } => Ok(target),
@@ -52,17 +52,17 @@ impl TargetWord {
         }
     }
 
-    /// Note on the GPUs that run the files of a target that was named itself, if newer ones cannot load them; and on
-    /// the other meaning of the word that named it.
+    /// Note on the GPUs that run the files of the target that the caller named, if newer GPUs cannot load them; for
+    /// `blackwell` also on the other architecture of this name.
     pub(super) fn places(&self) -> Option<String> {
         let Self::Named { word, target } = self else { return None };
         let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;
-        // NVIDIA gives the name Blackwell to two architectures whose files do not run on each other.
+        // NVIDIA uses the name Blackwell for two architectures whose files do not run on each other.
         let other = if word.eq_ignore_ascii_case(BLACKWELL) { "; B200 and GB200 are `--target b200`" } else { "" };
         Some(files + other)
     }
 
-    /// Note on the files of a target that was not named itself, with the plans of what was selected for it.
+    /// Note on the files of a target that the caller did not name, with the plans of the variants selected for it.
     pub(super) fn note(&self, plans: &[Plan]) -> Option<String> {
         let Ok(Self::Gpu { word, capability, target }) = self.known() else { return None };
         let by = if plan::runs_on(target, capability, false) { "" } else { ", from the PTX in them, which its driver compiles" };
@@ -83,7 +83,7 @@ impl TargetWord {
         Some(note)
     }
 
-    /// As it was asked for, with the GPU of this machine in place of `native`.
+    /// The same word, with `native` replaced by the GPU of this machine.
     fn known(&self) -> Result<Self, CommandError> {
         static PRESENT: OnceLock<Result<u32, String>> = OnceLock::new();
         if *self != Self::Native {
@@ -97,7 +97,7 @@ impl TargetWord {
     }
 }
 
-/// The target whose files run on a GPU of `capability`, which was asked for as `word`.
+/// The target whose files run on a GPU of `capability`, which the caller wrote as `word`.
 fn of_gpu(word: &str, capability: u32) -> Result<TargetWord, String> {
     let target = plan::target_for(capability).ok_or_else(|| {
         let text = capability_text(capability);
@@ -111,7 +111,7 @@ fn of_gpu(word: &str, capability: u32) -> Result<TargetWord, String> {
 impl FromStr for TargetWord {
     type Err = String;
 
-    /// Fails with what is wrong with the word, and what was probably meant.
+    /// Fails with the problem and the word that was probably meant.
     fn from_str(word: &str) -> Result<Self, String> {
         if word.trim().eq_ignore_ascii_case(NATIVE) {
             return Ok(Self::Native);
@@ -121,7 +121,7 @@ impl FromStr for TargetWord {
             Err(unknown) => unknown,
         };
         match capability_of(word) {
-            // A number may be anything; a GPU of it there must be.
+            // Any number parses as a capability, but a GPU with it must exist.
             Some(capability) if is_gpu(capability) => of_gpu(word.trim(), capability),
             _ => Err(unknown.to_string()),
         }

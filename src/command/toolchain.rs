@@ -15,9 +15,9 @@ const BUNDLES: [&Bundle; 2] = [&COMPILER, &DISASSEMBLER];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Install both, unless they are there (about 110 MB to download, 290 MB on disk).
+    /// Install both, unless they are installed (about 110 MB to download, 290 MB on disk).
     Install,
-    /// Show their state.
+    /// Show the state of both.
     Show,
     /// Show the path of nvcc; fail if kgen has installed none.
     NvccPath,
@@ -49,7 +49,7 @@ pub enum Outcome {
 pub struct Installed {
     /// Name of the program.
     pub name: &'static str,
-    /// Whether it is installed.
+    /// True if it is installed.
     pub installed: bool,
     /// Its folder.
     #[serde(serialize_with = "lossy_option")]
@@ -64,7 +64,7 @@ pub struct Installed {
 /// Installs, shows or removes them.
 ///
 /// # Errors
-/// [`CommandError::Environment`] with what is missing on this machine.
+/// [`CommandError::Environment`] with the missing part of this machine.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let cancel = &context.cancel;
     match request {

@@ -18,7 +18,7 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Request of kernels in another project.
+/// Request to put kernels into another project.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[serde(deny_unknown_fields)]
@@ -28,19 +28,19 @@ pub struct Request {
     /// The variants; empty for those that are there already.
     #[serde(default)]
     pub selection: SelectionRequest,
-    /// Whether the helper kernels are added that selected split-KV kernels need.
+    /// Add the helper kernels that selected split-KV kernels need.
     #[serde(default = "yes")]
     pub helpers: bool,
-    /// Whether a folder is taken that kgen did not make and that holds other files, which stay.
+    /// Accept a folder that kgen did not create and that contains other files, which stay.
     #[serde(default)]
     pub beside_others: bool,
-    /// Whether the dispatcher comes along. Without a selection, it does so only if it is there already.
+    /// Include the dispatcher. Without a selection, it is included only if it is there already.
     #[serde(default = "yes")]
     pub dispatcher: bool,
     /// Treatment of the changes.
     #[serde(default)]
     pub mode: Mode,
-    /// Whether what was written before is removed. Not with [`Mode::Check`].
+    /// Remove the files written before. Not with [`Mode::Check`].
     #[serde(default)]
     pub remove: bool,
 }
@@ -61,7 +61,7 @@ pub enum Place {
     InstalledVllm {
         /// Its folder.
         path: PathBuf,
-        /// Folder of the built modules, as `scripts/torch_ops.sh` writes it; to check or remove, none is needed.
+        /// Folder of the built modules, as `scripts/torch_ops.sh` writes it; not needed to check or remove.
         #[serde(default)]
         prebuilt: Option<PathBuf>,
     },
@@ -71,7 +71,7 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// They are made.
+    /// Changes are written.
     #[default]
     Write,
     /// Nothing is written; changes are a failure.
@@ -86,29 +86,29 @@ pub struct Outcome {
     /// The folder, checkout or installation.
     #[serde(serialize_with = "lossy")]
     pub folder: PathBuf,
-    /// Names of the kernels that the folder holds then.
+    /// Names of the kernels in the folder after the changes.
     pub variants: Vec<String>,
-    /// Whether it holds the dispatcher.
+    /// True if it contains the dispatcher.
     pub dispatcher: bool,
-    /// Whether the changes have been made.
+    /// True if the changes were written.
     pub written: bool,
     /// The changes.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Whether a folder was to be removed that is not there.
+    /// True if the folder to remove does not exist.
     #[serde(skip)]
     pub is_nowhere: bool,
-    /// The message of the failure, if changes are one.
+    /// The message of the failure, if changes are a failure.
     #[serde(skip)]
     stale: Option<String>,
 }
 
-/// Puts kernels into another project, brings them up to date there, or removes them.
+/// Puts kernels into another project, updates them there, or removes them.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if no kernel is named and none is there, a variant has no plan, the folder is not the
-/// command's own or has local changes, or a checkout is not as it is known. Changes that [`Mode::Check`] finds are in
-/// the outcome.
+/// [`CommandError::Usage`] if no kernel is named and none is there, a variant has no plan, the folder was not created
+/// by this command or has local changes, or a checkout differs from the supported ones. Changes that [`Mode::Check`]
+/// finds are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     if request.remove && request.mode == Mode::Check {
         return Err(CommandError::Usage("`remove` has nothing to check; set another `mode`".to_owned()));
@@ -140,13 +140,13 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
 }
 
 impl Outcome {
-    /// One without kernels.
+    /// An outcome without kernels.
     fn new(folder: PathBuf, mode: Mode, changes: Changes) -> Self {
         let written = mode == Mode::Write;
         Self { folder, variants: Vec::new(), dispatcher: false, written, changes, is_nowhere: false, stale: None }
     }
 
-    /// The same, a failure with this message if changes are one in `mode`.
+    /// The same, marked as a failure with this message if `mode` treats changes as one.
     fn stale_if(mut self, mode: Mode, message: impl FnOnce(&Path, &Changes) -> String) -> Self {
         let stale = mode == Mode::Check && !self.changes.changes.is_empty();
         self.stale = stale.then(|| message(&self.folder, &self.changes));
@@ -156,7 +156,7 @@ impl Outcome {
     /// Fails if [`Mode::Check`] found changes.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with what to do.
+    /// [`CommandError::Failed`] with the remedy.
     pub fn verdict(&self) -> Result<(), CommandError> {
         self.stale.clone().map_or(Ok(()), |stale| Err(CommandError::Failed(stale)))
     }
@@ -171,7 +171,7 @@ fn write(
 ) -> Result<Outcome, CommandError> {
     let note = |message: &str| observer.note(message);
     let session = Session::open(context)?;
-    // Without a selection it is what lies there that decides.
+    // Without a selection, the existing files decide.
     let looks_only = request.mode != Mode::Write;
     let early =
         if looks_only || !request.selection.is_empty() { None } else { destination.lock(None, &note).map_err(unwritable)? };
@@ -196,8 +196,8 @@ fn write(
     Ok(outcome.stale_if(request.mode, |root, changes| stale_message(root, destination, changes)))
 }
 
-/// The kernels to hold, and whether the dispatcher comes with them: those selected, or those the folder holds if
-/// nothing is.
+/// The kernels that the folder should contain, and whether the dispatcher is included: the selected ones, or the
+/// existing ones if none are selected.
 fn wanted(
     session: &Session,
     root: &Path,
@@ -230,7 +230,7 @@ fn remove(root: &Path, destination: &Destination, request: &Request, observer: &
     if !request.selection.is_empty() {
         return Err(CommandError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
-    // No error: a removal that was killed at its very end is finished by the same command.
+    // Not an error: running the same command again completes a removal that was killed at its very end.
     let is_nowhere = matches!(destination, Destination::Folder(_)) && !root.exists();
     let changes = if request.mode == Mode::DryRun {
         destination.rehearse(root, &[], &note)?
@@ -256,7 +256,7 @@ fn stale_message(root: &Path, destination: &Destination, changes: &Changes) -> S
     format!("`{}`: {files} not as `{command}` writes {them}; {remedy}", root.display())
 }
 
-/// Adds what to do if the folder cannot be written.
+/// Adds the remedy if the folder cannot be written.
 fn unwritable(error: RenderError) -> CommandError {
     unwritable_unless("name another folder", error)
 }

@@ -1,4 +1,4 @@
-//! A Python package around a library: what `build` does, and a wheel with the result.
+//! A Python package around a library: `build`, and a wheel with the result.
 
 use super::{
     CommandError, Context, Observer,
@@ -22,14 +22,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folder of the library below the build folder: the library that others build there keeps its kernels.
+/// Subfolder of the build folder for this library, so that the library of other builds keeps its kernels.
 const FOLDER: &str = "wheel";
 
 /// Request of a package. The default is the whole grid for GPUs, into `dist`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// Request of the build. The library gets the selected kernels alone, in a folder of its own below the build
+    /// Request of the build. The library contains only the selected kernels and is in a separate folder in the build
     /// folder.
     pub build: build::Request,
     /// Folder for the wheel.
@@ -60,7 +60,7 @@ pub enum Device {
 pub enum Outcome {
     /// The package.
     Packed(Packed),
-    /// The build of a library that failed, so that there is nothing to pack.
+    /// The failed build of a library; nothing was packed.
     NotBuilt(Box<build::Outcome>),
 }
 
@@ -88,7 +88,7 @@ pub struct Packed {
 /// Builds the library and packs it.
 ///
 /// # Errors
-/// As [`build::run`]; [`CommandError::Failed`] if the library that came of it cannot be packed, [`CommandError::Usage`]
+/// As [`build::run`]; [`CommandError::Failed`] if the resulting library cannot be packed, [`CommandError::Usage`]
 /// if the wheel cannot be written.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { build, output, device } = request;
@@ -137,14 +137,14 @@ impl Outcome {
     }
 }
 
-/// A library to pack. Another kgen may replace the file at any time, so its content is what this run has made.
+/// A library to pack. Another kgen may replace the file at any time, so the content is that of this run.
 struct Library {
     path: PathBuf,
     content: Vec<u8>,
     kernels: Vec<String>,
 }
 
-/// The library for GPUs, read while no other build may change it.
+/// The library for GPUs, read under the lock that excludes other builds.
 fn for_gpus(made: &Made) -> Result<Library, CommandError> {
     let built = &made.outcome;
     let library = built.report.library.as_ref().map(|library| built.out_dir.join(&library.path));
@@ -153,7 +153,7 @@ fn for_gpus(made: &Made) -> Result<Library, CommandError> {
     Ok(Library { path, content, kernels: built.kernels().map(|artifact| artifact.name.clone()).collect() })
 }
 
-/// The library for the emulator, copied to the place of one for GPUs.
+/// The library for the emulator, copied to the path of the one for GPUs.
 fn for_the_emulator(build: &build::Request, context: &Context, observer: &dyn Observer) -> Result<Library, CommandError> {
     if build.run_as.is_some() {
         return Err(CommandError::Usage("`run_as` is for GPUs: the emulator runs each kernel as its own target".to_owned()));
@@ -170,7 +170,7 @@ fn for_the_emulator(build: &build::Request, context: &Context, observer: &dyn Ob
     Ok(Library { path, content: library, kernels: variants.iter().map(ToString::to_string).collect() })
 }
 
-/// Number of wheels of the package that lie beside the one at `path`: those of other selections.
+/// Number of other wheels of the package in the folder of `path`: those of other selections.
 fn others_beside(path: &Path) -> usize {
     let is_one = |name: &OsStr| {
         let name = name.to_string_lossy();
@@ -181,7 +181,7 @@ fn others_beside(path: &Path) -> usize {
     names.filter(|name| Some(&**name) != path.file_name() && is_one(name)).count()
 }
 
-/// Writes a file and the folder it is in, which `flag` names.
+/// Writes a file and creates its folder, which `flag` names.
 fn write(path: &Path, content: &[u8], flag: &str) -> Result<(), CommandError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).and_then(|()| write_atomic(path, content)).map(drop).map_err(|error| {

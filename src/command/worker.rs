@@ -18,10 +18,10 @@ pub enum Task {
     Fuzz,
 }
 
-/// Serves the one request that `input` holds, with answers to `output`.
+/// Serves the one request in `input` and writes its answers to `output`.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if the request cannot be understood: something else than kgen sent it.
+/// [`CommandError::Usage`] if the request cannot be parsed: it was not sent by kgen.
 pub fn serve(task: Task, input: &mut impl BufRead, output: impl Write) -> Result<(), CommandError> {
     let served = match task {
         Task::Check => check::serve_worker(family::cases, input, output),

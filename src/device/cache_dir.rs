@@ -1,5 +1,5 @@
-//! Folders of the cache that are used only as long as they hold what they were made with: each has a sealed list of its
-//! files with their hashes.
+//! Cache folders that are used only as long as their contents are unchanged: each has a sealed list of its files and
+//! their hashes.
 
 use super::KitError;
 use crate::files::{content_hash, read, seal, touch, unseal};
@@ -9,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the names of unfinished folders begin with.
+/// Prefix of the names of unfinished folders.
 pub(super) const UNFINISHED: &str = ".new-";
 
-/// The list of a folder's files in it.
+/// File name of the list.
 const LIST: &str = "contents.json";
 
 /// The files of a folder by relative path, with their hashes.
@@ -20,7 +20,7 @@ const LIST: &str = "contents.json";
 pub(super) struct Contents(BTreeMap<PathBuf, String>);
 
 impl Contents {
-    /// Reads every file below `folder` but the list.
+    /// Reads every file in `folder` except the list.
     fn of(folder: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         collect(folder, Path::new(""), &mut files)?;
@@ -28,18 +28,17 @@ impl Contents {
         Ok(Self(files))
     }
 
-    /// The paths that end so, in order.
+    /// The paths with this extension, in order.
     pub(super) fn with_extension(&self, extension: &str) -> impl Iterator<Item = &Path> {
         self.0.keys().map(PathBuf::as_path).filter(move |path| path.extension().is_some_and(|e| e == extension))
     }
 }
 
-/// The contents of `folder`, which is filled first where it is not there, or not as it was filled. `key` names what it
-/// holds. Filled is a new folder in `root` that takes its place by renaming; where another process was first, its
-/// folder stays.
+/// The contents of `folder`, which is filled first if it is missing or was changed. `key` identifies the contents. A
+/// new folder in `root` is filled and then renamed into place; if another process was first, its folder stays.
 ///
 /// # Errors
-/// [`KitError`], also what `fill` gives.
+/// [`KitError`], including those of `fill`.
 pub(super) fn made(
     root: &Path,
     folder: &Path,
@@ -67,7 +66,7 @@ pub(super) fn made(
         if let Some(other) = whole(folder, key) {
             return Ok(other);
         }
-        // What is in the way is damaged. It leaves by renaming too, so that no process sees half of it.
+        // A damaged folder is in the way. It is moved out by a rename too, so that no process sees half of it.
         let doomed = scratch()?;
         fs::rename(folder, doomed.path().join("damaged")).map_err(failed(folder))?;
         fs::rename(new.path(), folder).map_err(failed(folder))?;
@@ -76,7 +75,7 @@ pub(super) fn made(
     Ok(contents)
 }
 
-/// The contents of `folder` where they are what was listed when it was filled for `key`.
+/// The contents of `folder`, if they match the list that was written when it was filled for `key`.
 fn whole(folder: &Path, key: &str) -> Option<Contents> {
     let listed = Contents(unseal(&read(&folder.join(LIST)).ok()?, &[key.as_bytes()])?);
     (Contents::of(folder).ok()? == listed).then_some(listed)
@@ -89,7 +88,7 @@ fn collect(folder: &Path, below: &Path, files: &mut BTreeMap<PathBuf, String>) -
         if entry.file_type()?.is_dir() {
             collect(&path, &name, files)?;
         } else {
-            // Of links, what they lead to.
+            // Links are followed.
             files.insert(name, content_hash(read(&path)?));
         }
     }

@@ -1,4 +1,4 @@
-//! The emulator: runs a launcher whose kernel was compiled by the host compiler against `templates/emulator/`.
+//! The emulator: runs a launcher that the host compiler compiled against `templates/emulator/`.
 #![allow(unsafe_code)]
 
 use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Order, Outputs, Paths, Schedule, library::KernelLibrary};
@@ -16,7 +16,7 @@ type Report = unsafe extern "C" fn() -> *const c_char;
 type SetCapability = unsafe extern "C" fn(c_int);
 type SetMultiprocessors = unsafe extern "C" fn(c_int);
 
-/// A kernel loaded into this process. A hanging or crashing kernel takes the process with it: use a worker.
+/// A kernel loaded into this process. If it hangs or crashes, so does the process: use a worker.
 pub struct Emulator {
     library: KernelLibrary,
     reset: Reset,
@@ -29,14 +29,14 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Loads the library that [`EmulatorKit`](super::EmulatorKit) made, to run its launcher `name` on an emulated
+    /// Loads a library compiled by [`EmulatorKit`](super::EmulatorKit), to run its launcher `name` on an emulated
     /// device of a compute capability (`major * 10 + minor`).
     ///
     /// # Errors
     /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
     pub fn open(library: &Path, name: &str, capability: u32) -> Result<Self, DeviceError> {
         let library = KernelLibrary::open(library, name)?;
-        // SAFETY: the emulator's header declares each function with the type of its field, and the library is kept
+        // SAFETY: the emulator's header declares each function with the type of its field, and the library is stored
         // beside them.
         let emulator = unsafe {
             Self {
@@ -54,21 +54,20 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Makes it a device of another compute capability (`major * 10 + minor`) from now on, for every launcher of the
-    /// library.
+    /// Changes the compute capability of the device (`major * 10 + minor`), for every launcher of the library.
     pub fn emulate(&self, capability: u32) {
         // SAFETY: the function takes any number.
         unsafe { (self.set_capability)(capability.cast_signed()) };
     }
 
-    /// Sets what the emulated device has for a call.
+    /// Sets the device properties that a call expects.
     fn prepare(&self, call: &Call) {
         let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
         // SAFETY: the function takes any number.
         unsafe { (self.set_multiprocessors)(c_int::try_from(multiprocessors).unwrap_or(c_int::MAX)) };
     }
 
-    /// Tells the emulator of a tensor, so that it judges every access to it.
+    /// Registers a tensor with the emulator, which then checks every access to it.
     fn declare(&self, name: &str, memory: *mut c_void, image: &Image, writable: bool) {
         let name = CString::new(name).expect("tensor names hold no NUL");
         // SAFETY: `memory` and the map have the sizes given and outlive the launch; the emulator copies the name.
@@ -77,7 +76,7 @@ impl Emulator {
         }
     }
 
-    /// Forgets what the last run declared, and goes on by the schedule.
+    /// Clears the declarations of the last run and applies the schedule.
     fn reset(&self, schedule: Schedule) {
         // SAFETY: the function takes any seed.
         unsafe { (self.reset)(schedule.seed) };
@@ -87,9 +86,9 @@ impl Emulator {
         }
     }
 
-    /// What the last launch did wrong, or nothing.
+    /// The emulator's report on the last launch; empty if it found no error.
     fn report(&self) -> String {
-        // SAFETY: the emulator gives a NUL-terminated string that is valid until its next call.
+        // SAFETY: the emulator returns a NUL-terminated string that is valid until its next call.
         let text = unsafe { (self.report)() };
         if text.is_null() {
             return String::new();
@@ -105,7 +104,7 @@ impl Device for Emulator {
     }
 
     fn run(&mut self, call: &Call, schedule: Schedule) -> Result<Outputs, DeviceError> {
-        // Inputs are copied too, so that a kernel that writes to one is caught and cannot spoil the next run.
+        // Inputs are copied too, so that a kernel that writes to one is caught and cannot corrupt the next run.
         let (mut inputs, mut outputs) = (call.inputs.clone(), call.outputs.clone());
         self.prepare(call);
         let mut scratch = Vec::new();
@@ -134,7 +133,7 @@ impl Device for Emulator {
         };
         let params = call.params.structure(&address, workspace_bytes);
 
-        // SAFETY: every pointer leads into an image above, which lives to the end of this function, and the call's
+        // SAFETY: every pointer points into an image above, which lives until the end of this function, and the call's
         // strides and lengths are those the images were laid out with.
         let launched = unsafe { self.library.launch(&params, ptr::null_mut()) };
         let report = self.report();

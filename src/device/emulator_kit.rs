@@ -1,8 +1,7 @@
-//! Compiles a generated `.cu` file, as it is, with the host's C++ compiler against the emulator's headers.
+//! Compiles an unmodified generated `.cu` file with the host's C++ compiler against the emulator's headers.
 //!
-//! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
-//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is
-//! made again before anything in it is compiled against or loaded.
+//! Everything is content-addressed in one folder and appears there by rename: processes that work on the same kernel at
+//! once only duplicate work. A folder whose contents changed is rebuilt before anything in it is used.
 
 use super::cache_dir::{self, Contents};
 use crate::{
@@ -20,41 +19,41 @@ use std::{
     time::Duration,
 };
 
-/// How the runtime and every kernel are compiled. `-ffp-contract=off` keeps `a * b + c` two roundings, as written.
-/// A user's flags come before, and none of them may make arithmetic inexact.
+/// Compiler flags of the runtime and every kernel. `-ffp-contract=off` keeps the two roundings of `a * b + c` as
+/// written. The user's flags come first, and none of them may make arithmetic inexact.
 const FLAGS: [&str; 5] = ["-std=c++17", "-fPIC", "-fno-fast-math", "-ffp-contract=off", "-w"];
-/// The runtime does the work and is compiled once.
+/// The runtime does the work and is compiled only once.
 const RUNTIME_OPTIMISATION: &str = "-O2";
-/// A kernel is compiled for each check and mostly calls the runtime: of `-O1`'s passes these take half the time to
-/// compile, and the kernel is no slower.
+/// A kernel is compiled for each check and mostly calls the runtime: these passes of `-O1` take half its compile time,
+/// and the kernel is no slower.
 pub(super) const KERNEL_OPTIMISATION: &str = "-Og";
 
-/// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: an uninitialised
-/// variable holds a pattern, which is made NaN ([`UNSET`], or by `kgen/emulator.h` where GCC calls memset); and an
-/// index beyond an array's bounds traps, as does a reference to the element after its last. (GCC's tuning decides from
-/// which size on it calls memset: for K8 it is the least of all.)
+/// Flags that expose mistakes of a kernel that the host would hide, used if the compiler supports them: an
+/// uninitialised variable holds a pattern, which is turned into NaN ([`UNSET`], or by `kgen/emulator.h` if GCC calls
+/// memset); and an index beyond an array's bounds traps, as does a reference to the element after its last. (GCC's
+/// tuning determines the size from which it calls memset: it is smallest for K8.)
 const STRICT: [&str; 4] = [
     "-ftrivial-auto-var-init=pattern",
     "-mtune=k8 -mmemset-strategy=libcall:-1:noalign",
     "-fsanitize=bounds -fsanitize-undefined-trap-on-error",
     "-fsanitize=object-size -fsanitize-undefined-trap-on-error",
 ];
-/// Four and eight bytes of GCC's pattern for uninitialised variables, as assembly has them, and what replaces them. The
-/// pattern is a finite number, which a factor of 0 cancels. `0xffc1` in each half is NaN in fp32, fp16 and bf16, and as
-/// an integer it is far below any index. No kernel has either number.
+/// Four and eight bytes of GCC's pattern for uninitialised variables, as they appear in assembly, and their
+/// replacements. The pattern is a finite number, which a factor of 0 cancels. `0xffc1` in each half is NaN in fp32,
+/// fp16 and bf16, and as an integer it is far below any index. No kernel contains either number.
 const UNSET: [(&str, &str); 4] = [
     ("-16843010", "-4063295"),
     ("4278124286", "4290904001"),
     ("-72340172838076674", "-17451714848096319"),
     ("18374403900871474942", "18429292358861455297"),
 ];
-/// The file of a kit that holds those that the compiler takes, one a line.
+/// File of a kit that lists the supported flags, one per line.
 const STRICT_FILE: &str = "strict-flags";
 
-/// Longest one compile may take; a kernel needs about a second.
+/// Time limit of one compilation; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What the names of unfinished folders in the cache begin with, those of older kgens too.
+/// Prefixes of unfinished folders in the cache, including those of older kgens.
 pub const UNFINISHED: &[&str] = &[cache_dir::UNFINISHED, ".tmp"];
 
 /// Folder of the emulator's own headers and runtime in a kit.
@@ -62,25 +61,25 @@ const EMULATOR: &str = "emulator";
 /// Folder of the headers that generated files include.
 const INCLUDE: &str = "include";
 
-/// Why a kernel was not compiled for the emulator.
+/// Reasons why a kernel was not compiled for the emulator.
 #[derive(Debug, thiserror::Error)]
 pub enum KitError {
     /// The compiler did not start.
     #[error("cannot run the host compiler `{}`: {source}; install g++ or clang++, or name one with `CXX`", compiler.display())]
     NoCompiler {
-        /// What was started.
+        /// The compiler's path.
         compiler: PathBuf,
-        /// Why it was not.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The compiler refused the source.
+    /// The compiler rejected the source.
     #[error("the host compiler refuses `{name}` for the emulator: {first_error}\n  all of it is in `{}`", log.display())]
     Refused {
         /// Variant, or `runtime`.
         name: String,
-        /// Its first line that reports an error.
+        /// The first line that reports an error.
         first_error: String,
-        /// File with everything it said.
+        /// File with the compiler's output.
         log: PathBuf,
     },
     /// [`Cancel`] was requested.
@@ -91,22 +90,22 @@ pub enum KitError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
 }
 
-/// The emulator's sources in a folder of the cache, its runtime compiled, ready to compile kernels against.
+/// The emulator's sources in a folder of the cache, with the runtime compiled, ready for kernels.
 #[derive(Debug, Clone)]
 pub struct EmulatorKit {
     compiler: PathBuf,
-    /// The user's own flags for it.
+    /// The user's own compiler flags.
     flags: Vec<String>,
     /// `<cache>/emulator`.
     root: PathBuf,
     /// Headers and runtime objects.
     folder: PathBuf,
-    /// What is in it.
+    /// Its contents.
     contents: Contents,
     hash: String,
     cancel: Cancel,
@@ -114,12 +113,11 @@ pub struct EmulatorKit {
 }
 
 impl EmulatorKit {
-    /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
-    /// kit of the same content is there already and unchanged.
+    /// Writes the sources to `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless an
+    /// unchanged kit of the same content exists.
     ///
-    /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler's version identifies it,
-    /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel`
-    /// is requested.
+    /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler is identified by its version,
+    /// not its path. Leftovers of killed processes are removed. Compilers are stopped when `cancel` is requested.
     ///
     /// # Errors
     /// [`KitError`].
@@ -135,7 +133,7 @@ impl EmulatorKit {
             .chain(emulator.map(|(path, text)| (format!("{EMULATOR}/{path}"), text)))
             .collect();
         let mut hasher = FieldHasher::default();
-        // A compiler's version does not name the processor it compiles for.
+        // A compiler's version does not include the processor it compiles for.
         hasher.field("processor", std::env::consts::ARCH);
         hasher.field("compiler", &compiler.version);
         for flag in compiler
@@ -166,16 +164,15 @@ impl EmulatorKit {
         Ok(kit)
     }
 
-    /// Hash of everything that a kernel's behaviour on the emulator depends on besides its own source.
+    /// Hash of all inputs of a kernel's behaviour on the emulator except its own source.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The shared library of one kernel, compiled unless the same text was compiled before and nobody has changed what
-    /// came of it.
+    /// The shared library of one kernel, compiled unless the same text was compiled before and the result is unchanged.
     ///
     /// # Errors
-    /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
+    /// [`KitError`]: the compiler rejects the text, or the cache cannot be written.
     pub fn library(&self, name: &str, text: &str) -> Result<PathBuf, KitError> {
         let mut key = FieldHasher::default();
         for (field, value) in [("kit", self.hash.as_str()), ("name", name), ("text", text)] {
@@ -196,7 +193,7 @@ impl EmulatorKit {
             write(&assembly, &UNSET.iter().fold(text, |text, (pattern, nan)| text.replace(pattern, nan)))?;
             self.compile(name, folder, |command| {
                 command.arg("-shared").arg(&assembly);
-                // The kit's own objects, in a fixed order, and no others that may lie there.
+                // The kit's own objects, in a fixed order, and no other files in the folder.
                 command.args(self.objects());
                 command.arg("-o").arg(folder.join(format!("{name}.so")));
             })?;
@@ -205,8 +202,7 @@ impl EmulatorKit {
         Ok(folder.join(format!("{name}.so")))
     }
 
-    /// The file `name` in the folder of the cache that `key` names, which `make` fills unless it is there as it was
-    /// made.
+    /// The file `name` in the cache folder of `key`, which `make` fills unless it exists unchanged.
     pub(super) fn made(
         &self,
         name: &str,
@@ -238,7 +234,7 @@ impl EmulatorKit {
         kit.probe_strict_flags(folder)
     }
 
-    /// Finds out which of [`STRICT`] the compiler takes, and keeps that in the kit.
+    /// Determines which flags of [`STRICT`] the compiler supports, and records them in the kit.
     fn probe_strict_flags(&self, folder: &Path) -> Result<(), KitError> {
         let probe = tempfile::tempdir_in(folder).map_err(|source| KitError::Io { path: folder.to_owned(), source })?;
         let source = probe.path().join("probe.cpp");
@@ -258,14 +254,14 @@ impl EmulatorKit {
         write(&folder.join(STRICT_FILE), &taken)
     }
 
-    /// Those of [`STRICT`] that kernels are compiled with.
+    /// The flags of [`STRICT`] with which kernels are compiled.
     pub(super) fn strict_flags(&self) -> Result<Vec<String>, KitError> {
         let path = self.folder.join(STRICT_FILE);
         let flags = fs::read_to_string(&path).map_err(|source| KitError::Io { path, source })?;
         Ok(flags.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Runs the compiler with the common flags; keeps what it said in `<root>/<name>.log` where it fails.
+    /// Runs the compiler with the common flags; on failure, writes its output to `<root>/<name>.log`.
     pub(super) fn compile(&self, name: &str, folder: &Path, arguments: impl FnOnce(&mut Command)) -> Result<(), KitError> {
         let mut command = Command::new(&self.compiler);
         command.current_dir(folder).args(&self.flags).args(FLAGS);
@@ -298,8 +294,8 @@ impl EmulatorKit {
         Err(KitError::Refused { name: name.to_owned(), first_error, log })
     }
 
-    /// What the compiler said of a refused kernel, about a copy of its source that is kept as `<root>/<name>.cu`:
-    /// `folder`, in which it was compiled, is about to be removed.
+    /// The compiler's output for a rejected kernel, rewritten to name a copy of its source that is kept as
+    /// `<root>/<name>.cu`: `folder`, in which it was compiled, is about to be removed.
     fn with_kept_source(&self, name: &str, folder: &Path, said: &str) -> Result<String, KitError> {
         let source = folder.join(format!("{name}.cu"));
         let Ok(text) = fs::read_to_string(&source) else { return Ok(said.to_owned()) };
@@ -317,7 +313,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), KitError> {
     fs::write(path, text).map_err(failed)
 }
 
-/// Enough of a hash to name a folder.
+/// A prefix of the hash, long enough to name a folder.
 fn short(hash: &str) -> &str {
     &hash[..32]
 }

@@ -1,19 +1,19 @@
-//! Many kernels and their dispatcher in one shared library for the emulator, as `libkgen.so` holds them for a GPU.
+//! Many kernels and their dispatcher in one shared library for the emulator, the counterpart of `libkgen.so` for a GPU.
 
 use super::{EmulatorKit, KitError, emulator_kit};
 use crate::files::FieldHasher;
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// What the dispatcher's object is called.
+/// Name of the dispatcher's object.
 const DISPATCHER: &str = "kgen_dispatch";
 
 impl EmulatorKit {
     /// The library `libkgen.so` of kernels (name, text) and the text of their dispatcher. Each is compiled unless the
-    /// same text was compiled before, several at a time on rayon's current pool; `compiled` hears of each.
+    /// same text was compiled before, several at a time on rayon's current pool; `compiled` is called for each.
     ///
     /// # Errors
-    /// [`KitError`]: the compiler refuses a text, or the cache cannot be written.
+    /// [`KitError`]: the compiler rejects a text, or the cache cannot be written.
     pub fn whole_library(
         &self,
         kernels: &[(String, String)],

@@ -1,5 +1,5 @@
 //! The GPU: memory through the CUDA driver, which is loaded at run time, so that kgen starts on machines without it;
-//! the launch through the launcher in a library of kernels, on the default stream of the device's primary context.
+//! launches through the launcher in a library of kernels, on the default stream of the device's primary context.
 #![allow(unsafe_code)]
 
 use super::{
@@ -12,14 +12,14 @@ use cudarc::driver::{
 use serde::Serialize;
 use std::{ffi::c_char, fmt, path::Path, ptr};
 
-/// What a report says about a GPU.
+/// Properties of a GPU for reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuInfo {
-    /// The driver's name of it: `NVIDIA H100 80GB HBM3`.
+    /// The driver's device name: `NVIDIA H100 80GB HBM3`.
     pub name: String,
     /// Compute capability, `major * 10 + minor`.
     pub compute_capability: u32,
-    /// Newest CUDA version the driver speaks: `13.0`.
+    /// Newest CUDA version that the driver supports: `13.0`.
     pub cuda_version: String,
 }
 
@@ -34,16 +34,16 @@ impl GpuInfo {
     /// The first GPU of this machine.
     ///
     /// # Errors
-    /// [`DeviceError::NoGpu`] where there is no driver or no device.
+    /// [`DeviceError::NoGpu`] if there is no driver or no device.
     pub fn probe() -> Result<Self, DeviceError> {
         probe().map(|(_, info)| info)
     }
 }
 
-/// More than the longest name of a PCI bus, `00000000:1b:00.0` and its NUL.
+/// More than the longest PCI bus id, `00000000:1b:00.0` with its NUL.
 const BUS_ID_BYTES: i32 = 32;
 
-/// What limits the speed of a GPU.
+/// Properties that limit the speed of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuFacts {
     /// Name, compute capability and driver.
@@ -52,13 +52,13 @@ pub struct GpuFacts {
     pub multiprocessors: u32,
     /// Highest clock of the multiprocessors.
     pub sm_clock_khz: u32,
-    /// Highest clock of the memory; 0 where the driver does not say.
+    /// Highest clock of the memory; 0 if the driver does not report it.
     pub memory_clock_khz: u32,
-    /// Width of the memory's bus.
+    /// Width of the memory bus.
     pub memory_bus_bits: u32,
     /// Size of the L2 cache.
     pub l2_bytes: u32,
-    /// Where it sits, as NVML knows it: `0000:1b:00.0`.
+    /// PCI bus id in NVML's form: `0000:1b:00.0`.
     pub pci_bus_id: String,
 }
 
@@ -66,7 +66,7 @@ impl GpuFacts {
     /// The first GPU of this machine.
     ///
     /// # Errors
-    /// [`DeviceError::NoGpu`] where there is none, [`DeviceError::Driver`] where it does not say.
+    /// [`DeviceError::NoGpu`] if there is none, [`DeviceError::Driver`] if a query fails.
     pub fn probe() -> Result<Self, DeviceError> {
         let (device, info) = probe()?;
         let attribute = |which| {
@@ -75,7 +75,7 @@ impl GpuFacts {
             value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
         };
         let mut bus = [0; BUS_ID_BYTES as usize];
-        // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
+        // SAFETY: the length is that of the array, into which the driver writes a NUL-terminated string.
         let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES, device) };
         let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
         Ok(Self {
@@ -90,7 +90,7 @@ impl GpuFacts {
     }
 }
 
-/// The first device and its description. Never panics: cudarc does when the driver's library is absent, so look first.
+/// The first device and its description. Checks for the driver's library first, because cudarc panics if it is absent.
 fn probe() -> Result<(sys::CUdevice, GpuInfo), DeviceError> {
     // SAFETY: loads and unloads the driver's library by its well-known name.
     if !unsafe { sys::is_culib_present() } {
@@ -117,17 +117,17 @@ fn probe() -> Result<(sys::CUdevice, GpuInfo), DeviceError> {
     Ok((device, info))
 }
 
-/// The driver's own words for an error.
+/// The driver's message for an error.
 pub(super) fn words(error: DriverError) -> String {
     let text = error.error_string().map_or_else(|_| format!("{:?}", error.0), |text| text.to_string_lossy().into_owned());
     format!("{text} ({:?})", error.0)
 }
 
-/// A kernel on the first GPU. A faulting kernel spoils the process's context: use a worker.
+/// A kernel on the first GPU. A faulting kernel corrupts the process's context, so it belongs in a worker.
 pub struct Gpu {
     info: GpuInfo,
     pub(super) library: KernelLibrary,
-    /// Holds the tensors of a call; kept, since allocating takes longer than a small kernel.
+    /// Memory for the tensors of a call; kept, since allocating takes longer than a small kernel.
     arena: Option<DeviceMemory>,
 }
 
@@ -153,7 +153,7 @@ impl Gpu {
         Launch::new(params.structure(&address, find("workspace").map_or(0, DeviceMemory::bytes)))
     }
 
-    /// Bytes of workspace that a launch with `params` needs; only kinds with a workspace can be asked.
+    /// Bytes of workspace that a launch with `params` needs; only for kinds with a workspace.
     ///
     /// # Errors
     /// [`DeviceError::Symbol`].
@@ -175,7 +175,7 @@ impl Device for Gpu {
             workspace_bytes = self.workspace_for(call)?;
             scratch.push(("workspace", Image::scratch(workspace_bytes)));
         }
-        // One after another, each between its guard zones: what strays from one tensor is seen in the next.
+        // One after another, each between its guard zones: a stray write from one tensor shows up in the next.
         let tensors: Vec<&(&'static str, Image)> = call.inputs.iter().chain(&call.outputs).chain(&scratch).collect();
         let mut memory = Vec::with_capacity(tensors.iter().map(|(_, image)| image.bytes()).sum());
         let mut places = Vec::with_capacity(tensors.len());
@@ -188,14 +188,14 @@ impl Device for Gpu {
         let base = arena.address();
         let address = |name: &'static str| {
             places.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(.., origin)| {
-                // Device addresses are as wide as pointers here; the launcher takes them as such.
+                // Device addresses have the width of host pointers; the launcher takes them as pointers.
                 ptr::without_provenance_mut(base + origin)
             })
         };
         let params = call.params.structure(&address, workspace_bytes);
 
-        // SAFETY: every pointer leads into the arena, which lives past the synchronisation below, and the call's
-        // strides and lengths are those the images were laid out with.
+        // SAFETY: every pointer points into the arena, which outlives the synchronisation below, and the call's strides
+        // and lengths are those the images were laid out with.
         unsafe { self.library.launch(&params, ptr::null_mut()) }?;
         result::ctx::synchronize().map_err(|e| DeviceError::Fault(words(e)))?;
 
@@ -230,7 +230,7 @@ impl Device for Gpu {
 }
 
 impl Gpu {
-    /// Memory of at least `bytes` bytes, whatever it holds.
+    /// Memory of at least `bytes` bytes, with any contents.
     fn arena(&mut self, bytes: usize) -> Result<&DeviceMemory, DeviceError> {
         match self.arena.take().filter(|arena| arena.bytes() >= bytes) {
             Some(arena) => Ok(self.arena.insert(arena)),

@@ -1,12 +1,12 @@
-//! A tensor as it lies in memory, with everything around it that a kernel must leave alone.
+//! A tensor in memory, with the surrounding bytes that a kernel must not change.
 #![allow(unsafe_code)]
 #![allow(clippy::cast_possible_wrap, reason = "a tensor in memory is smaller than 2⁶³ bytes")]
 
-/// What every 16 bits of unwritten memory hold: a NaN as fp16, as bf16 and, twice over, as fp32. An
-/// output still holding it was not written; an input read from it spreads NaN.
+/// Content of every 16 bits of unwritten memory: a NaN as fp16, as bf16 and, in pairs, as fp32. An output that still
+/// holds it was not written; an input read from it propagates NaN.
 pub const POISON: u16 = 0x7fa5;
 
-/// The same for two elements of E4M3, of whose bytes [`POISON`] would have one a number.
+/// The same for two elements of E4M3: one byte of [`POISON`] would be a number there.
 const POISON_BYTES: u16 = 0xffff;
 
 /// Bytes of guard zone before and after a tensor; a multiple of the alignment of device allocations.
@@ -33,7 +33,7 @@ impl Element {
         }
     }
 
-    /// What 16 bits of unwritten memory hold.
+    /// Content of 16 bits of unwritten memory.
     fn poison(self) -> u16 {
         match self {
             Self::Bits8 => POISON_BYTES,
@@ -42,30 +42,28 @@ impl Element {
     }
 }
 
-/// 256 bytes, aligned as device allocations are.
+/// 256 bytes, with the alignment of device allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(256))]
 struct Line([u16; 128]);
 
-/// A tensor in memory: its elements where their strides put them, gaps between them, and a guard zone on both sides.
-///
-/// Elements are addressed by their offset from the tensor's element (0, 0, 0), which may be negative.
+/// A tensor in memory: its elements at the offsets their strides give, gaps between them, and a guard zone on both
+/// sides. Elements are addressed by their offset from element (0, 0, 0), which may be negative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     lines: Vec<Line>,
     element: Element,
     /// Elements from the start of the memory to element (0, 0, 0).
     origin: usize,
-    /// Elements from the first to the last, gaps included.
+    /// Elements from the first to the last, including gaps.
     span: usize,
-    /// One entry an element: 1 where it is part of the tensor, 0 in gaps and guard zones.
+    /// One entry per element: 1 if it is part of the tensor, 0 in gaps and guard zones.
     map: Vec<u8>,
 }
 
 impl Image {
-    /// Memory for `span` elements of which element (0, 0, 0) is number `origin`, all of it poisoned, nothing marked.
-    ///
-    /// The first of the `span` elements is aligned to 256 bytes.
+    /// Memory for `span` elements whose number `origin` is element (0, 0, 0): all poisoned, none marked. The first of
+    /// the `span` elements is aligned to 256 bytes.
     pub fn poisoned(element: Element, span: usize, origin: usize) -> Self {
         let bytes = GUARD_BYTES + (span * element.bytes()).next_multiple_of(size_of::<Line>()) + GUARD_BYTES;
         Self {
@@ -96,7 +94,7 @@ impl Image {
         image
     }
 
-    /// Poisoned memory of `bytes` bytes, rounded up to whole 32-bit words, that a kernel may use as it likes.
+    /// Poisoned memory of `bytes` bytes, rounded up to 32-bit words, that a kernel may use freely.
     pub fn scratch(bytes: usize) -> Self {
         let mut image = Self::poisoned(Element::Bits32, bytes.div_ceil(4), 0);
         for word in 0..image.span {
@@ -105,7 +103,7 @@ impl Image {
         image
     }
 
-    /// Bytes from the first element to the last, gaps included and guard zones not.
+    /// Bytes from the first element to the last, including gaps but not guard zones.
     pub fn span_bytes(&self) -> usize {
         self.span * self.element.bytes()
     }
@@ -113,13 +111,13 @@ impl Image {
     /// Writes the bits of the element at `offset` and marks it as part of the tensor.
     ///
     /// # Panics
-    /// When `offset` lies outside the memory: the caller computed the span.
+    /// If `offset` is outside the memory: the caller computed the span.
     pub fn put(&mut self, offset: i64, bits: u32) {
         let index = self.mark(offset);
         self.set(index, bits);
     }
 
-    /// Writes an element and says nothing about its being part of the tensor, as a faulty kernel would.
+    /// Writes an element without marking it as part of the tensor, as a faulty kernel would.
     #[cfg(test)]
     pub(crate) fn scribble(&mut self, offset: i64, bits: u32) {
         let index = self.index(offset);
@@ -143,10 +141,10 @@ impl Image {
         }
     }
 
-    /// Marks the element at `offset` as part of the tensor without writing it; gives its index in memory.
+    /// Marks the element at `offset` as part of the tensor without writing it; returns its index in memory.
     ///
     /// # Panics
-    /// When `offset` lies outside the memory.
+    /// If `offset` is outside the memory.
     pub fn mark(&mut self, offset: i64) -> usize {
         let index = self.index(offset);
         self.map[index] = 1;
@@ -156,12 +154,12 @@ impl Image {
     /// The bits of the element at `offset`.
     ///
     /// # Panics
-    /// When `offset` lies outside the memory.
+    /// If `offset` is outside the memory.
     pub fn bits(&self, offset: i64) -> u32 {
         self.bits_at(self.index(offset))
     }
 
-    /// Offset of the first element that is no part of the tensor and yet holds something else than poison.
+    /// Offset of the first element outside the tensor that is no longer poison.
     pub fn first_damage(&self) -> Option<i64> {
         let poison = u32::from(self.element.poison());
         let poison = match self.element {
@@ -179,7 +177,7 @@ impl Image {
         self.element
     }
 
-    /// Size of the memory in bytes, guard zones included.
+    /// Size of the memory in bytes, including guard zones.
     pub fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice())
     }
@@ -189,18 +187,19 @@ impl Image {
         self.origin * self.element.bytes()
     }
 
-    /// One entry an element of the whole memory: 1 where it is part of the tensor.
+    /// One entry per element of the whole memory: 1 if it is part of the tensor.
     pub fn map(&self) -> &[u8] {
         &self.map
     }
 
     /// The whole memory.
     pub(super) fn memory(&self) -> &[u8] {
-        // SAFETY: `lines` is one allocation of `bytes()` initialised bytes without padding, borrowed for as long.
+        // SAFETY: `lines` is one allocation of `bytes()` initialised bytes without padding, borrowed for the same
+        // lifetime.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.bytes()) }
     }
 
-    /// The whole memory, to be written.
+    /// The whole memory, mutable.
     pub(super) fn memory_mut(&mut self) -> &mut [u8] {
         let bytes = self.bytes();
         // SAFETY: as in `memory`; every bit pattern is a valid `Line`, and the borrow is exclusive.

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A loaded library and one launcher of it.
+/// A loaded library and one of its launchers.
 pub(super) struct KernelLibrary {
     library: Library,
     path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct KernelLibrary {
     launcher: Launcher,
 }
 
-/// Which of these launchers the library at `path` holds, in their order.
+/// One flag for each of these launchers, in order: true if the library at `path` contains it.
 ///
 /// # Errors
 /// [`DeviceError::Load`].
@@ -31,19 +31,19 @@ pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceEr
     Ok(names.iter().map(|name| unsafe { symbol::<Launcher>(&library, path, name) }.is_ok()).collect())
 }
 
-/// Loads a library, unless it is cut off: the loader would die of that. What is loaded is the file at `path` and no
-/// other: a name without a slash would be looked for where the system keeps its libraries.
+/// Loads a library after checking that the file is not truncated, which would kill the loader. Only the file at `path`
+/// is loaded: a name without a slash would be searched for in the system's library folders.
 fn load(path: &Path) -> Result<Library, DeviceError> {
     let failed = |reason| DeviceError::Load { path: path.to_owned(), reason };
     let path = &std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
     if is_cut_off(path).map_err(|error| failed(error.to_string()))? {
         return Err(failed("it is cut off: it ends before what its ELF header says is in it".to_owned()));
     }
-    // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
+    // SAFETY: loading runs the library's initialisers; kgen built it, or the user asked for it to be run.
     unsafe { Library::new(path) }.map_err(|error| failed(loaders_words(&error)))
 }
 
-/// What `dlerror` said. The error itself is only that `dlopen` failed; the loader's own message is its source.
+/// The message of `dlerror`. The error itself says only that `dlopen` failed; the loader's message is its source.
 fn loaders_words(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -60,7 +60,7 @@ impl KernelLibrary {
     /// The function `name`.
     ///
     /// # Safety
-    /// `T` must be the function pointer type of the function's C declaration, and the pointer must not be called when
+    /// `T` must be the function pointer type of the function's C declaration, and the pointer must not be called after
     /// this library has been dropped.
     pub(super) unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, DeviceError> {
         // SAFETY: the caller's promise.
@@ -70,7 +70,7 @@ impl KernelLibrary {
     /// Calls the launcher on `stream`; NULL is the default stream.
     ///
     /// # Safety
-    /// The pointers in `params` must lead to memory of the device the launcher runs on, large enough for the strides
+    /// The pointers in `params` must point to memory of the device the launcher runs on, large enough for the strides
     /// and lengths beside them, until the launch has finished; `stream` must be one of that device.
     pub(super) unsafe fn launch(&self, params: &Structure, stream: *mut c_void) -> Result<(), DeviceError> {
         // SAFETY: `params` is a valid structure for the call; the rest is the caller's promise.
@@ -83,28 +83,28 @@ impl KernelLibrary {
 
     /// Bytes of workspace that a launch with `params` needs.
     pub(super) fn workspace_bytes(&self, params: &Structure) -> Result<usize, DeviceError> {
-        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        // SAFETY: `kgen.h` declares this type, and `self` holds the library.
         let workspace: Workspace = unsafe { self.function(&format!("{}_workspace", self.name)) }?;
-        // SAFETY: `params` is a valid structure, and the function follows none of its pointers.
+        // SAFETY: `params` is a valid structure, and the function dereferences none of its pointers.
         Ok(unsafe { workspace(params.as_ptr()) })
     }
 
     /// The paths that `kgen_fwd` can take with `params`.
     pub(super) fn paths(&self, params: &Structure) -> Result<Paths, DeviceError> {
-        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        // SAFETY: `kgen.h` declares this type, and `self` holds the library.
         let explain: Explain = unsafe { self.function("kgen_explain_choice") }?;
         Ok(Paths::told(&mut |choice| {
-            // SAFETY: both structures are valid, and the function follows no pointer of `params`. Where it fails, it
-            // tells nothing.
+            // SAFETY: both structures are valid, and the function dereferences no pointer of `params`. If it fails, it
+            // leaves the choice unchanged.
             unsafe { explain(params.as_ptr(), choice) };
         }))
     }
 
-    /// `kgen_last_error()`, empty where the library lacks it.
+    /// `kgen_last_error()`; empty if the library lacks it.
     fn last_error(&self) -> String {
-        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        // SAFETY: `kgen.h` declares this type, and `self` holds the library.
         let Ok(last_error) = (unsafe { self.function::<LastError>("kgen_last_error") }) else { return String::new() };
-        // SAFETY: the type is the one `kgen.h` declares; the string it gives is valid until the next failure.
+        // SAFETY: `kgen.h` declares this type; the string it returns is valid until the next failure.
         let text = unsafe { last_error() };
         if text.is_null() {
             return String::new();
@@ -114,10 +114,10 @@ impl KernelLibrary {
     }
 }
 
-/// Looks a function up.
+/// Looks up a function.
 ///
 /// # Safety
-/// `T` must be the function pointer type of its C declaration, and the pointer must not be called when `library` has
+/// `T` must be the function pointer type of its C declaration, and the pointer must not be called after `library` has
 /// been dropped.
 unsafe fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
     // SAFETY: the caller's promise.
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use std::{env, fs, process::Command};
 
-    /// What loading a file with this content is answered with.
+    /// The error message for loading a file with this content.
     fn refused(content: &[u8]) -> String {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("libkgen.so");
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(launchers_in(Path::new("f.so"), &functions).expect("it loads"), [true, false]);
             return;
         }
-        // The loader looks there for names without a slash, and a process reads the variable once, when it begins.
+        // The loader searches there for names without a slash, and a process reads the variable once, at its start.
         let [here, elsewhere] = ["here", "elsewhere"].map(|function| {
             let folder = tempfile::tempdir().expect("a temporary folder");
             compiled(folder.path(), function);

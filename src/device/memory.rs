@@ -1,4 +1,4 @@
-//! Memory of the GPU, owned.
+//! Owned GPU memory.
 #![allow(unsafe_code)]
 
 use super::{DeviceError, gpu::words};
@@ -34,13 +34,13 @@ impl DeviceMemory {
         Ok(memory)
     }
 
-    /// Copies `data` to its beginning.
+    /// Copies `data` to the start of the allocation.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
     ///
     /// # Panics
-    /// Where `data` is larger than this.
+    /// If `data` is larger than the allocation.
     pub fn write(&self, data: &[u8]) -> Result<(), DeviceError> {
         assert!(data.len() <= self.bytes, "more is written than there is room for");
         // SAFETY: the allocation is at least as large.
@@ -48,12 +48,12 @@ impl DeviceMemory {
             .map_err(|e| DeviceError::Driver { what: "copying to the GPU", reason: words(e) })
     }
 
-    /// Its size.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where it begins.
+    /// Device address.
     pub(super) fn address(&self) -> usize {
         self.address as usize
     }
@@ -69,16 +69,16 @@ impl DeviceMemory {
             .map_err(|e| DeviceError::Driver { what: "filling a tensor", reason: words(e) })
     }
 
-    /// Copies its first bytes back to the host.
+    /// Copies the first bytes back to the host.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
     ///
     /// # Panics
-    /// Where `into` is larger than this.
+    /// If `into` is larger than the allocation.
     pub fn read(&self, into: &mut [u8]) -> Result<(), DeviceError> {
         assert!(into.len() <= self.bytes, "more is read than there is");
-        // SAFETY: the allocation is at least as large, and what runs on the device is waited for by the copy's caller.
+        // SAFETY: the allocation is at least as large, and the caller waits for the device's work.
         unsafe { result::memcpy_dtoh_sync(into, self.address) }
             .map_err(|e| DeviceError::Driver { what: "copying from the GPU", reason: words(e) })
     }
@@ -86,8 +86,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // After a fault the driver refuses this too; the process is about to end then, and there is nothing to report
-        // it to. SAFETY: allocated by `allocate`, freed once.
+        // After a fault the driver refuses this too; the process is then about to end, and there is no one to report it
+        // to. SAFETY: allocated by `allocate`, freed once.
         let _ = unsafe { result::free_sync(self.address) };
     }
 }

@@ -1,6 +1,7 @@
-//! Where kernels run: the GPU of this machine, or the emulator that gives every instruction its documented meaning in
-//! plain C++. Both call the launcher of `kgen.h`, so what is checked is what ships. Knows nothing of test cases,
-//! references or terminals. The only room with `unsafe` code but for `toolchain/process`.
+//! Devices that run kernels: the GPU of this machine, or the emulator, which implements every instruction's documented
+//! meaning in plain C++. Both call the launcher of `kgen.h`, so the code that is checked is the code that ships.
+//! Independent of test cases, references and terminals. Apart from `toolchain/process`, the only room with `unsafe`
+//! code.
 
 mod abi;
 mod cache_dir;
@@ -39,38 +40,38 @@ pub(crate) use stopwatch::{Launch, RoundTimes};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A place that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows whatever
-/// strides and lengths a call holds, and only the rooms that lay out tensors and calls together know that they fit.
+/// A device that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows any
+/// strides and lengths in a call, and only the rooms that lay out tensors and calls together ensure that they match.
 pub(crate) trait Device {
-    /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
+    /// Name in reports: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;
 
-    /// Runs the kernel once, on fresh copies of the call's tensors, and waits for it. The schedule is the order
-    /// in which threads take turns where the device leaves that open (the emulator); a GPU ignores it.
+    /// Runs the kernel once, on fresh copies of the call's tensors, and waits for it. The schedule is the thread order
+    /// on the emulator; a GPU ignores it.
     ///
     /// # Errors
     /// [`DeviceError`]: the launcher refused, the device faulted, or the emulator saw a rule of the machine broken.
     fn run(&mut self, call: &Call, schedule: Schedule) -> Result<Outputs, DeviceError>;
 
-    /// Whether another schedule may have made a difference to the last run, but for the order of atomic additions.
+    /// True if another schedule could have changed the last run in more than the order of atomic additions.
     fn order_matters(&self) -> bool {
         true
     }
 
-    /// Bytes of workspace that the launcher asks for, as `<name>_workspace` says it of this call on this device.
+    /// Bytes of workspace that `<name>_workspace` requests for this call on this device.
     ///
     /// # Errors
-    /// [`DeviceError::Symbol`] where the library has no such function.
+    /// [`DeviceError::Symbol`] if the library has no such function.
     fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError>;
 
     /// The paths that `kgen_fwd` can take with the workspace of this call on this device.
     ///
     /// # Errors
-    /// [`DeviceError::Symbol`] where the library has no dispatcher that says so.
+    /// [`DeviceError::Symbol`] if the library has no dispatcher with this function.
     fn paths_for(&mut self, call: &Call) -> Result<Paths, DeviceError>;
 }
 
-/// Which kind of device.
+/// Kinds of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
@@ -96,14 +97,14 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// What a user asks for with `--device`.
+/// Values of `--device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
     /// The GPU if there is one, otherwise the emulator.
     #[default]
     Auto,
-    /// This kind and no other.
+    /// Only this kind.
     #[serde(untagged)]
     Only(DeviceKind),
 }
@@ -121,10 +122,10 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// Why a launch gave no outputs.
+/// Reasons why a launch gave no outputs.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no such device here.
+    /// The machine has no such device.
     #[error("no GPU: {0}")]
     NoGpu(String),
     /// The library of kernels does not load.
@@ -132,7 +133,7 @@ pub enum DeviceError {
     Load {
         /// The library.
         path: PathBuf,
-        /// The loader's words.
+        /// The loader's message.
         reason: String,
     },
     /// The library lacks a function.
@@ -140,15 +141,15 @@ pub enum DeviceError {
     Symbol {
         /// The library.
         path: PathBuf,
-        /// The function looked for.
+        /// The name of the function.
         symbol: String,
     },
-    /// The CUDA driver refused something other than the launch.
+    /// The CUDA driver refused an operation other than the launch.
     #[error("CUDA driver: {what} failed: {reason}")]
     Driver {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
     /// The launcher returned an error code.
@@ -158,25 +159,25 @@ pub enum DeviceError {
         code: i32,
         /// The code's meaning.
         word: &'static str,
-        /// `kgen_last_error()`, where the library has it.
+        /// `kgen_last_error()`, if the library has it.
         message: String,
     },
     /// The kernel started and then faulted on the GPU.
     #[error("the kernel faulted: {0}")]
     Fault(String),
-    /// The emulator saw the kernel break a rule: a race, an access outside a tensor, a deadlock.
+    /// The emulator detected a violation: a race, an access outside a tensor, a deadlock.
     #[error("{0}")]
     Violation(String),
-    /// The kernel wrote outside of the workspace it had asked for.
+    /// The kernel wrote outside of the workspace that it had requested.
     #[error("the kernel wrote outside of its workspace, first at byte {0} from its start")]
     WorkspaceExceeded(i64),
-    /// An input tensor no longer holds what it held.
+    /// An input tensor was modified.
     #[error("the kernel wrote to its input `{0}`")]
     InputWritten(&'static str),
 }
 
 impl DeviceError {
-    /// True where the kernel is at fault, false where the machine or the library is.
+    /// True if the kernel is at fault, false if the machine or the library is.
     pub fn blames_kernel(&self) -> bool {
         matches!(
             self,
@@ -186,13 +187,13 @@ impl DeviceError {
 }
 
 impl DeviceError {
-    /// True where nothing can be run any more in this process.
+    /// True if nothing can run in this process any more.
     pub fn spoils_device(&self) -> bool {
         matches!(self, Self::Fault(_) | Self::Driver { .. })
     }
 }
 
-/// `: message`, or nothing.
+/// `: message`, or an empty string.
 fn detail(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }

@@ -1,5 +1,5 @@
-//! What the card is doing (clock, temperature, power), from NVML, which is loaded at run time. Everything here is a
-//! note beside a measurement, so what cannot be had is absent and no error.
+//! State of the card (clock, temperature, power), from NVML, which is loaded at run time. It only accompanies a
+//! measurement, so a value that cannot be read is absent and not an error.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-/// The driver's own name of NVML.
+/// The driver's file name of NVML.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// `NVML_CLOCK_SM` and `NVML_TEMPERATURE_GPU` of `nvml.h`.
@@ -22,7 +22,7 @@ type GetVersion = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type GetOfKind = unsafe extern "C" fn(*mut c_void, c_int, *mut c_uint) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_int;
 
-/// A moment of the card.
+/// State of the card at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CardState {
     /// Clock of the multiprocessors, MHz.
@@ -40,15 +40,15 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// NVML's view of the card at `pci_bus_id`; `None` where NVML is absent or does not know it.
+    /// The card at `pci_bus_id`; `None` if NVML is absent or does not list it.
     pub fn open(pci_bus_id: &str) -> Option<Self> {
         let bus = CString::new(pci_bus_id).ok()?;
         // SAFETY: loads a library of the driver by its well-known name.
         let mut nvml = Self { library: unsafe { Library::new(LIBRARY) }.ok()?, card: ptr::null_mut() };
-        // SAFETY: declared so; takes nothing; may be called any number of times.
+        // SAFETY: declared with this type; takes no arguments; may be called any number of times.
         unsafe { nvml.call::<unsafe extern "C" fn() -> c_int>("nvmlInit_v2", |f| f()) }?;
         let mut card = ptr::null_mut();
-        // SAFETY: declared so; a NUL-terminated string, and room for one handle.
+        // SAFETY: declared with this type; a NUL-terminated string, and space for one handle.
         unsafe { nvml.call::<GetHandle>("nvmlDeviceGetHandleByPciBusId_v2", |f| f(bus.as_ptr(), &raw mut card)) }?;
         nvml.card = card;
         Some(nvml)
@@ -57,17 +57,17 @@ impl Nvml {
     /// Version of the kernel driver: `580.95.05`.
     pub fn driver(&self) -> Option<String> {
         let mut text = [0; 80];
-        // SAFETY: declared so; the length is that of the array.
+        // SAFETY: declared with this type; the length is that of the array.
         unsafe { self.call::<GetVersion>("nvmlSystemGetDriverVersion", |f| f(text.as_mut_ptr(), text.len() as c_uint)) }?;
         // SAFETY: NVML wrote a NUL-terminated string that fits.
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// The card now.
+    /// The current state of the card.
     pub fn state(&self) -> CardState {
         let of_kind = |name, kind| {
-            // SAFETY: both that are asked for below are declared so; the handle came from NVML, and there is room for
-            // one number.
+            // SAFETY: both functions called below are declared with this type; the handle came from NVML, and there is
+            // space for one number.
             written(|value| unsafe { self.call::<GetOfKind>(name, |f| f(self.card, kind, value)) })
         };
         // SAFETY: as above.
@@ -79,7 +79,7 @@ impl Nvml {
         }
     }
 
-    /// Calls the function `name`; `Some` where it succeeds.
+    /// Calls the function `name`; `Some` if it succeeds.
     ///
     /// # Safety
     /// `F` must be the function pointer type of the function's declaration in nvml.h.
@@ -90,7 +90,7 @@ impl Nvml {
     }
 }
 
-/// The number that `ask` writes, where it succeeds.
+/// The number that `ask` writes, if it succeeds.
 fn written(ask: impl FnOnce(*mut c_uint) -> Option<()>) -> Option<u32> {
     let mut value = 0;
     ask(&raw mut value).map(|()| value)

@@ -1,44 +1,44 @@
-//! The order in which threads take turns, and asynchronous copies land, where the device leaves that open.
+//! The order in which threads take turns, and in which asynchronous copies complete, if the device leaves it open.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// One order: the same schedule of the same call is the same run, bit for bit.
+/// One order: the same schedule of the same call gives the same run, bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// What it is drawn from.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// How.
+    /// Rule of the order.
     pub order: Order,
 }
 
 impl Schedule {
-    /// Turns at random.
+    /// Random turns.
     pub fn shuffled(seed: u64) -> Self {
         Self { seed, order: Order::Shuffled }
     }
 }
 
-/// How a schedule is drawn.
+/// Rules of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// At every turn anybody who can go on may.
+    /// At every turn, any runnable thread may run.
     Shuffled,
-    /// Of those that can go on, the warp or warpgroup of the highest priority does, so that one runs as far ahead as
-    /// the barriers allow or stays where it is until all others wait. The moments are drawn over the steps that the
-    /// same kernel took when it last ran shuffled.
+    /// The runnable warp or warpgroup with the highest priority runs, so that one warp runs ahead as far as the
+    /// barriers allow, or stays until all others wait. The steps at which priorities change are drawn over the length
+    /// of the kernel's last shuffled run.
     Priorities {
-        /// At so many moments of a block's run the running one's priority falls below all others.
+        /// Number of steps of a block's run at which the running warp's priority drops below all others.
         depth: u32,
     },
 }
 
-/// Depth is at most this: no block of a check takes as many steps.
+/// Maximum depth: no block of a check takes as many steps.
 const MOST_DEPTH: u32 = 1 << 20;
 
 impl fmt::Display for Order {
-    /// As `--schedule` takes it.
+    /// In the form that `--schedule` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shuffled => f.write_str("shuffled"),

@@ -9,44 +9,43 @@ use cudarc::driver::{
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
-/// Launches of the first guess at how long one takes.
+/// Launches for the first estimate of a launch's duration.
 const GUESS_LAUNCHES: usize = 3;
 
-/// Shortest time a graph should take, milliseconds: replaying costs the host a few microseconds, which must not count.
+/// Minimum duration of a graph in milliseconds: replaying one costs the host a few microseconds, which must not count.
 const GRAPH_MS: f64 = 0.5;
 
-/// Most launches that a graph holds.
+/// Maximum number of launches in a graph.
 const MOST_IN_GRAPH: usize = 1000;
 
-/// Most launches between two events.
+/// Maximum number of launches between two events.
 const MOST_IN_ROUND: usize = 100_000;
 
-/// How long and in how many parts a kernel is timed.
+/// Duration and number of rounds of a timing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TimingPlan {
-    /// Time of launches before the first that counts, milliseconds.
+    /// Duration of launches before the first round that counts, milliseconds.
     pub warm_up_ms: f64,
-    /// Time of all launches that count, milliseconds; longer where one launch a round already is.
+    /// Total duration of the rounds that count, milliseconds; longer if one launch per round already exceeds it.
     pub measure_ms: f64,
-    /// Rounds, each timed by itself.
+    /// Rounds, each timed on its own.
     pub rounds: usize,
-    /// Replays of a CUDA graph of many launches in place of launches: for kernels shorter than the host needs to
-    /// launch one.
+    /// Replay a CUDA graph of many launches: for kernels shorter than the host's launch overhead.
     pub graph: bool,
 }
 
-/// What came of it.
+/// Result of a timing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundTimes {
-    /// Microseconds a launch, of each round.
+    /// Microseconds per launch, for each round.
     pub microseconds: Vec<f64>,
     /// Launches in each round.
     pub launches: usize,
-    /// The card while the last rounds ran.
+    /// State of the card during the last rounds.
     pub card: CardState,
 }
 
-/// A launch of one kernel with tensors that live at least as long as this.
+/// A launch of one kernel, borrowing its tensors.
 pub struct Launch<'a> {
     structure: Structure,
     tensors: PhantomData<&'a DeviceMemory>,
@@ -74,12 +73,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: created by `new`, destroyed once; the driver lets its work end first.
+        // SAFETY: created by `new`, destroyed once; the driver completes its work first.
         let _ = unsafe { result::stream::destroy(self.0) };
     }
 }
 
-/// A mark in a stream.
+/// An event recorded in a stream.
 struct Event(sys::CUevent);
 
 impl Event {
@@ -90,7 +89,7 @@ impl Event {
         Ok(event)
     }
 
-    /// Milliseconds from this to `later`, both of which have come to pass.
+    /// Milliseconds from this event to `later`; both have completed.
     fn until(&self, later: &Self) -> Result<f64, DeviceError> {
         // SAFETY: both were recorded in one stream and are alive.
         unsafe { result::event::elapsed(self.0, later.0) }.map(f64::from).map_err(|e| DeviceError::Fault(words(e)))
@@ -108,7 +107,7 @@ impl Drop for Event {
 struct Graph(sys::CUgraphExec);
 
 impl Graph {
-    /// What `act` puts into `stream`, to be replayed.
+    /// A graph of the work that `act` puts into `stream`.
     fn capture(stream: &Stream, act: impl FnOnce() -> Result<(), DeviceError>) -> Result<Self, DeviceError> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive and not capturing.
@@ -118,7 +117,7 @@ impl Graph {
         let graph = unsafe { result::stream::end_capture(stream.0) };
         done?;
         let graph = graph.map_err(failed("capturing a graph"))?;
-        // SAFETY: the graph was captured above; it may go as soon as it is instantiated.
+        // SAFETY: the graph was captured above; it may be destroyed once it is instantiated.
         let executable = unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) };
         // SAFETY: as above.
         let _ = unsafe { result::graph::destroy(graph) };
@@ -138,14 +137,14 @@ impl Drop for Graph {
     }
 }
 
-/// For `map_err` where the driver refuses `what`.
+/// For `map_err` if the driver refuses `what`.
 fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
     move |e| DeviceError::Driver { what, reason: words(e) }
 }
 
-/// How many things of `each_ms` fill `ms`: at least one and at most `most`.
+/// Number of pieces of `each_ms` that fill `ms`: at least one and at most `most`.
 fn count_to_fill(ms: f64, each_ms: f64, most: usize) -> usize {
-    // A time of zero, below the resolution of events, gives infinity, and that the most.
+    // A time of zero, below the resolution of events, gives infinity, which is clamped to the maximum.
     ((ms / each_ms).ceil() as usize).clamp(1, most)
 }
 
@@ -160,10 +159,9 @@ impl Gpu {
         stream.wait()
     }
 
-    /// Times `launches`, which take turns: several on tensors of their own keep each other out of the L2 cache.
+    /// Times `launches` in rotation: launches on separate tensors evict each other's data from the L2 cache.
     ///
-    /// The device never waits for the host: a round that does not count precedes the first, and events mark the
-    /// borders.
+    /// The device never waits for the host: an uncounted round precedes the first, and events separate the rounds.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -193,13 +191,13 @@ impl Gpu {
     }
 
     fn enqueue(&self, launch: &Launch<'_>, stream: &Stream) -> Result<(), DeviceError> {
-        // SAFETY: the launch borrows the memory its pointers lead to, and freeing that waits for the device; strides
+        // SAFETY: the launch borrows the memory of its pointers, and freeing that memory waits for the device; strides
         // and lengths are those the caller allocated for.
         unsafe { self.library.launch(&launch.structure, stream.0.cast()) }
     }
 }
 
-/// Milliseconds of one of `count` calls of `act`, back to back.
+/// Milliseconds per call of `act`, over `count` calls back to back.
 fn timed(stream: &Stream, count: usize, act: &mut dyn FnMut() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
     let begin = Event::record(stream)?;
     for _ in 0..count {
@@ -210,7 +208,7 @@ fn timed(stream: &Stream, count: usize, act: &mut dyn FnMut() -> Result<(), Devi
     Ok(begin.until(&end)? / count as f64)
 }
 
-/// Warms up and times the rounds of `plan`. `act` takes about `guess` milliseconds and stands for `launches` launches.
+/// Warms up and times the rounds of `plan`. `act` takes about `guess` milliseconds and performs `launches` launches.
 fn rounds(
     stream: &Stream,
     guess: f64,
@@ -219,7 +217,7 @@ fn rounds(
     nvml: Option<&Nvml>,
     act: &mut dyn FnMut() -> Result<(), DeviceError>,
 ) -> Result<RoundTimes, DeviceError> {
-    // The first calls are slower, so the guess is of too few; what the warm-up shows is the better one.
+    // The first calls are slower, so the first estimate gives too few launches; the warm-up gives a better one.
     let guess = timed(stream, count_to_fill(plan.warm_up_ms, guess, MOST_IN_ROUND), act)?;
     let acts = count_to_fill(plan.measure_ms / plan.rounds as f64, guess, MOST_IN_ROUND);
     let mut round = || (0..acts).try_for_each(|_| act());

@@ -1,4 +1,4 @@
-//! From syntax to a tree whose names are known and whose types agree.
+//! Turns syntax into a tree with resolved names and matching types.
 //!
 //! An integer becomes a real number beside a real number, under `/`, and in `exp`, `tanh` and `log`. An integer that
 //! may not be exact is a real number from the start, so integers never overflow.
@@ -12,16 +12,16 @@ use super::{
 use crate::text::{Finding, suggestion, ticked};
 use std::ops::Range;
 
-/// What an expression is for.
+/// Purpose of an expression.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Goal {
-    /// A real number that takes the place of the scaled product.
+    /// A real number that replaces the scaled product.
     Score,
-    /// A condition: whether the query sees the key.
+    /// A condition for the query to see the key.
     Mask,
 }
 
-/// Names of other languages, and what is meant here.
+/// Names from other languages, and their equivalents here.
 const MEANT: [(&str, &str); 14] = [
     ("q_idx", "the position of the query is `q`"),
     ("kv_idx", "the position of the key is `k`"),
@@ -39,7 +39,7 @@ const MEANT: [(&str, &str); 14] = [
     ("mod", "write `a % b`"),
 ];
 
-/// Checks what was parsed from `text`.
+/// Checks the syntax tree parsed from `text`.
 pub(super) fn check(syntax: &Syntax, text: &str, declared: &Declared, goal: Goal) -> Result<Expr, Finding> {
     let checker = Checker { text, declared, goal };
     let root = checker.expr(syntax)?;
@@ -82,7 +82,7 @@ impl Checker<'_> {
             return Ok(expr);
         }
         let help = "write `select(condition, a, b)` to choose between numbers";
-        Err(Finding::new("a condition stands where a number is needed", syntax.span.clone(), "true or false", help))
+        Err(Finding::new("a condition where a number is needed", syntax.span.clone(), "true or false", help))
     }
 
     fn real(&self, expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
@@ -103,8 +103,8 @@ impl Checker<'_> {
         }
         if let Some(variable) = Variable::ALL.into_iter().find(|variable| variable.name() == name) {
             if variable == Variable::S && self.goal == Goal::Mask {
-                let help = "a mask knows `q`, `k`, `h`, `b` and what is declared; what depends on the product is a `score`";
-                return Err(Finding::new("`s` cannot stand in a mask", at.clone(), "the scaled product", help));
+                let help = "a mask may use `q`, `k`, `h`, `b` and declared names; use a `score` for the product";
+                return Err(Finding::new("`s` cannot be used in a mask", at.clone(), "the scaled product", help));
             }
             return Ok(Expr::variable(variable));
         }
@@ -245,7 +245,7 @@ impl Checker<'_> {
         Ok(Expr::binary_as_is(Binary::Compare(relation), left, right))
     }
 
-    /// `//` and `%`, whose divisor has to be positive everywhere.
+    /// `//` and `%`, whose divisor must always be positive.
     fn division(&self, op: Binary, symbol: &str, a: &Syntax, b: &Syntax) -> Result<Expr, Finding> {
         let (left, right) = (self.number(a)?, self.number(b)?);
         for (operand, syntax) in [(&left, a), (&right, b)] {
@@ -269,7 +269,7 @@ fn condition(expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
         return Ok(expr);
     }
     let help = "compare it with something, for example `k <= q`";
-    Err(Finding::new("a number stands where a condition is needed", at.clone(), "a number", help))
+    Err(Finding::new("a number where a condition is needed", at.clone(), "a number", help))
 }
 
 fn converted(expr: Expr) -> Expr {
@@ -280,12 +280,12 @@ fn as_real(expr: Expr) -> Expr {
     if expr.kind() == Type::Integer { converted(expr) } else { expr }
 }
 
-/// Two numbers of one type.
+/// Two numbers converted to the same type.
 fn alike(a: Expr, b: Expr) -> (Expr, Expr) {
     if a.kind() == b.kind() { (a, b) } else { (as_real(a), as_real(b)) }
 }
 
-/// An operation on numbers. Of integers it is one only where every value it may have is exact.
+/// An arithmetic operation. It is an integer operation only if every possible value is exact.
 fn arithmetic(op: Binary, a: Expr, b: Expr) -> Expr {
     let (a, b) = alike(a, b);
     let joined = Expr::binary_as_is(op, a, b);

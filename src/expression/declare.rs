@@ -17,27 +17,27 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// A text with its place.
+/// A text with its position.
 type Word = Spanned<String>;
 
-/// What a user declares under one name.
+/// A user's declaration under one name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UserScore {
-    /// The name: lower case, as it stands in names of kernels.
+    /// The name, in lower case; part of kernel names.
     pub name: String,
-    /// The values a call passes.
+    /// The values that a call passes.
     pub names: Declared,
-    /// What takes the place of the scaled product; `None` leaves it as it is.
+    /// The replacement of the scaled product; `None` leaves it unchanged.
     pub score: Option<Expr>,
-    /// Which keys a query sees; `None` for all.
+    /// The keys that a query sees; `None` for all.
     pub mask: Option<Expr>,
 }
 
 impl UserScore {
-    /// What is declared by its texts, which use every declared name.
+    /// A declaration from its texts, which must use every declared name.
     ///
     /// # Errors
-    /// The whole message; where an expression cannot be read it points at the column.
+    /// The complete message; for an expression that cannot be parsed it points at the column.
     pub fn of(name: &str, names: Declared, score: Option<&str>, mask: Option<&str>) -> Result<Self, String> {
         let refused = |error: super::NameError| format!("{}\nhelp: {}", error.title, error.help);
         check_lower_case(name).map_err(refused)?;
@@ -55,8 +55,8 @@ impl UserScore {
         Ok(Self { name: name.to_owned(), names, score, mask })
     }
 
-    /// A hash of what is computed: declarations share it where they differ only in name, spaces, brackets and the
-    /// spelling of numbers. 64 hexadecimal digits.
+    /// A hash of the computation: declarations share it if they differ only in name, spaces, brackets and the spelling
+    /// of numbers. 64 hexadecimal digits.
     pub fn hash(&self) -> String {
         let mut hasher = FieldHasher::default();
         for list in [List::Scalars, List::Integers, List::Tables] {
@@ -71,7 +71,7 @@ impl UserScore {
     }
 }
 
-/// Why a file declares no scores. `Display` is the whole message, with the line quoted.
+/// The reason why a file's scores cannot be read. `Display` is the complete message, with the line quoted.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct DeclarationError(String);
@@ -83,7 +83,7 @@ struct File {
     score: BTreeMap<Word, Entry>,
 }
 
-/// One `[score.NAME]` as serde sees it.
+/// One `[score.NAME]` as parsed by serde.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
@@ -97,10 +97,10 @@ pub(crate) struct Entry {
     mask: Option<Word>,
 }
 
-/// Reads the scores of a TOML text, in the order of their names. `origin` is the file's name for messages.
+/// Reads the scores of a TOML text, in name order. `origin` is the file's name for messages.
 ///
 /// # Errors
-/// [`DeclarationError`] with the first declaration that does not hold.
+/// [`DeclarationError`] with the first invalid declaration.
 pub fn read(text: &str, origin: &str) -> Result<Vec<UserScore>, DeclarationError> {
     let file = toml::from_str::<File>(text).map_err(|error| explain(&error, text, example_of));
     let scores = file.and_then(|file| file.score.iter().map(|(name, entry)| declare(name, entry, text)).collect());
@@ -144,7 +144,7 @@ fn check_name(name: &Word) -> Result<(), Finding> {
     check_lower_case(name.get_ref()).map_err(|error| Finding::new(error.title, name.span(), "cannot be a name", error.help))
 }
 
-/// A name that can be a part of the names of kernels.
+/// Checks that a name can be part of kernel names.
 fn check_lower_case(name: &str) -> Result<(), super::NameError> {
     check_identifier(name)?;
     if name.chars().any(|c| c.is_ascii_uppercase()) {
@@ -163,7 +163,7 @@ fn expression(word: &Word, names: &Declared, goal: Goal, text: &str) -> Result<E
     parsed(word.get_ref(), names, goal).map_err(|finding| {
         let outer = word.span();
         let written = text.get(outer.clone()).unwrap_or_default();
-        // Where the string has escapes, its characters do not stand in the file as they are: point at all of it.
+        // If the string has escapes, its characters differ from those of the file: point at all of it.
         let begin = written.find(word.get_ref().as_str()).filter(|_| !word.get_ref().is_empty());
         let Some(begin) = begin.map(|quote| outer.start + quote) else {
             return Finding { span: outer, context: None, ..finding };
@@ -203,7 +203,7 @@ mask = 'k <= q'
         for (from, to, says, quotes) in [
             ("abs(q - k)", "abs(q - kk)", "unknown name `kk`", "abs(q - kk)"),
             ("abs(q - k)", "abs(q - k", "`)` is missing", "abs(q - k"),
-            ("k < sinks", "s < sinks", "`s` cannot stand in a mask", "s < sinks"),
+            ("k < sinks", "s < sinks", "`s` cannot be used in a mask", "s < sinks"),
             ("[\"decay\"]", "[\"decay\", \"other\"]", "`other` is declared and not used", "\"other\""),
             ("\"decay\"", "\"float\"", "`float` is a name of C++ and CUDA", "float"),
             ("\"decay\"", "\"de cay\"", "`de cay` is no name", "de cay"),

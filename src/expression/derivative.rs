@@ -1,14 +1,14 @@
-//! The derivative of a score by `s`, for the backward pass.
+//! The derivative of a score with respect to `s`, for the backward pass.
 //!
-//! At a kink it is the derivative of one side: `abs(u)` counts as `u` where `u` is 0, and of equal values `min` and
-//! `max` take the first. A condition is taken to be constant, so the derivative knows nothing of jumps.
+//! At a kink it is a one-sided derivative: `abs(u)` counts as `u` if `u` is 0, and `min` and `max` take the first of
+//! equal values. Conditions are treated as constant, so the derivative ignores jumps.
 
 use super::{
     simplify::{binary, select, simplify, unary},
     tree::{Binary, Expr, Leaf, Relation, Unary, Variable},
 };
 
-/// How fast a score grows with `s`.
+/// The derivative of a score with respect to `s`.
 pub(super) fn by_s(score: &Expr) -> Expr {
     simplify(derivative(score))
 }
@@ -36,13 +36,13 @@ fn of_unary(op: Unary, whole: &Expr, u: &Expr) -> Expr {
             binary(Binary::Multiply, sign, inner)
         }
         Unary::Exp => binary(Binary::Multiply, whole.clone(), inner),
-        // 1 - tanh(u)^2, from the value that the score needs anyway.
+        // 1 - tanh(u)^2, from the value that the score computes anyway.
         Unary::Tanh => {
             let square = binary(Binary::Multiply, whole.clone(), whole.clone());
             binary(Binary::Multiply, binary(Binary::Subtract, Expr::real(1.0), square), inner)
         }
         Unary::Log => binary(Binary::Divide, inner, u.clone()),
-        // Neither depends on `s` but through conditions.
+        // Both depend on `s` only through conditions.
         Unary::Not | Unary::Real => Expr::real(0.0),
     }
 }
@@ -56,14 +56,14 @@ fn of_binary(op: Binary, whole: &Expr, a: &Expr, b: &Expr) -> Expr {
             let grows_left = binary(Binary::Multiply, left, b.clone());
             binary(Binary::Add, grows_left, binary(Binary::Multiply, a.clone(), right))
         }
-        // (a / b)' = (a' - (a / b) b') / b, from the quotient that the score needs anyway.
+        // (a / b)' = (a' - (a / b) b') / b, from the quotient that the score computes anyway.
         Binary::Divide => {
             let lost = binary(Binary::Multiply, whole.clone(), right);
             binary(Binary::Divide, binary(Binary::Subtract, left, lost), b.clone())
         }
         Binary::Min => select(compared(Relation::AtMost), left, right),
         Binary::Max => select(compared(Relation::AtLeast), left, right),
-        // No real numbers.
+        // These do not give real numbers.
         Binary::FloorDivide | Binary::Modulo | Binary::Compare(_) | Binary::And | Binary::Or => Expr::real(0.0),
     }
 }
@@ -126,13 +126,13 @@ mod tests {
                 let there = |s| score.value(&At { s, ..at });
                 (there(at.s + step) - there(at.s - step)) / (2.0 * step)
             };
-            // Near a kink, a jump or a pole two steps disagree; there a difference says nothing.
+            // Near a kink, a jump or a pole the two steps disagree; the difference quotient is meaningless there.
             let (coarse, fine) = (difference(1e-4), difference(1e-5));
             let size = score.value(&at).abs().max(fine.abs()).max(1.0);
             if !(coarse - fine).is_finite() || size > 1e5 || (coarse - fine).abs() > 1e-5 * size {
                 continue;
             }
-            // `min` and `max` drop NaN and hide infinities, a comparison does not.
+            // `min` and `max` drop NaN and hide infinities, while a comparison does not.
             if !is_finite(&score, &at) {
                 continue;
             }

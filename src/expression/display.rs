@@ -1,9 +1,9 @@
-//! The canonical text: no bracket that could go, one spelling of every number. It parses to the tree it was made from.
+//! The canonical text: no redundant brackets, one spelling of every number. Parsing it gives the same tree.
 
 use super::tree::{Binary, Expr, Leaf, List, Type, Unary};
 use std::fmt::{self, Display, Formatter};
 
-/// How tightly a part binds: what stands within a tighter part needs brackets.
+/// Precedence of a part: a looser part within a tighter one needs brackets.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 enum Level {
     Either,
@@ -21,12 +21,12 @@ impl Display for Expr {
     }
 }
 
-/// The integer that is converted where it stands, or the expression itself.
+/// The operand of an integer-to-real conversion, or the expression itself.
 fn without_conversion(expr: &Expr) -> &Expr {
     if let Expr::Unary(Unary::Real, inner) = expr { inner } else { expr }
 }
 
-/// Two operands as they are written: an integer is converted by itself only where its neighbour is a real number.
+/// Two operands in written form: an integer is converted implicitly only beside a real number.
 fn pair<'e>(a: &'e Expr, b: &'e Expr) -> (&'e Expr, &'e Expr) {
     let is_converted = |expr: &Expr| matches!(expr, Expr::Unary(Unary::Real, _));
     if is_converted(a) {
@@ -49,7 +49,7 @@ fn level(expr: &Expr) -> Level {
     }
 }
 
-/// Writes `expr` where everything looser than `around` needs brackets.
+/// Writes `expr`, with brackets if it is looser than `around`.
 fn write(expr: &Expr, around: Level, f: &mut Formatter<'_>) -> fmt::Result {
     if level(expr) < around {
         f.write_str("(")?;
@@ -77,7 +77,7 @@ fn plain(expr: &Expr, f: &mut Formatter<'_>) -> fmt::Result {
             call(if *op == Binary::Min { "min" } else { "max" }, &[a, b], f)
         }
         Expr::Binary(op, a, b) => {
-            // The left operand may bind as its parent, the right one has to bind tighter.
+            // The left operand may have the parent's precedence; the right one must be tighter.
             let (symbol, left, right) = match op {
                 Binary::Or => ("or", Level::Either, Level::Both),
                 Binary::And => ("and", Level::Both, Level::Negation),

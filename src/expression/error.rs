@@ -1,9 +1,10 @@
-//! Why a text is no expression.
+//! Errors in the text of an expression.
 
 use crate::text::Finding;
 use std::ops::Range;
 
-/// Why a text is no expression. Its `Display` is several lines: the reason, the text with a caret, what to change.
+/// The reason why a text is not a valid expression. Its `Display` is several lines: the reason, the text with a caret,
+/// and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}", finding.render("expression", text))]
 pub struct ExpressionError {
@@ -16,7 +17,7 @@ impl ExpressionError {
         Self { text: text.to_owned(), finding }
     }
 
-    /// The part of the text that is wrong, in bytes; empty at its end.
+    /// The wrong part of the text, in bytes; empty at its end.
     pub fn span(&self) -> Range<usize> {
         self.finding.span.clone()
     }
@@ -64,7 +65,7 @@ mod tests {
             (Score, "s + 2147483648", "2147483648", "`2147483648.0`"),
             (Score, "k <= q", "k <= q", "not a score"),
             (Score, "s + (k <= q)", "(k <= q)", "`select(condition, a, b)`"),
-            (Score, "select(k, s, 1)", "k", "a number stands where a condition is needed"),
+            (Score, "select(k, s, 1)", "k", "a number where a condition is needed"),
             (Score, "select(k < q, s, k < q)", "k < q", "both conditions"),
             (Score, "min(s)", "min(s)", "two or more values"),
             (Score, "tanh(s, a)", "tanh(s, a)", "one value"),
@@ -82,7 +83,7 @@ mod tests {
             (Mask, "q - k", "q - k", "compare it"),
             (Mask, "k < 8 <= q", "<=", "`a < b and b < c`"),
             (Mask, "k == q == h", "==", "chained"),
-            (Mask, "s > 0", "s", "cannot stand in a mask"),
+            (Mask, "s > 0", "s", "cannot be used in a mask"),
             (Mask, "a == decay", "==", "real numbers are rounded"),
             (Mask, "k <= q && h < 2", "&&", "`and`"),
             (Mask, "k <= q || h < 2", "||", "`or`"),

@@ -1,8 +1,8 @@
-//! An expression's value in float64: what the reference computes. Integers are exact in float64 (`range`).
+//! Evaluates an expression in float64, for the reference. Integers are exact in float64 (`range`).
 
 use super::tree::{Binary, Expr, Leaf, List, Type, Unary, Variable};
 
-/// Where an expression is evaluated, and with what.
+/// The variables and passed values for one evaluation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<'a> {
     /// The scaled product.
@@ -28,15 +28,16 @@ pub struct At<'a> {
 }
 
 impl Expr {
-    /// Its value; of a condition 1 or 0. NaN where a logarithm of a negative number or an undefined quotient counts.
+    /// The value; 1 or 0 for a condition. NaN for a logarithm of a negative number or an undefined quotient that is
+    /// used.
     ///
     /// # Panics
-    /// Where `at` lacks a value that was declared.
+    /// If `at` lacks a declared value.
     pub fn value(&self, at: &At<'_>) -> f64 {
         self.rounded(at, &|value| value)
     }
 
-    /// The same where every real result is rounded before it is used: `round` gives fp32, say.
+    /// The same with every real result rounded by `round` before it is used: to fp32, say.
     ///
     /// # Panics
     /// As [`Self::value`].
@@ -77,7 +78,7 @@ impl Expr {
         if self.kind() == Type::Real { round(value) } else { value }
     }
 
-    /// Whether a condition holds; of a number, whether it is not 0.
+    /// The truth of a condition; for a number, true if it is not 0.
     ///
     /// # Panics
     /// As [`Self::value`].

@@ -1,5 +1,5 @@
-//! A declared score as a small value: what sets of features and points of a grid hold, which are copied freely.
-//! Declarations are few, and kept until the process ends.
+//! A declared score as a small `Copy` value for sets of features and points of a grid. There are few declarations, and
+//! they live until the process ends.
 
 use super::{Declared, Expr, List, UserScore};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -12,7 +12,7 @@ use std::{
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-/// A declaration and what follows from it.
+/// A declaration and values derived from it.
 #[derive(Debug)]
 struct Entry {
     score: UserScore,
@@ -21,12 +21,12 @@ struct Entry {
     derivative: Option<Expr>,
 }
 
-/// One declared score. Two are equal where name and content are.
+/// One declared score. Two are equal if name and content are.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptScore(&'static Entry);
 
 impl KeptScore {
-    /// Keeps a declaration; the same one is kept once.
+    /// Interns a declaration; equal ones are stored once.
     pub fn of(score: UserScore) -> Self {
         let hash = score.hash();
         let mut kept = all();
@@ -40,12 +40,12 @@ impl KeptScore {
         Self(entry)
     }
 
-    /// The one of that name that was kept last.
+    /// The score of that name that was interned last.
     pub fn named(name: &str) -> Option<Self> {
         all().by_name.get(name).and_then(|entries| entries.last()).map(|entry| Self(entry))
     }
 
-    /// Its name, a part of the names of kernels.
+    /// Its name, which is part of kernel names.
     pub fn name(self) -> &'static str {
         &self.0.score.name
     }
@@ -55,21 +55,21 @@ impl KeptScore {
         &self.0.hash
     }
 
-    /// What a call names it by: 64 bits of the hash of what is computed, never 0.
+    /// The identifier that a call passes: 64 bits of the hash of the computation, never 0.
     pub fn id(self) -> u64 {
         self.0.id
     }
 
-    /// The derivative of its score by `s`.
+    /// The derivative of its score with respect to `s`.
     pub fn derivative(self) -> Option<&'static Expr> {
         self.0.derivative.as_ref()
     }
 }
 
-/// Everything kept so far: a file may declare tens of thousands.
+/// All interned declarations: a file may declare tens of thousands.
 #[derive(Default)]
 struct Kept {
-    /// Those of a name in the order in which they were kept; seldom more than one.
+    /// Declarations by name, in the order in which they were interned; rarely more than one.
     by_name: HashMap<&'static str, Vec<&'static Entry>>,
 }
 
@@ -78,7 +78,7 @@ fn all() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first 16 digits of a hash; 0, which stands for no score, becomes 1.
+/// The first 16 digits of a hash; 0, which denotes the absence of a score, becomes 1.
 fn id_of(hash: &str) -> u64 {
     u64::from_str_radix(&hash[..16], 16).unwrap_or_default().max(1)
 }
@@ -124,7 +124,7 @@ impl fmt::Display for KeptScore {
     }
 }
 
-/// A declaration as JSON has it: all of it, in canonical text.
+/// A declaration in JSON: complete, in canonical text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {

@@ -7,7 +7,7 @@
 //!    parse    check  simplify
 //! ```
 //!
-//! Knows nothing of grids, plans, templates or terminals.
+//! Independent of grids, plans, templates and terminals.
 
 mod check;
 mod cuda;
@@ -45,7 +45,7 @@ pub use work::Work;
 use crate::{files::FieldHasher, text::Finding};
 
 impl Expr {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
     /// [`ExpressionError`], which points at the column.
@@ -53,19 +53,19 @@ impl Expr {
         parsed(text, declared, goal).map_err(|finding| ExpressionError::new(text, finding))
     }
 
-    /// The derivative of a score by `s`. At a kink it is that of one side: of `u` for `abs(u)` where `u` is 0, and of
-    /// the first of two equal values for `min` and `max`.
+    /// The derivative of a score with respect to `s`. At a kink it is one-sided: `abs(u)` counts as `u` if `u` is 0,
+    /// and `min` and `max` take the first of equal values.
     #[must_use]
     pub fn derivative(&self) -> Self {
         derivative::by_s(self)
     }
 
-    /// The keys that every row of a mask sees, where they are an interval or lie in one; `None` where nothing is known.
+    /// The keys that every row of a mask sees, if they are an interval or contained in one; `None` if nothing is known.
     pub fn interval(&self) -> Option<Interval> {
         interval::of(self)
     }
 
-    /// A hash that texts share where they differ only in spaces, brackets and the spelling of numbers: 64 hexadecimal
+    /// A hash that is equal for texts that differ only in spaces, brackets and the spelling of numbers: 64 hexadecimal
     /// digits.
     pub fn hash(&self) -> String {
         let mut hasher = FieldHasher::default();
@@ -74,12 +74,12 @@ impl Expr {
         hasher.finish()
     }
 
-    /// The declared names that it uses.
+    /// True if it uses the declared name.
     pub fn uses_name(&self, name: &str) -> bool {
         self.any_leaf(&|leaf| matches!(leaf, Leaf::Named(named) if *named.name == *name))
     }
 
-    /// The integers that divide in it, sorted: a call has to pass positive ones.
+    /// The integers used as divisors, sorted: a call must pass positive ones.
     pub fn divisors(&self) -> Vec<String> {
         let mut names: Vec<String> = self.parts().into_iter().flat_map(Self::divisors).collect();
         if let Self::Binary(Binary::FloorDivide | Binary::Modulo, _, by) = self
@@ -139,7 +139,7 @@ mod tests {
             for _ in 0..5 {
                 let values = Values::random(&mut random);
                 let (before, after) = (written.value(&values.at()), simple.value(&values.at()));
-                // Where a value is not finite, so may be what was dropped.
+                // If a value is not finite, a dropped part may have been the cause.
                 if before.is_finite() {
                     compared += 1;
                     let near = (before - after).abs() <= 1e-9 * before.abs().max(1.0);

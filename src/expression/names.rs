@@ -1,18 +1,18 @@
-//! The names that an expression may use: those of the language, and those that are declared beside it.
+//! The names that an expression may use: those of the language and the declared ones.
 
 use super::tree::{List, Named, Variable};
 use std::sync::Arc;
 
-/// Most scalars, and most integers, of one expression.
+/// Maximum number of scalars, and of integers, per expression.
 pub const MOST_SCALARS: usize = 8;
 
-/// Most tables of one expression.
+/// Maximum number of tables per expression.
 pub const MOST_TABLES: usize = 4;
 
 /// Longest name (bytes).
 const LONGEST: usize = 32;
 
-/// The functions, and how many values each takes; `None` for two or more.
+/// The functions and their numbers of arguments; `None` for two or more.
 pub(super) const FUNCTIONS: [(&str, Option<usize>); 8] = [
     ("min", None),
     ("max", None),
@@ -24,10 +24,10 @@ pub(super) const FUNCTIONS: [(&str, Option<usize>); 8] = [
     ("select", Some(3)),
 ];
 
-/// What stands between values.
+/// Operators and literals that are words.
 pub(super) const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
 
-/// Names of C++, CUDA and their headers that would not mean what the expression means.
+/// Names from C++, CUDA and their headers whose meaning would differ from the expression's.
 #[rustfmt::skip]
 const C_NAMES: [&str; 118] = [
     "alignas", "alignof", "asm", "atan", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "class",
@@ -40,15 +40,15 @@ const C_NAMES: [&str; 118] = [
     "struct", "switch", "tan", "template", "this", "thread_local", "throw", "try", "typedef", "typeid", "typename",
     "uint16_t", "uint32_t", "uint64_t", "uint8_t", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
     "while", "xor", "logf", "expf", "tanhf", "std",
-    // Macros that are in lower case, of some system or other; `is_like_a_macro` has the rest.
+    // Lower-case macros of various systems; `is_like_a_macro` covers the others.
     "errno", "linux", "stderr", "stdin", "stdout", "unix", "i386",
     "math_errhandling", "sched_priority",
 ];
 
-/// Names that kgen gives to parts of an expression, followed by digits.
+/// Names that kgen generates for parts of an expression, followed by digits.
 const LOCAL: [&str; 4] = ["block", "row", "column", "element"];
 
-/// What is declared beside an expression.
+/// The declared names of an expression.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Declared {
     scalars: Vec<Arc<str>>,
@@ -56,13 +56,13 @@ pub struct Declared {
     tables: Vec<Arc<str>>,
 }
 
-/// Why a name cannot be declared: what is wrong, and what to do.
+/// The reason why a name cannot be declared: the problem and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{title}; {help}")]
 pub struct NameError {
-    /// What is wrong.
+    /// The problem.
     pub title: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 
@@ -79,7 +79,7 @@ impl Declared {
     /// Declares one more name.
     ///
     /// # Errors
-    /// [`NameError`] for a name that is no identifier, has another meaning, or is one too many.
+    /// [`NameError`] for a name that is not an identifier, has another meaning, or exceeds the limit.
     pub fn declare(&mut self, list: List, name: &str) -> Result<(), NameError> {
         check_identifier(name)?;
         let refused = |title: String, help: &str| Err(NameError { title, help: help.to_owned() });
@@ -99,7 +99,7 @@ impl Declared {
         Ok(())
     }
 
-    /// What a name stands for.
+    /// The meaning of a name.
     pub(super) fn find(&self, name: &str) -> Option<Named> {
         [List::Scalars, List::Integers, List::Tables].into_iter().find_map(|list| {
             let index = self.names(list).iter().position(|known| **known == *name)?;
@@ -107,14 +107,14 @@ impl Declared {
         })
     }
 
-    /// Every name that may stand in an expression.
+    /// Every name that may occur in an expression.
     pub(super) fn known(&self) -> Vec<&str> {
         let own = self.scalars.iter().chain(&self.integers).chain(&self.tables).map(|name| &**name);
         own.chain(Variable::ALL.map(Variable::name)).chain(FUNCTIONS.map(|(name, _)| name)).chain(KEYWORDS).collect()
     }
 }
 
-/// A name that C, CUDA and file names can bear, and that means nothing yet.
+/// Checks that a name is valid in C, CUDA and file names, and has no meaning yet.
 pub(super) fn check_identifier(name: &str) -> Result<(), NameError> {
     let refused = |title: String, help: String| Err(NameError { title, help });
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -140,8 +140,8 @@ pub(super) fn check_identifier(name: &str) -> Result<(), NameError> {
     refused(format!("`{name}` is a name {owner}"), format!("choose another, for example `my_{name}`"))
 }
 
-/// Whether a name begins as macros do, which C's and CUDA's headers have by the hundred (`NAN`, `EOF`, `M_PI`, `M_PIf`)
-/// and may have more of tomorrow: with a capital, and no small letter behind it; or as those of CUDA's interfaces do
+/// True for names that look like macros, of which C's and CUDA's headers have hundreds (`NAN`, `EOF`, `M_PI`, `M_PIf`)
+/// and may add more: a capital letter first and no small letter after it; or like names of CUDA's interfaces
 /// (`cudaStreamLegacy`, `cuMemAlloc`).
 fn is_like_a_macro(name: &str) -> bool {
     let of_cuda = |prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use std::{path::Path, process::Command};
 
-    /// All that stands in pointed brackets behind `#include` in the kernels, headers and twins below a folder; `.cpp`
-    /// files are compiled apart from them.
+    /// All names in angle brackets after `#include` in the kernels, headers and twins of a folder; `.cpp` files are
+    /// compiled separately.
     fn system_headers(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {
@@ -181,7 +181,7 @@ mod tests {
         system_headers(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &mut headers);
         headers.sort();
         headers.dedup();
-        // CUDA's own headers, which are not looked for here, have macros like those at the end.
+        // CUDA's own headers, which are not searched here, have macros like those at the end.
         let include = |name: &String| format!("#if __has_include(<{name}>)\n#include <{name}>\n#endif\n");
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("headers.cpp");
@@ -191,7 +191,7 @@ mod tests {
         let macros: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("#define ")?.split_whitespace().next()).collect();
         assert!(macros.len() > 500, "{}", String::from_utf8_lossy(&output.stderr));
-        // One that takes arguments means something only before a bracket, and no variable stands there.
+        // A macro with arguments takes effect only before a bracket, which never follows a variable.
         for name in macros.iter().filter(|name| !name.contains('(')) {
             assert!(check_identifier(name).is_err(), "{name}");
         }

@@ -10,7 +10,7 @@
 //! factor     := "-" factor | number | name | name "[" either "]" | name "(" either ("," either)* ")" | "(" either ")"
 //! ```
 //!
-//! The first token of every rule decides it, so a rule that has begun never backtracks: its error is the one shown.
+//! The first token of every rule determines it, so a rule that has begun never backtracks: its error is the one shown.
 
 use super::{
     syntax::{Node, Operator, Syntax},
@@ -27,13 +27,13 @@ use winnow::{
     token::{one_of, take_while},
 };
 
-/// Brackets and signs within each other; far beyond what a person writes, and safe for the stack.
+/// Nesting limit of brackets and signs; far beyond normal use, and safe for the stack.
 const MAX_DEPTH: u32 = 64;
 
 /// Longest text (bytes).
 const MAX_LENGTH: usize = 1000;
 
-/// Most operations, names and numbers. A derivative may have the square of it.
+/// Maximum number of operations, names and numbers. A derivative may have the square of it.
 const MAX_PARTS: usize = 200;
 
 const EXAMPLE: &str = "an expression looks like `s - decay * abs(q - k)`";
@@ -55,7 +55,7 @@ pub(super) fn parse(text: &str) -> Result<Syntax, Finding> {
     };
     let root = whole(&mut input).map_err(|error| match error {
         ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => finding,
-        // Only partial input is ever incomplete, and this input is whole.
+        // Only partial input is ever incomplete, and this input is complete.
         ErrMode::Incomplete(_) => Finding::new("the expression ends too early", text.len()..text.len(), "here", EXAMPLE),
     })?;
     let parts = root.parts();
@@ -66,7 +66,7 @@ pub(super) fn parse(text: &str) -> Result<Syntax, Finding> {
     Ok(root)
 }
 
-/// The parser's error: the finding that will be shown.
+/// The parser's error: the finding to show.
 #[derive(Debug)]
 struct Reject(Finding);
 
@@ -87,7 +87,7 @@ fn reject(title: impl Into<String>, at: Range<usize>, label: impl Into<String>, 
     ErrMode::Cut(Reject(Finding::new(title, at, label, help)))
 }
 
-/// Text after a whole expression: often a spelling of another language.
+/// The error for text after a complete expression: often a spelling from another language.
 fn goes_on(i: &Input<'_>, text: &str) -> ErrMode<Reject> {
     let at = token(i);
     let (label, help) = match &text[at.clone()] {
@@ -123,7 +123,7 @@ fn product(i: &mut Input<'_>, depth: u32) -> ModalResult<Syntax, Reject> {
     chain(i, depth, factor, &operators)
 }
 
-/// Parts joined by operators that bind alike, grouped from the left.
+/// Operands joined by operators of one precedence, grouped from the left.
 fn chain(
     i: &mut Input<'_>,
     depth: u32,
@@ -139,7 +139,7 @@ fn chain(
     Ok(left)
 }
 
-/// The operator that comes next, and its place.
+/// The next operator and its position.
 fn one_of_these(
     i: &mut Input<'_>,
     operators: &[(&'static str, Operator)],
@@ -224,7 +224,7 @@ fn value_missing(i: &Input<'_>) -> ErrMode<Reject> {
     reject("a value is missing", at, "expected a number, a name or `(`", help)
 }
 
-/// What a name begins: a function, an element of a table, or the name alone.
+/// A function call, an element of a table, or a plain name.
 fn named(i: &mut Input<'_>, name: &str, at: Range<usize>, depth: u32) -> ModalResult<Syntax, Reject> {
     if matches!(name, "and" | "or" | "not") {
         let help = if name == "not" { "put brackets around it: `(not …)`" } else { EXAMPLE };
@@ -255,7 +255,7 @@ fn named(i: &mut Input<'_>, name: &str, at: Range<usize>, depth: u32) -> ModalRe
     Ok(Syntax { node: Node::Call(name, at, values), span })
 }
 
-/// The bracket that ends what began at `opened`.
+/// The bracket that closes the one at `opened`.
 fn close(i: &mut Input<'_>, bracket: &'static str, opened: usize) -> ModalResult<(), Reject> {
     if opt(punctuation(bracket)).parse_next(i)?.is_some() {
         return Ok(());
@@ -304,13 +304,13 @@ fn keyword<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode<Rej
     name.verify(move |found: &str| found == expected).void()
 }
 
-/// A sign that does not begin a longer one of another meaning: `*` is not half of `**`.
+/// A sign that is not the start of a longer one with another meaning: `*` is not half of `**`.
 fn punctuation<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode<Reject>> {
     let longer = not(one_of(move |c: char| matches!((expected, c), ("*", '*') | ("/", '/') | ("<" | ">", '='))));
     terminated(preceded(multispace0, expected), longer).void()
 }
 
-/// Where the next word, or run of punctuation, lies; empty at the end of the text. Expects no blanks before it.
+/// Position of the next word or run of punctuation; empty at the end of the text. Expects no blanks before it.
 fn token(i: &Input<'_>) -> Range<usize> {
     let start = i.current_token_start();
     let rest: &str = i.as_ref();

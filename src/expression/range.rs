@@ -1,18 +1,19 @@
-//! What values an integer expression may have: which integers are exact, and which need more than 32 bits.
+//! The possible values of an integer expression, which determine whether it is exact and whether it needs more than 32
+//! bits.
 
 use super::tree::{Binary, Expr, Leaf, List, Type, Unary, Variable};
 
-/// Largest position, length and magnitude of a passed integer. Sums of a few of them fit 32 bits, and 2^28 keys of one
-/// head fill a GPU.
+/// Largest position, length and magnitude of a passed integer. Sums of a few of them fit in 32 bits, and 2^28 keys of
+/// one head fill a GPU.
 pub const LARGEST: i64 = 1 << 28;
 
-/// Largest head and batch index: fp32 holds every one exactly.
+/// Largest head and batch index: fp32 represents all of them exactly.
 const LARGEST_INDEX: i64 = 1 << 24;
 
-/// Largest magnitude of an integer expression: float64 holds every one exactly.
+/// Largest magnitude of an integer expression: float64 represents all of them exactly.
 const EXACT: i128 = 1 << 53;
 
-/// From a smallest to a largest value.
+/// A range of values, ends included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Span {
     pub low: i128,
@@ -24,12 +25,12 @@ impl Span {
         Self { low: low.into(), high: high.into() }
     }
 
-    /// Whether every value is exact in float64.
+    /// True if every value is exact in float64.
     pub fn is_exact(self) -> bool {
         self.low >= -EXACT && self.high <= EXACT
     }
 
-    /// Whether some value does not fit 32 bits.
+    /// True if some value does not fit in 32 bits.
     pub fn is_wide(self) -> bool {
         self.low < i32::MIN.into() || self.high > i32::MAX.into()
     }
@@ -48,7 +49,7 @@ impl Span {
     }
 }
 
-/// The values that an integer expression may have.
+/// The possible values of an integer expression.
 pub(super) fn of(expr: &Expr) -> Span {
     match expr {
         Expr::Leaf(leaf) => of_leaf(leaf),
@@ -63,7 +64,7 @@ pub(super) fn of(expr: &Expr) -> Span {
         }
         Expr::Binary(op, a, b) => of_binary(*op, a, b),
         Expr::Select(_, a, b) => of(a).united(of(b)),
-        // No integers.
+        // Not integers.
         Expr::Unary(..) => Span { low: i128::from(i64::MIN), high: i128::from(i64::MAX) },
     }
 }
@@ -75,7 +76,7 @@ fn of_leaf(leaf: &Leaf) -> Span {
         Leaf::Variable(Variable::H | Variable::B) => Span::new(0, LARGEST_INDEX),
         Leaf::Variable(Variable::K | Variable::SeqlenQ | Variable::SeqlenK) => Span::new(0, LARGEST),
         Leaf::Named(named) if named.list == List::Integers => Span::new(-LARGEST, LARGEST),
-        // No integers.
+        // Not integers.
         _ => Span::new(i64::MIN, i64::MAX),
     }
 }
@@ -95,12 +96,12 @@ fn of_binary(op: Binary, a: &Expr, b: &Expr) -> Span {
         Binary::Max => Span::of_corners(left, of(b), Ord::max),
         Binary::FloorDivide => Span::of_corners(left, divisor(b), i128::div_euclid),
         Binary::Modulo => Span { low: 0, high: divisor(b).high - 1 },
-        // No integers.
+        // Not integers.
         _ => Span::new(i64::MIN, i64::MAX),
     }
 }
 
-/// `(x // c) * c` is `x` rounded down, which is no farther from zero than `x` but for less than `c`.
+/// `(x // c) * c` is `x` rounded down, which exceeds the magnitude of `x` by less than `c`.
 fn of_rounded(quotient: &Expr, factor: &Expr) -> Option<Span> {
     let Expr::Binary(Binary::FloorDivide, x, by) = quotient else { return None };
     (**by == *factor).then(|| {
@@ -109,13 +110,13 @@ fn of_rounded(quotient: &Expr, factor: &Expr) -> Option<Span> {
     })
 }
 
-/// The values of a divisor: a positive literal, or a passed integer that has to be positive.
+/// The values of a divisor: a positive literal, or a passed integer that must be positive.
 fn divisor(expr: &Expr) -> Span {
     let span = of(expr);
     Span { low: span.low.max(1), high: span.high.max(1) }
 }
 
-/// Whether every integer in an expression is exact.
+/// True if every integer in an expression is exact.
 pub(super) fn all_exact(expr: &Expr) -> bool {
     (expr.kind() != Type::Integer || of(expr).is_exact()) && expr.parts().into_iter().all(all_exact)
 }

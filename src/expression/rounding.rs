@@ -1,5 +1,5 @@
-//! How far fp32 may be from the float64 value of an expression: the roundings of every operation, each carried on by
-//! the derivatives of those after it.
+//! Bound on the difference between an expression's fp32 and float64 values: the rounding error of every operation,
+//! propagated by the derivatives of later operations.
 
 use super::{
     At,
@@ -9,18 +9,18 @@ use super::{
 /// Half a unit in the last place, relative.
 const ROUNDOFF: f64 = 1.0 / 16_777_216.0;
 
-/// What subnormal results lose.
+/// Error of subnormal results.
 const TINY: f64 = 1e-37;
 
-/// A value, and a bound of first order on how far fp32 is from it.
+/// A value, and a first-order bound on its error in fp32.
 struct Bounded {
     value: f64,
     error: f64,
 }
 
 impl Expr {
-    /// How far fp32 may be from [`value`](Self::value), where `s` is off by `of_s` already. Not defined where a
-    /// rounding decides a comparison of real numbers.
+    /// Bound on the fp32 error of [`value`](Self::value), if `s` already has an error of `of_s`. Undefined if rounding
+    /// decides a comparison of real numbers.
     ///
     /// # Panics
     /// As [`value`](Self::value).
@@ -44,9 +44,10 @@ fn bounded(expr: &Expr, at: &At<'_>, of_s: f64) -> Bounded {
             match op {
                 Unary::Negate => Bounded { value: -a.value, ..a },
                 Unary::Abs => Bounded { value: a.value.abs(), ..a },
-                // One of 64 bits is made of several, each converted.
+                // A 64-bit integer is made of several, each converted.
                 Unary::Real => rounded(a.value, 0.0, 2.0),
-                // CUDA's functions err by 2 units in the last place (Programming Guide, appendix on functions).
+                // CUDA's functions have errors of up to 2 units in the last place (Programming Guide, appendix on
+                // functions).
                 Unary::Exp => rounded(a.value.exp(), a.error * a.value.exp(), 4.0),
                 Unary::Tanh => rounded(a.value.tanh(), a.error * (1.0 - a.value.tanh().powi(2)), 4.0),
                 Unary::Log => rounded(a.value.ln(), a.error / a.value.abs() + 2.0 * ROUNDOFF, 4.0),
@@ -61,7 +62,7 @@ fn bounded(expr: &Expr, at: &At<'_>, of_s: f64) -> Bounded {
                 Binary::Multiply => {
                     rounded(a.value * b.value, a.error * b.value.abs() + a.value.abs() * b.error + a.error * b.error, 1.0)
                 }
-                // With a reciprocal that is known before, two roundings more.
+                // With a precomputed reciprocal, two more roundings.
                 Binary::Divide => {
                     let value = a.value / b.value;
                     rounded(value, (a.error + value.abs() * b.error) / b.value.abs(), 3.0)

@@ -1,17 +1,17 @@
-//! Nodes in their simplest form: constants folded, neutral elements dropped, choices that are always the same taken.
+//! Simplifies nodes: constants folded, neutral elements dropped, constant choices resolved.
 //!
-//! Values are taken to be finite and divisors not to be 0: `0 * x` is 0, also where `x` would be NaN, and `c * (x / c)`
-//! is `x`. Apart from that only integers are regrouped.
+//! Values are assumed to be finite and divisors to be nonzero: `0 * x` is 0, even if `x` would be NaN, and `c * (x /
+//! c)` is `x`. Otherwise only integers are regrouped.
 
 use super::{
     range,
     tree::{Binary, Expr, Leaf, Number, Relation, Type, Unary},
 };
 
-/// Most rounds: every round makes the tree smaller or moves a sign up, so few are ever needed.
+/// Round limit: every round shrinks the tree or moves a sign up, so few are ever needed.
 const ROUNDS: usize = 16;
 
-/// The same values from fewer operations.
+/// An equivalent expression with fewer operations.
 pub(super) fn simplify(expr: Expr) -> Expr {
     let mut expr = expr;
     for _ in 0..ROUNDS {
@@ -33,7 +33,7 @@ fn rebuilt(expr: &Expr) -> Expr {
     }
 }
 
-/// The literal 0 of a type of numbers.
+/// The literal 0 of a numeric type.
 fn zero(kind: Type) -> Expr {
     if kind == Type::Integer { Expr::integer(0) } else { Expr::real(0.0) }
 }
@@ -42,7 +42,7 @@ fn is_literal(expr: &Expr, value: i32) -> bool {
     expr.as_integer() == Some(value.into()) || expr.as_real() == Some(value.into())
 }
 
-/// The magnitude of a literal below zero.
+/// The magnitude of a negative literal.
 fn below_zero(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Leaf(Leaf::Integer(value)) if *value < 0 => value.checked_neg().map(Expr::integer),
@@ -51,7 +51,7 @@ fn below_zero(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// A real literal, where fp32 holds it.
+/// A real literal, if fp32 can represent it.
 fn real(value: f64) -> Option<Expr> {
     Number::new(value).map(|number| Expr::Leaf(Leaf::Real(number)))
 }
@@ -132,7 +132,7 @@ fn folded_reals(op: Binary, a: &Expr, b: &Expr) -> Option<Expr> {
         Binary::Add => a + b,
         Binary::Subtract => a - b,
         Binary::Multiply => a * b,
-        // A constant such as 1 / 20 stays as it is: 0.05 would be another one in fp32.
+        // A constant such as 1 / 20 is not folded: 0.05 is a different number in fp32.
         Binary::Divide if f64::from((a / b) as f32).to_bits() == (a / b).to_bits() => a / b,
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
@@ -141,7 +141,7 @@ fn folded_reals(op: Binary, a: &Expr, b: &Expr) -> Option<Expr> {
     })
 }
 
-/// Whether two integers can be joined: unlike real numbers they may be regrouped.
+/// True for two integer literals, which can be joined: unlike real numbers, integers may be regrouped.
 fn are_literals(a: &Expr, b: &Expr) -> bool {
     a.as_integer().is_some() && b.as_integer().is_some()
 }
@@ -216,7 +216,7 @@ fn product(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// A product or quotient whose sign stands before it.
+/// A product or quotient with its sign moved to the front.
 fn signed(op: Binary, a: Expr, b: Expr) -> Expr {
     match a {
         Expr::Unary(Unary::Negate, a) => unary(Unary::Negate, binary(op, *a, b)),
@@ -251,7 +251,7 @@ fn comparison(relation: Relation, a: Expr, b: Expr) -> Expr {
 
 /// `and` and `or`, grouped from the left.
 fn junction(op: Binary, a: Expr, b: Expr) -> Expr {
-    // What decides alone: false for `and`, true for `or`.
+    // The absorbing value: false for `and`, true for `or`.
     let decisive = op == Binary::Or;
     match (a.as_boolean(), b.as_boolean()) {
         (Some(value), _) => return if value == decisive { a } else { b },

@@ -1,4 +1,4 @@
-//! What a text says before anything is known of types and names: a tree with the place of every part.
+//! The syntax tree of a text, before types and names are resolved: every part has its position.
 
 use super::tree::Relation;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub(super) struct Syntax {
     pub span: Range<usize>,
 }
 
-/// What the part is.
+/// Kinds of parts.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// Digits without a point or an exponent.
@@ -20,19 +20,19 @@ pub(super) enum Node {
     Real(f64),
     /// `decay`.
     Name(String),
-    /// `slope[…]`: the name, its place, what is in the brackets.
+    /// `slope[…]`: the name, its position, the index.
     Index(String, Range<usize>, Box<Syntax>),
-    /// `name(…)`: the name, its place, the values.
+    /// `name(…)`: the name, its position, the arguments.
     Call(String, Range<usize>, Vec<Syntax>),
     /// `-x`.
     Negate(Box<Syntax>),
     /// `not x`.
     Not(Box<Syntax>),
-    /// Two values and what joins them.
+    /// Two operands and their operator.
     Binary(Operator, Range<usize>, Box<Syntax>, Box<Syntax>),
 }
 
-/// What joins two values.
+/// Operators with two operands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Operator {
     Or,
@@ -47,7 +47,7 @@ pub(super) enum Operator {
 }
 
 impl Syntax {
-    /// Operations, names and numbers.
+    /// Number of operations, names and numbers.
     pub fn parts(&self) -> usize {
         let inner = match &self.node {
             Node::Integer(_) | Node::Real(_) | Node::Name(_) | Node::Index(..) => 0,

@@ -1,4 +1,4 @@
-//! What the tests of this module share: declared names, texts as trees, random expressions and random values.
+//! Helpers shared by the tests of this module: declared names, texts as trees, random expressions and random values.
 
 use super::{At, Declared, Expr, Goal, List, check, parse};
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
@@ -29,7 +29,7 @@ pub(super) fn expression(goal: Goal, text: &str) -> Expr {
     Expr::parse(text, &names(), goal).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// An integer as it is written, without simplification.
+/// An integer expression as written, without simplification.
 #[track_caller]
 pub(super) fn integer(text: &str) -> Expr {
     let text = format!("{text} == 0");
@@ -44,7 +44,7 @@ fn one_of(random: &mut ChaCha8Rng, from: &[&str]) -> String {
     (*from.choose(random).expect("not empty")).to_owned()
 }
 
-/// A random text of a real number.
+/// A random text of a real expression.
 pub(super) fn real(random: &mut ChaCha8Rng, depth: u32) -> String {
     if depth == 0 || random.random_bool(0.15) {
         return match random.random_range(0..8) {
@@ -72,7 +72,7 @@ pub(super) fn real(random: &mut ChaCha8Rng, depth: u32) -> String {
     }
 }
 
-/// A random text of an integer.
+/// A random text of an integer expression.
 pub(super) fn whole(random: &mut ChaCha8Rng, depth: u32) -> String {
     if depth == 0 || random.random_bool(0.2) {
         return match random.random_range(0..4) {
@@ -96,7 +96,7 @@ pub(super) fn whole(random: &mut ChaCha8Rng, depth: u32) -> String {
     }
 }
 
-/// A random text of a condition; one that knows `s`, or one for a mask.
+/// A random text of a condition, for use in a score (with `s`) or in a mask.
 pub(super) fn condition(random: &mut ChaCha8Rng, depth: u32, of_score: bool) -> String {
     let less = depth.saturating_sub(1);
     if depth == 0 || random.random_bool(0.4) {
@@ -119,7 +119,7 @@ pub(super) fn condition(random: &mut ChaCha8Rng, depth: u32, of_score: bool) -> 
 
 fn within_length(mut draw: impl FnMut() -> String, goal: Goal) -> Expr {
     loop {
-        // A random text may be longer than what is read.
+        // A random text may exceed the parser's limits.
         let text = draw();
         if text.len() <= 1000 {
             return expression(goal, &text);
@@ -135,7 +135,7 @@ pub(super) fn random_mask(random: &mut ChaCha8Rng, depth: u32) -> Expr {
     within_length(|| condition(random, depth, false), Goal::Mask)
 }
 
-/// Values of everything an expression may use.
+/// Values of all variables and names.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     pub s: f64,
@@ -147,13 +147,13 @@ pub(super) struct Values {
     pub seqlen_k: usize,
     pub scalars: Vec<f64>,
     pub integers: Vec<i64>,
-    /// The values of the table, head by head, and this head's.
+    /// The values of the table for all heads, and for this head.
     pub slopes: Vec<f64>,
     pub tables: Vec<f64>,
 }
 
 impl Values {
-    /// Real numbers are ones that fp32 holds.
+    /// Random values; real numbers are exact in fp32.
     pub fn random(random: &mut ChaCha8Rng) -> Self {
         let mut real = |low: f32, high: f32| f64::from(random.random_range(low..high));
         let (s, scalars) = (real(-6.0, 6.0), vec![real(0.25, 4.0), real(-2.0, 2.0), real(0.01, 1.0)]);

@@ -1,8 +1,9 @@
-//! The tree of a checked expression. Every node has the operands its operation needs, and a type that follows from it.
+//! The tree of a checked expression. Every node has the operands its operation needs, and a type that follows from
+//! them.
 
 use std::{fmt, sync::Arc};
 
-/// What a value is.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Type {
     /// A condition.
@@ -13,7 +14,7 @@ pub enum Type {
     Real,
 }
 
-/// An expression whose types agree.
+/// A well-typed expression.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Expr {
     /// A value.
@@ -22,11 +23,11 @@ pub enum Expr {
     Unary(Unary, Box<Expr>),
     /// An operation on two values of one type.
     Binary(Binary, Box<Expr>, Box<Expr>),
-    /// The second where the first holds, otherwise the third; only the one that is taken counts.
+    /// The second if the first holds, otherwise the third; only the selected one is evaluated.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// A value that is not made of others.
+/// A value without operands.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Leaf {
     /// A real literal.
@@ -35,9 +36,9 @@ pub enum Leaf {
     Integer(i64),
     /// `true` or `false`.
     Boolean(bool),
-    /// What the kernel knows of the place.
+    /// A variable of the element's position.
     Variable(Variable),
-    /// What the caller passes.
+    /// A value that the caller passes.
     Named(Named),
 }
 
@@ -61,7 +62,7 @@ impl fmt::Debug for Number {
 }
 
 impl Number {
-    /// `value`, where fp32 can hold something near it.
+    /// `value`, if it is within fp32's range.
     pub fn new(value: f64) -> Option<Self> {
         let held = (value as f32).is_finite() && (value == 0.0 || (value as f32).is_normal());
         // Adding zero makes a negative zero positive.
@@ -74,7 +75,7 @@ impl Number {
     }
 }
 
-/// A value that the kernel knows.
+/// A variable that the kernel provides.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Variable {
     /// The scaled product of query and key.
@@ -94,10 +95,10 @@ pub enum Variable {
 }
 
 impl Variable {
-    /// All of them.
+    /// All variables.
     pub const ALL: [Self; 7] = [Self::S, Self::Q, Self::K, Self::H, Self::B, Self::SeqlenQ, Self::SeqlenK];
 
-    /// As it is written.
+    /// The name in the language.
     pub fn name(self) -> &'static str {
         match self {
             Self::S => "s",
@@ -114,9 +115,9 @@ impl Variable {
 /// A value that the caller passes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Named {
-    /// What it is.
+    /// Its kind.
     pub list: List,
-    /// Its place among its kind.
+    /// Its index among its kind.
     pub index: usize,
     /// Its name.
     pub name: Arc<str>,
@@ -190,7 +191,7 @@ pub enum Binary {
     Or,
 }
 
-/// How two numbers may relate.
+/// Relations between two numbers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Relation {
     /// `<`.
@@ -208,7 +209,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// As the language and C write it.
+    /// The symbol, the same in the language and in C.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -220,7 +221,7 @@ impl Relation {
         }
     }
 
-    /// The relation that holds where this one does not. Not for real numbers: with NaN neither holds.
+    /// The negation of this relation. Not valid for real numbers: with NaN neither holds.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -233,7 +234,7 @@ impl Relation {
         }
     }
 
-    /// Whether it holds.
+    /// True if the relation holds.
     pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match self {
             Self::Less => a < b,
@@ -269,17 +270,17 @@ impl Expr {
         Self::Leaf(Leaf::Integer(value))
     }
 
-    /// A condition that is always the same.
+    /// A constant condition.
     pub(super) fn boolean(value: bool) -> Self {
         Self::Leaf(Leaf::Boolean(value))
     }
 
-    /// A value that the kernel knows.
+    /// A variable.
     pub(super) fn variable(variable: Variable) -> Self {
         Self::Leaf(Leaf::Variable(variable))
     }
 
-    /// A real literal that fp32 holds exactly.
+    /// A real literal that fp32 represents exactly.
     pub(super) fn real(value: f32) -> Self {
         Self::Leaf(Leaf::Real(Number(f64::from(value) + 0.0)))
     }
@@ -299,17 +300,17 @@ impl Expr {
         if let Self::Leaf(Leaf::Boolean(value)) = self { Some(*value) } else { None }
     }
 
-    /// The node as it is, without simplification.
+    /// The node without simplification.
     pub(super) fn unary_as_is(op: Unary, a: Self) -> Self {
         Self::Unary(op, Box::new(a))
     }
 
-    /// The node as it is, without simplification.
+    /// The node without simplification.
     pub(super) fn binary_as_is(op: Binary, a: Self, b: Self) -> Self {
         Self::Binary(op, Box::new(a), Box::new(b))
     }
 
-    /// What the value is.
+    /// The type of the value.
     pub fn kind(&self) -> Type {
         match self {
             Self::Leaf(leaf) => leaf.kind(),
@@ -320,7 +321,7 @@ impl Expr {
         }
     }
 
-    /// The values this one is made of.
+    /// The operands.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match self {
             Self::Leaf(_) => Vec::new(),
@@ -330,7 +331,7 @@ impl Expr {
         }
     }
 
-    /// Whether some leaf is what `wanted` looks for.
+    /// True if `wanted` accepts some leaf.
     pub(super) fn any_leaf(&self, wanted: &impl Fn(&Leaf) -> bool) -> bool {
         match self {
             Self::Leaf(leaf) => wanted(leaf),
@@ -338,7 +339,7 @@ impl Expr {
         }
     }
 
-    /// Whether it depends on `variable`.
+    /// True if it depends on `variable`.
     pub fn uses(&self, variable: Variable) -> bool {
         self.any_leaf(&|leaf| *leaf == Leaf::Variable(variable))
     }

@@ -1,4 +1,4 @@
-//! How much an expression costs per element, once what is known before is computed before.
+//! Operations of an expression per element, after hoisting loop-invariant parts.
 
 use super::{
     cuda::{Stage, prepared},
@@ -7,19 +7,19 @@ use super::{
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Operations per element of the score matrix; what occurs twice counts once.
+/// Operations per element of the score matrix; common subexpressions count once.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Work {
     /// Real arithmetic: `+ - * / min max abs exp tanh log`.
     pub flops: u32,
-    /// Of these, `/ exp tanh log`, each of which is several instructions.
+    /// The operations among them that take several instructions: `/ exp tanh log`.
     pub special: u32,
     /// Comparisons, `and or not`, choices, conversions and integer arithmetic.
     pub other: u32,
 }
 
 impl Work {
-    /// That of expressions which are computed together, such as a score and its derivative.
+    /// The operations of expressions that are computed together, such as a score and its derivative.
     pub fn of(expressions: &[&Expr]) -> Self {
         let prepared: Vec<Expr> = expressions.iter().map(|expr| prepared(expr)).collect();
         let mut work = Self::default();
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn what_is_known_before_the_loop_and_what_occurs_twice_count_once_or_not() {
         let work = |text: &str| Work::of(&[&expression(Goal::Score, text)]);
-        // Subtraction and product; the difference of positions, its magnitude and the conversion are no flops.
+        // Subtraction and product; the difference of positions, its magnitude and the conversion are not flops.
         assert_eq!(work("s - decay * abs(q - k)"), Work { flops: 2, special: 0, other: 3 });
         // Two products and a function.
         assert_eq!(work("a * tanh(s / a)"), Work { flops: 3, special: 1, other: 0 });

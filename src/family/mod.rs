@@ -1,8 +1,8 @@
 //! The table of families. A family is a folder here, a folder of templates, its kinds in `kernel`, and a line in this
-//! table: how its kernels are planned, what proves them, and how they are timed.
+//! table: planning, cases and timing of its kernels.
 //!
-//! The rooms that all kernels share see a kernel as a [`Variant`] and a [`Plan`]. Rooms that use families ask the
-//! table; rooms that families use (`check`, `bench`) are passed what they need of it.
+//! Rooms shared by all kernels handle a kernel as a [`Variant`] and a [`Plan`]. Rooms that depend on families use the
+//! table; rooms that families depend on (`check`, `bench`) get functions of it as arguments.
 
 pub mod append_kv;
 pub mod attention;
@@ -25,24 +25,24 @@ use std::collections::BTreeMap;
 /// Values for templates, by name.
 pub type Words = BTreeMap<&'static str, serde_json::Value>;
 
-/// A family of kernels: everything that is not the same for all kernels.
+/// A family of kernels: everything that differs between families.
 pub trait Family: Sync {
-    /// Its folder below `templates/`.
+    /// Its folder in `templates/`.
     fn templates(&self) -> &'static str;
 
-    /// First characters of the names of its kernels.
+    /// Prefix of the names of its kernels.
     fn prefix(&self) -> &'static str;
 
     /// The kinds of its kernels, in the order of lists.
     fn kinds(&self) -> &'static [Kind];
 
-    /// The keys of `[[tile]]` that its kernels read; which of them a kernel reads, its plan decides.
+    /// The keys of `[[tile]]` that its kernels may read; a kernel's plan decides which ones it reads.
     fn tile_keys(&self) -> &'static [TileKey];
 
-    /// Plans a kernel with its default tile, changed by the entries of `variants.toml`.
+    /// Plans a kernel with its default tile, modified by the entries of `variants.toml`.
     ///
     /// # Errors
-    /// [`PlanError`] if the target cannot run it, a resource is exceeded, or a tile key is one that it does not read.
+    /// [`PlanError`] if the target cannot run it, a resource is exceeded, or the kernel does not read a tile key.
     fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError>;
 
     /// The kernel of a plan, compiled for `target` instead of the variant's own.
@@ -51,8 +51,8 @@ pub trait Family: Sync {
     /// [`PlanError`] if the kernel has no such form, or does not fit there.
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError>;
 
-    /// The plans of a kernel with tiles near its default, the default among them, each once: what is worth a
-    /// measurement. A family without a stated neighbourhood has the default alone.
+    /// The plans of a kernel with tiles near its default, including the default, without duplicates: candidates for
+    /// measurement. A family that defines no neighbourhood has the default alone.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no default.
@@ -60,38 +60,38 @@ pub trait Family: Sync {
         Ok(Box::new(std::iter::once(self.plan(variant, None)?)))
     }
 
-    /// The words of the templates of its kernels, besides the plan and what all kernels have.
+    /// Template variables of its kernels, in addition to the plan and the common ones.
     fn words(&self, _plan: &Plan) -> Words {
         Words::new()
     }
 
-    /// The words of a kernel's row in the dispatcher's table: `features`, `score`, `score_name`, `split_tiles_per_sm`
-    /// and `cost`.
+    /// Template variables of a kernel's row in the dispatcher's table: `features`, `score`, `score_name`,
+    /// `split_tiles_per_sm` and `cost`.
     fn row_words(&self, _plan: &Plan) -> Words {
         attention::row_of_another_family()
     }
 
-    /// The words of the dispatcher that depend on no kernel.
+    /// Template variables of the dispatcher that do not depend on a kernel.
     fn library_words(&self) -> Words {
         Words::new()
     }
 
-    /// The sizes at which a kernel is timed, among those that a user asks for; none if it is not timed by itself.
+    /// The sizes at which a kernel is timed, among those that a user requests; none if it is not timed on its own.
     fn sizes(&self, variant: &Variant, wanted: &Wanted) -> Vec<Size>;
 
-    /// A size in the short form of tables: `4096x1024`, or `b8 h16 s2048` of attention.
+    /// A size in the short form of tables: `4096x1024`, or `b8 h16 s2048` for attention.
     fn label(&self, size: &Size) -> String {
         Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
-    /// A kernel at a size, to be timed; `None` if the size is not one of the family's.
+    /// The trial of a kernel at a size; `None` if the size does not belong to the family.
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
-    /// The cases that prove a kernel right, in order.
+    /// The cases of a kernel, in order.
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>>;
 
-    /// A random call of the family's dispatcher function that it must serve, of about `size` (from 1 up); the same for
-    /// a seed each time. `None` if the family draws none by size and seed.
+    /// A random valid call of the family's dispatcher function, of about `size` (at least 1); the same seed gives the
+    /// same call. `None` if the family does not draw calls by size and seed.
     fn random_case(&self, _variant: &Variant, _size: u32, _seed: u64) -> Option<Box<dyn Case>> {
         None
     }
@@ -107,13 +107,13 @@ pub static FAMILIES: &[&dyn Family] = &[
     &rmsnorm::Rmsnorm,
 ];
 
-/// The family that a kind belongs to.
+/// The family of a kind.
 pub fn of(kind: Kind) -> &'static dyn Family {
     let family = FAMILIES.iter().find(|family| family.kinds().contains(&kind));
     *family.unwrap_or_else(|| unreachable!("a test holds that each kind has a family"))
 }
 
-/// The cases that prove a kernel right at a level, in order.
+/// The cases of a kernel at a level, in order.
 pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     of(subject.variant.kind()).cases(subject, level)
 }
@@ -126,13 +126,13 @@ pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, Pl
     of(variant.kind()).candidates(variant)
 }
 
-/// A kernel at a size, to be timed; `None` if the size is not one of its family's.
+/// The trial of a kernel at a size; `None` if the size does not belong to its family.
 pub fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     of(variant.kind()).trial(variant, size, bench)
 }
 
 impl Plan {
-    /// Plans `variant` with its default tile, or with `change` if `variants.toml` holds one.
+    /// Plans `variant` with its default tile, or with `change` if `variants.toml` contains one.
     ///
     /// # Errors
     /// [`PlanError`] if the target cannot run it, a resource is exceeded, or the change names a key that the kernel
@@ -142,8 +142,8 @@ impl Plan {
         of(variant.kind()).plan(variant, change)
     }
 
-    /// The same kernel compiled for `target` instead of its own, as near to this plan as the instructions that both
-    /// have allow.
+    /// The same kernel compiled for `target` instead of its own, as close to this plan as their common instructions
+    /// allow.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no such form, or does not fit there.

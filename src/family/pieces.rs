@@ -1,10 +1,10 @@
-//! The tile of families whose threads move 16-byte pieces: `vector_add`, `reduce` and `rmsnorm`.
+//! The tile of families whose threads process 16-byte pieces: `vector_add`, `reduce` and `rmsnorm`.
 
 use crate::kernel::{TileKey, TileOverride};
 use serde::Serialize;
 use std::fmt;
 
-/// Bytes of a piece: what one instruction moves.
+/// Bytes of a piece, which one instruction moves.
 pub(super) const PIECE_BYTES: u32 = 16;
 
 /// The keys of a tile.
@@ -14,27 +14,27 @@ pub(super) static KEYS: &[TileKey] = &[
     TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`."),
 ];
 
-/// Sizes of a block.
+/// Block parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tile {
     /// Warps of a block.
     pub warps: u32,
-    /// 16-byte pieces of a tensor that a thread has in flight: the key `stages`.
+    /// 16-byte pieces of a tensor in flight per thread: the key `stages`.
     pub pieces: u32,
     /// Second argument of `__launch_bounds__`.
     pub min_blocks_per_sm: u32,
 }
 
 impl fmt::Display for Tile {
-    /// As a cell of a table.
+    /// In the form of a table cell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pieces, {} warps", self.pieces, self.warps)
     }
 }
 
 impl Tile {
-    /// This tile with the keys of an entry of `variants.toml` in place of its own; why not, if one of them is not read
-    /// or out of range.
+    /// This tile with keys replaced by those of an entry of `variants.toml`; an error if one of them is not read or out
+    /// of range.
     pub(super) fn changed_by(self, change: Option<&TileOverride>) -> Result<Self, String> {
         let Some(change) = change else { return Ok(self) };
         if let Some(reason) = change.refusal(KEYS.iter().map(|key| key.name)) {

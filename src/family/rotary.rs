@@ -1,18 +1,18 @@
-//! The rotary embedding of rows in float64, and which stored numbers are right.
+//! The rotary embedding of rows in float64, and the set of correct stored numbers.
 
 use crate::check::Number;
 
-/// Half the distance of 1 from the next fp32, relative to 1: largest relative error of one rounding.
+/// Half the distance of 1 from the next fp32 number: largest relative error of one rounding.
 const ROUNDING: f64 = 5.960_464_477_539_063e-8;
 
 /// The rotary embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rotary {
-    /// Columns that are rotated, from the first one on.
+    /// Number of rotated columns, from the first one on.
     pub(super) dim: usize,
     /// Pairs are adjacent columns.
     pub(super) interleaved: bool,
-    /// Positions of the tables.
+    /// Number of positions in the tables.
     pub(super) rows: usize,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Tables {
 }
 
 impl Rotary {
-    /// Cosines and sines of a table.
+    /// Columns of a table of cosines or sines.
     pub(super) fn columns(self) -> usize {
         self.dim / 2
     }
@@ -49,7 +49,7 @@ impl Tables {
         Self { rotary, cos: table(f64::cos), sin: table(f64::sin) }
     }
 
-    /// A row at a position.
+    /// A row rotated to a position.
     pub(super) fn rotated(&self, row: &[f32], position: usize) -> Vec<f64> {
         let mut exact: Vec<f64> = row.iter().map(|&x| x.into()).collect();
         for pair in 0..self.rotary.columns() {
@@ -64,14 +64,14 @@ impl Tables {
     }
 }
 
-/// Of the stored numbers that are right, the one nearest to `got`. A kernel rounds `roundings` times to fp32 (products
-/// of two 16-bit numbers are exact there, so that a rotation rounds once), then once to `number`: what it stores lies
-/// between what the ends of that interval are rounded to, and without roundings it is the one correctly rounded number.
+/// The correct stored number nearest to `got`. A kernel rounds `roundings` times to fp32 (products of two 16-bit
+/// numbers are exact there, so that a rotation rounds once), then once to `number`: a stored value is between the
+/// rounded ends of that interval, and without roundings it is the one correctly rounded number.
 pub(super) fn nearest_right(number: Number, exact: f64, roundings: u32, got: f64) -> f64 {
     if roundings == 0 {
         return number.through(exact as f32).into();
     }
-    // The second-order terms, and the conversion of the ends to fp32, are less than another rounding.
+    // Second-order terms, and the conversion of the ends to fp32, are less than another rounding.
     let slack = exact.abs() * ROUNDING * f64::from(roundings + 1);
     let end = |value: f64, away: fn(f32) -> f32| f64::from(number.through(away(value as f32)));
     let (low, high) = (end(exact - slack, f32::next_down), end(exact + slack, f32::next_up));

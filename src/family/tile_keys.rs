@@ -1,4 +1,4 @@
-//! The grid with the `[[tile]]` keys of all families. `grid` knows no family: it is passed the keys.
+//! The grid with the `[[tile]]` keys of all families. `grid` is independent of families: the keys are passed to it.
 
 use super::FAMILIES;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// The tile keys of all families, each name once: families that share a name share its type.
+/// The tile keys of all families, without duplicates: families that share a name share its type.
 fn tile_keys() -> Vec<&'static TileKey> {
     let mut keys: Vec<&TileKey> = Vec::new();
     for key in FAMILIES.iter().flat_map(|family| family.tile_keys()) {
@@ -22,7 +22,7 @@ impl Grid {
     /// The grid embedded in the binary.
     ///
     /// # Panics
-    /// Never in a kgen whose tests pass: one of them parses the embedded file.
+    /// Never, if kgen's tests pass: one of them parses the embedded file.
     pub fn builtin() -> Self {
         Self::builtin_with(&tile_keys())
     }
@@ -30,7 +30,7 @@ impl Grid {
     /// Parses the text of a `variants.toml`; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`GridError::Invalid`] with the first thing that does not hold, its line quoted.
+    /// [`GridError::Invalid`] with the first problem, its line quoted.
     pub fn parse(text: &str, origin: &str) -> Result<Self, GridError> {
         Self::parse_with(text, origin, &tile_keys())
     }

@@ -1,5 +1,5 @@
-//! What an object or a library must be before anybody links or loads it: ELF, whole, and with the functions it is to
-//! hold.
+//! Checks of an object or a library before it is linked or loaded: it is a complete ELF file with the expected
+//! functions.
 
 use object::{
     Endianness, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadCache,
@@ -11,13 +11,13 @@ use std::{collections::HashSet, fs::File, io, path::Path};
 /// Section of host objects that holds device code.
 const DEVICE_CODE: &str = ".nv_fatbin";
 
-/// Why `bytes` are no object file that defines the function `name`, if one is wanted, and holds device code if
-/// `device_code`; as the rest of a sentence that begins with `it`.
+/// The reason why `bytes` are not an object file that defines the function `name`, if given, and contains device code,
+/// if `device_code`; as the rest of a sentence that begins with `it`.
 pub fn object_flaw(bytes: &[u8], name: Option<&str>, device_code: bool) -> Option<String> {
     flaw(bytes, ObjectKind::Relocatable, name.as_slice(), device_code)
 }
 
-/// Why `bytes` are no shared library that shows the functions `names`; likewise.
+/// The reason why `bytes` are not a shared library that exports the functions `names`; in the same form.
 pub fn library_flaw(bytes: &[u8], names: &[&str]) -> Option<String> {
     flaw(bytes, ObjectKind::Dynamic, names, false)
 }
@@ -42,11 +42,11 @@ fn flaw(bytes: &[u8], kind: ObjectKind, names: &[&str], device_code: bool) -> Op
     (device_code && !code()).then(|| "holds no device code".into())
 }
 
-/// Whether the ELF file at `path` ends before what its program headers say is in it. A loader would map such a file and
-/// die of SIGBUS. `false` for what is no ELF file at all: a loader says so itself.
+/// True if the ELF file at `path` ends before the contents that its program headers describe. A loader would map such a
+/// file and die of SIGBUS. False for a file that is not ELF: a loader reports that itself.
 ///
 /// # Errors
-/// The system's reason for which it cannot be opened.
+/// The system's reason why the file cannot be opened.
 pub fn is_cut_off(path: &Path) -> io::Result<bool> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use std::{fs, process::Command};
 
-    /// What the C++ compiler makes of a function `f`, with these flags.
+    /// An ELF file of a function `f`, compiled with these flags.
     fn compiled(folder: &Path, text: &str, flags: &[&str]) -> Vec<u8> {
         let (source, made) = (folder.join("f.cpp"), folder.join("made"));
         fs::write(&source, text).unwrap();

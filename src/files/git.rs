@@ -1,11 +1,11 @@
-//! What git knows of a file.
+//! Contents of files in git.
 
 use std::{
     path::Path,
     process::{Command, Stdio},
 };
 
-/// The text of `path` as the last commit of the checkout at `root` has it, a path from there. `None` where there is no
+/// The text of `path` in the last commit of the checkout at `root`; `path` is relative to it. `None` if there is no
 /// git, no checkout, or no such file in the commit.
 pub fn committed_text(root: &Path, path: &str) -> Option<String> {
     let mut git = Command::new("git");

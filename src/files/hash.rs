@@ -5,8 +5,8 @@ pub fn content_hash(content: impl AsRef<[u8]>) -> String {
     blake3::hash(content.as_ref()).to_hex().to_string()
 }
 
-/// A hash of named fields, for the keys of caches. Names and values are preceded by their lengths, so that no two lists
-/// of fields look alike.
+/// A hash of named fields, for cache keys. Names and values are preceded by their lengths, so that different lists of
+/// fields never give the same bytes.
 #[derive(Clone, Debug, Default)]
 pub struct FieldHasher(blake3::Hasher);
 

@@ -1,4 +1,4 @@
-//! kgen processes that work on one folder take turns.
+//! Locks with which kgen processes take turns at one folder.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -9,19 +9,19 @@ use std::{
     time::Duration,
 };
 
-/// Longest pause between two looks at a lock that another process holds.
+/// Longest interval between two polls of a lock that another process holds.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the file is called in every folder.
+/// Name of the lock file in every folder.
 const NAME: &str = ".kgen.lock";
 
-/// What its text begins with; the number of the process that holds the lock follows.
+/// Prefix of its text; the id of the process that holds the lock follows.
 const MARK: &str = "kgen ";
 
-/// Longest text of a lock file of kgen's (bytes): the mark, a number and a line end fit many times over.
+/// Maximum length of kgen's lock file text (bytes), far more than the prefix, a number and a line end.
 const LONGEST_TEXT: u64 = 64;
 
-/// The lock of a folder. Freed, and its file removed, when dropped; the system frees it when the process dies.
+/// The lock of a folder. Released, and its file removed, when dropped; the system releases it when the process dies.
 #[derive(Debug)]
 pub struct FolderLock {
     path: PathBuf,
@@ -29,18 +29,18 @@ pub struct FolderLock {
 }
 
 impl FolderLock {
-    /// The file that locks `folder`.
+    /// Path of the lock file of `folder`.
     pub fn file_of(folder: &Path) -> PathBuf {
         folder.join(NAME)
     }
 
-    /// Takes the lock of `folder`, which exists. `on_wait` hears once who holds it, as the subject of a sentence:
-    /// `another kgen` or `kgen process 4711`. `None` where `stop` became true while waiting.
+    /// Takes the lock of `folder`, which must exist. `on_wait` is called once with the holder, as the subject of a
+    /// sentence: `another kgen` or `kgen process 4711`. Returns `None` if `stop` became true while waiting.
     ///
     /// # Errors
-    /// The system's reason for which [`file_of`](Self::file_of) cannot be made or locked;
-    /// [`InvalidData`](io::ErrorKind::InvalidData) where something lies there that kgen did not write, which is left as
-    /// it is.
+    /// The system's reason why [`file_of`](Self::file_of) cannot be created or locked;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if the path holds something that kgen did not write, which is left
+    /// unchanged.
     pub fn acquire(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> io::Result<Option<Self>> {
         let path = Self::file_of(folder);
         let mut told = false;
@@ -48,7 +48,7 @@ impl FolderLock {
         loop {
             let mut file = open(&path)?;
             match file.try_lock() {
-                // The process that had the lock has removed the file; what was locked here may be one without a name.
+                // The process that had the lock has removed the file; the file locked here may no longer have a name.
                 Ok(()) if !is_named(&file, &path)? => continue,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if stop() => return Ok(None),
@@ -61,7 +61,7 @@ impl FolderLock {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
                 }
-                // Some network folders have no locks; one process alone is still safe there, by atomic renames.
+                // Some network file systems have no locks; a single process is still safe there, due to atomic renames.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -69,14 +69,14 @@ impl FolderLock {
                 return Err(foreign("is a file that kgen did not write"));
             }
             let mut lock = Self { path, file };
-            // Only for a person who waits: a full disk does not keep anyone from removing what fills it.
+            // The text only informs people; a full disk must not prevent a user from freeing space.
             lock.sign().ok();
             return Ok(Some(lock));
         }
     }
 
-    /// Waits, without making anything, until no process has the lock of `folder`, which need not exist. `on_wait` hears
-    /// who has it, as in [`acquire`](Self::acquire). A lock that cannot be looked at counts as free.
+    /// Waits, without creating anything, until no process holds the lock of `folder`, which need not exist. `on_wait`
+    /// is called with the holder, as in [`acquire`](Self::acquire). A lock that cannot be read counts as free.
     pub fn wait(folder: &Path, on_wait: &dyn Fn(&str)) {
         let mut told = false;
         let mut pause = Duration::from_millis(1);
@@ -90,12 +90,12 @@ impl FolderLock {
         }
     }
 
-    /// Whether a process has the lock of `folder`.
+    /// True if a process holds the lock of `folder`.
     pub fn is_held(folder: &Path) -> bool {
         held(folder).is_some()
     }
 
-    /// Writes down whose it is.
+    /// Writes this process's id into the file.
     fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
@@ -103,7 +103,7 @@ impl FolderLock {
     }
 }
 
-/// The lock file of `folder`, where a process has it locked.
+/// The lock file of `folder`, if a process has locked it.
 fn held(folder: &Path) -> Option<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(FolderLock::file_of(folder)).ok()?;
@@ -113,14 +113,14 @@ fn held(folder: &Path) -> Option<File> {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Removed while still locked, and only where it is still ours. A file that stays behind does no harm.
+        // Removed while still locked, and only if it is still ours. A leftover file does no harm.
         if is_named(&self.file, &self.path).unwrap_or(false) {
             fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// Opens the file, or makes it. A link is not followed: it could lead to a file of the user's.
+/// Opens or creates the file. Links are not followed: one could point to a file of the user's.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path);
     let file = file.map_err(|error| match error.raw_os_error() {
@@ -134,14 +134,14 @@ fn foreign(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it {what}; move it away"))
 }
 
-/// Whether `path` itself, not what a link there leads to, is still `file`.
+/// True if `path` itself, not the target of a link, is still `file`.
 fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let locked = file.metadata().map(id)?;
     Ok(fs::symlink_metadata(path).is_ok_and(|named| id(named) == locked))
 }
 
-/// What the file says if kgen wrote it: the number of a process, or nothing where one died before it had written that.
+/// The text of the file if kgen wrote it: a process id, or nothing if a process died before writing it.
 fn text(file: &mut File) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -151,7 +151,7 @@ fn text(file: &mut File) -> io::Result<Option<String>> {
     Ok(process.bytes().all(|byte| byte.is_ascii_digit()).then(|| process.to_owned()))
 }
 
-/// Who holds the lock, from the file's text: only for a person, so an unreadable one is `another kgen`.
+/// The holder of the lock, from the file's text: only for people, so an unreadable text gives `another kgen`.
 fn holder(file: &mut File) -> String {
     match text(file) {
         Ok(Some(process)) if !process.is_empty() => format!("kgen process {process}"),

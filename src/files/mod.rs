@@ -1,5 +1,5 @@
-//! What several rooms do with files: write them whole or not at all, lock a folder, name content by its hash, seal what
-//! a cache keeps, and look whether an ELF file is one. Knows nothing of kernels, compilers or terminals.
+//! File operations shared by several rooms: atomic writes, folder locks, content hashes, sealed cache values, and
+//! checks of ELF files. Independent of kernels, compilers and terminals.
 
 mod elf;
 mod git;

@@ -1,9 +1,9 @@
-//! Paths in JSON, whose strings are Unicode and paths are not.
+//! Paths in JSON: its strings are Unicode, paths need not be.
 
 use serde::Serializer;
 use std::path::Path;
 
-/// For `serialize_with`, where people and scripts read the path: what is no UTF-8 in it becomes U+FFFD.
+/// For `serialize_with`, if people and scripts read the path: invalid UTF-8 becomes U+FFFD.
 ///
 /// # Errors
 /// The serialiser's.
@@ -22,7 +22,8 @@ pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: 
     }
 }
 
-/// For `with`, where another kgen opens the path: its bytes are kept, as text where they are, otherwise as numbers.
+/// For `with`, if another kgen opens the path: its bytes are preserved, as text if they are UTF-8, otherwise as
+/// numbers.
 pub mod exact {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::{

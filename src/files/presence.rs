@@ -1,4 +1,4 @@
-//! Who works in a folder, so that what died there is cleared away and what lives is left alone.
+//! Presence of processes in a folder, so that leftovers of dead processes are removed and files in use are kept.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -8,55 +8,55 @@ use std::{
     time::SystemTime,
 };
 
-/// The file whose shared lock every process at work in a folder holds. The system frees it when the process dies,
-/// however it dies.
+/// The file on which every process that uses a folder holds a shared lock. The system releases it however the process
+/// dies.
 const IN_USE: &str = ".in-use";
 
-/// Says that this process works in a folder, as long as it lives.
+/// Marks a folder as used by this process while it lives.
 #[derive(Debug)]
 pub struct Presence {
     _file: File,
 }
 
 impl Presence {
-    /// Begins to work in `folder`, which exists. If no other process does, entries whose names begin with one of
-    /// `unfinished` are first removed: whoever was making them has died.
+    /// Starts using `folder`, which must exist. If no other process uses it, entries whose names begin with one of
+    /// `unfinished` are removed first: the process that was writing them has died.
     ///
     /// # Errors
-    /// The system's reason for which the lock file cannot be made or locked. What cannot be removed stays.
+    /// The system's reason why the lock file cannot be created or locked. Entries that cannot be removed stay.
     pub fn announce(folder: &Path, unfinished: &[&str]) -> io::Result<Self> {
         let file = open(folder)?;
         match file.try_lock() {
             Ok(()) => {
                 remove(folder, unfinished);
-                // Since when somebody has been at work here, for [`Workers`].
+                // Start of the continuous use of the folder, for [`Workers`].
                 file.set_modified(SystemTime::now())?;
                 file.unlock()?;
             }
             Err(TryLockError::WouldBlock) => {}
-            // Some network folders have no locks: nothing is removed there, and files appear whole all the same.
+            // Some network file systems have no locks: nothing is removed there, and files still appear atomically.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(Self { _file: file }),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Waits only while another process removes what is left.
+        // Waits only while another process removes leftovers.
         file.lock_shared()?;
         Ok(Self { _file: file })
     }
 }
 
-/// Who is at work in a folder whose entries are to be removed.
+/// Processes that use a folder whose entries are to be removed.
 #[derive(Debug)]
 pub enum Workers {
-    /// Nobody, and whoever comes waits until this is dropped.
+    /// None; a process that starts using the folder waits until this is dropped.
     None(File),
-    /// At least one process, and no gap since then: what any of them uses has been used since.
+    /// At least one process, continuously since then: every entry in use was last used after that.
     Since(SystemTime),
     /// The folder has no locks, so processes cannot announce themselves.
     Unknown,
 }
 
 impl Workers {
-    /// Asks for those in `folder`, which exists.
+    /// The processes in `folder`, which must exist.
     ///
     /// # Errors
     /// As [`Presence::announce`].
@@ -70,12 +70,12 @@ impl Workers {
         }
     }
 
-    /// Whether it is certain that there is none, so that whoever made what is unfinished has died.
+    /// True if there are certainly none, so that the writers of unfinished entries have died.
     pub fn are_none(&self) -> bool {
         matches!(self, Self::None(_))
     }
 
-    /// Whether one of them may use what was last used at `time`.
+    /// True if one of them may use an entry that was last used at `time`.
     pub fn may_use(&self, time: SystemTime) -> bool {
         matches!(self, Self::Since(since) if time >= *since)
     }
@@ -92,7 +92,7 @@ fn remove(folder: &Path, unfinished: &[&str]) {
         if !unfinished.iter().any(|prefix| entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes())) {
             continue;
         }
-        // A compiler that outlived its parent may still write there; the next run has another try.
+        // A compiler that outlived its parent may still write there; the next run tries again.
         let is_folder = entry.file_type().is_ok_and(|what| what.is_dir());
         let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
     }

@@ -1,8 +1,8 @@
 //! Removes entries that have not been used for a long time from a folder whose entries can all be rebuilt.
 //!
-//! Processes at work there announce themselves ([`Presence`](super::Presence)) and [`touch`] an entry before they use
-//! it, which takes turns with a prune that looks at it. So what a running process uses is known by its time, and stays.
-//! Unfinished entries stay while any process is at work in the folder.
+//! Processes that use the folder announce themselves ([`Presence`](super::Presence)) and [`touch`] an entry before they
+//! use it; a lock excludes a concurrent prune of that entry. So entries in use are recognised by their time, and stay.
+//! Unfinished entries stay while any process uses the folder.
 
 use super::Workers;
 use std::{
@@ -15,31 +15,31 @@ use std::{
 /// Prefix of the folders that entries are moved to before they are removed.
 const DOOMED: &str = ".doomed-";
 
-/// What a prune has removed, or would remove.
+/// Entries that a prune has removed, or would remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Pruned {
     /// Entries, each a file or a folder, finished or not.
     pub entries: usize,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Entries that were old enough and stay, because a running process may use them.
+    /// Entries that were old enough but stay, because a running process may use them.
     pub in_use: usize,
 }
 
-/// Notes that an entry is used now, as its time of change; to be called before it is read. Where that cannot be
-/// written, the entry is only pruned sooner.
+/// Marks an entry as used now, by its modification time; must be called before it is read. If the time cannot be
+/// written, the entry is merely pruned sooner.
 pub fn touch(entry: &Path) {
     let Ok(file) = File::open(entry) else { return };
-    // Waits for a prune that looks at it; what that has then removed is not there to be read. Folders without locks
-    // have the risk that they had before.
+    // Waits for a prune that examines the entry; an entry removed by it is then missing. File systems without locks
+    // keep the old race.
     file.lock_shared().ok();
     file.set_modified(SystemTime::now()).ok();
 }
 
-/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use. Of hidden ones, those
-/// count whose names begin with one of `unfinished`, as [`Presence`](super::Presence) is given them, and what a killed
-/// prune left; they are in use while any process is at work. All other hidden ones stay. With `dry_run` it only counts.
-/// `size` gives the bytes of each. A folder that is not there has none.
+/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use. Hidden entries are
+/// included only if their names begin with one of `unfinished` (the same list as for [`Presence`](super::Presence)) or
+/// a killed prune left them; they count as in use while any process uses the folder. With `dry_run`, entries are only
+/// counted. `size` returns the bytes of each. A missing folder counts as empty.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
@@ -65,10 +65,10 @@ pub fn prune(
             continue;
         }
         let Ok(file) = File::open(&path) else { continue };
-        // Held until it is gone: nobody begins to use it meanwhile.
+        // Held until the entry is gone, so that no process starts to use it meanwhile.
         let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         let used = file.metadata().and_then(|metadata| metadata.modified())?;
-        // A time that lies in the future, which clocks that were set make, is as young as can be.
+        // A time in the future, which results from clocks that were set back, counts as new.
         if now.duration_since(used).unwrap_or_default() < unused {
             continue;
         }
@@ -81,7 +81,7 @@ pub fn prune(
         if dry_run {
             // Counted below.
         } else if path.is_dir() {
-            // It leaves by a rename, so that no process ever sees half of it.
+            // It is moved out by a rename, so that no process ever sees half of it.
             let doomed = tempfile::Builder::new().prefix(DOOMED).tempdir_in(folder)?;
             fs::rename(&path, doomed.path().join("entry"))?;
         } else {

@@ -1,5 +1,4 @@
-//! Reads files, and nothing that only looks like one: opening a named pipe waits for somebody to write into it, and a
-//! device may have no end.
+//! Reads regular files only: opening a named pipe waits for a writer, and a device may have no end.
 
 use std::{
     fs::{self, File, FileType},
@@ -8,12 +7,12 @@ use std::{
     path::Path,
 };
 
-/// Opens a file for reading, without waiting for anything.
+/// Opens a file for reading, without blocking.
 ///
 /// # Errors
-/// The system's reason, or what stands there in place of a file.
+/// The system's reason, or the kind of object at the path.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened, which has effects on some devices; and after, since another may stand there by then.
+    // Checked before opening, which has effects on some devices; and again after, since the object may have changed.
     refuse_others(fs::metadata(path)?.file_type())?;
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     refuse_others(file.metadata()?.file_type())?;
@@ -30,10 +29,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The content of a file, `None` where nothing is.
+/// The content of a file; `None` if nothing exists at the path.
 ///
 /// # Errors
-/// As [`open`], and [`ErrorKind::InvalidData`] where a link stands there that leads nowhere: it is somebody's.
+/// As [`open`], and [`ErrorKind::InvalidData`] for a dangling link, which may be the user's.
 pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -42,15 +41,15 @@ pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Makes a folder and those it is in, unless it is there.
+/// Creates a folder and its parents, unless it exists.
 ///
 /// # Errors
-/// The system's reason; [`ErrorKind::InvalidData`] where one of them is a link that leads nowhere.
+/// The system's reason; [`ErrorKind::InvalidData`] if one of them is a dangling link.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path).map_err(|error| path.ancestors().find_map(dangling).unwrap_or(error))
 }
 
-/// What to say of `path` where it is a link that leads nowhere.
+/// The error for `path`, if it is a dangling link.
 fn dangling(path: &Path) -> Option<io::Error> {
     let leads_to = fs::read_link(path).ok()?;
     if path.exists() {
@@ -64,15 +63,15 @@ fn dangling(path: &Path) -> Option<io::Error> {
 /// The content of a text file.
 ///
 /// # Errors
-/// As [`open`], and [`ErrorKind::InvalidData`] where it is no UTF-8.
+/// As [`open`], and [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-/// Refuses what is there and no file.
+/// Refuses anything but regular files.
 ///
 /// # Errors
-/// What it is.
+/// The kind of object.
 pub fn refuse_others(what: FileType) -> io::Result<()> {
     let word = match what {
         file if file.is_file() => return Ok(()),

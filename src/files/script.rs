@@ -1,4 +1,4 @@
-//! Programs that tests write and run.
+//! Scripts that tests write and run.
 
 use std::{
     io::Write,
@@ -6,10 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Makes `path` a shell script that can be run at once.
+/// Creates a shell script at `path` that can be run immediately.
 ///
-/// Another process writes it. Were this one to hold it open for writing, a child that another test forks meanwhile
-/// would inherit the descriptor, and until it has started its own program, running the script fails: "Text file busy".
+/// Another process writes it. If this one held it open for writing, a child that another test forks meanwhile would
+/// inherit the descriptor, and until that child runs its own program, running the script fails with "Text file busy".
 pub(crate) fn write_script(path: &Path, body: &str) {
     let mut writer = Command::new("sh")
         .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])

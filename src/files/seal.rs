@@ -1,13 +1,12 @@
-//! Values that a cache keeps, and trusts only while they are unchanged.
+//! Cached values that are trusted only while they are unchanged.
 //!
-//! A sealed file is two lines of JSON: the value, and the hash of that line and of what the value belongs to. It finds
-//! damage and edits; it does not keep out anyone who can compute the hash.
+//! A sealed file is two lines of JSON: the value, and the hash of that line and of the data it is bound to. The seal
+//! detects damage and edits, but gives no protection against anyone who can compute the hash.
 
 use super::FieldHasher;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// `value` as the text of a sealed file. `bound` is what it belongs to: the key it is kept under, the bytes it speaks
-/// of.
+/// The text of a sealed file for `value`. `bound` is the data it belongs to: its key, or the bytes it describes.
 ///
 /// # Errors
 /// As [`serde_json::to_vec`].
@@ -18,7 +17,7 @@ pub fn seal(value: &impl Serialize, bound: &[&[u8]]) -> serde_json::Result<Vec<u
     Ok(text)
 }
 
-/// The value of a sealed file; `None` where the file, or what it is `bound` to, is not what it was.
+/// The value of a sealed file; `None` if the file or the `bound` data has changed.
 pub fn unseal<T: DeserializeOwned>(text: &[u8], bound: &[&[u8]]) -> Option<T> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let (value, sealed, end) = (lines.next()?, lines.next()?, lines.next()?);

@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, and clearing away what a killed process has not made whole.
+//! Atomic file writes, and removal of unfinished files of killed processes.
 
 use std::{
     fs,
@@ -6,13 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How the names of temporary files begin, until they are whole.
+/// Prefix of temporary files, before they are complete.
 const UNFINISHED: &str = ".kgen-unfinished-";
 
-/// How the names of folders begin in which files wait to take their places.
+/// Prefix of folders with files that wait to be renamed into place.
 const STAGING: &str = ".kgen-staging-";
 
-/// A temporary file in `folder` that gets the permissions an ordinary new file would have.
+/// A temporary file in `folder` with the permissions of an ordinary new file.
 fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     // The process's umask still applies.
@@ -21,7 +21,7 @@ fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 }
 
 /// Writes `bytes` to `path` by renaming a complete temporary file of the same folder; an interrupted write leaves the
-/// old content. A file that already holds `bytes` is left as it is, its time included. Returns whether it wrote.
+/// old content. A file that already contains `bytes` is left unchanged, including its time. Returns true if it wrote.
 ///
 /// # Errors
 /// The system's reason; the old file is then untouched.
@@ -36,13 +36,13 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Files that wait beside a folder's others until all of them are on the disk, so that only renames are left to do.
-/// What has not taken its place is removed when this is dropped.
+/// Files staged in a folder until all of them are on disk, so that only renames remain. Files not yet renamed are
+/// removed when this is dropped.
 #[derive(Debug)]
 pub struct Staging(tempfile::TempDir);
 
 impl Staging {
-    /// A place for them in `folder`, which exists.
+    /// A staging folder in `folder`, which must exist.
     ///
     /// # Errors
     /// The system's reason.
@@ -50,7 +50,7 @@ impl Staging {
         tempfile::Builder::new().prefix(STAGING).tempdir_in(folder).map(Self)
     }
 
-    /// Writes the file that is `number` here.
+    /// Writes staged file `number`.
     ///
     /// # Errors
     /// The system's reason.
@@ -58,10 +58,10 @@ impl Staging {
         fs::write(self.path(number), bytes)
     }
 
-    /// Puts it at `path`, on the same file system.
+    /// Renames it to `path`, on the same file system.
     ///
     /// # Errors
-    /// The system's reason; what is at `path` is then untouched.
+    /// The system's reason; `path` is then untouched.
     pub fn place(&self, number: usize, path: &Path) -> io::Result<()> {
         fs::rename(self.path(number), path)
     }
@@ -71,8 +71,8 @@ impl Staging {
     }
 }
 
-/// Removes what killed processes have left in `folder` by [`write_atomic`] and [`Staging`]. The caller holds a lock by
-/// which nobody else writes there. What cannot be removed stays, and does no harm.
+/// Removes leftovers of [`write_atomic`] and [`Staging`] by killed processes in `folder`. The caller must hold a lock
+/// that excludes other writers. Files that cannot be removed stay, and do no harm.
 pub fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());

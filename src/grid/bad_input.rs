@@ -1,4 +1,4 @@
-//! Every way a `variants.toml` can be wrong, and that the message quotes the line and says what to change.
+//! Every error a `variants.toml` can contain, with a message that quotes the line and suggests a change.
 
 use super::{Grid, GridError};
 
@@ -29,7 +29,7 @@ filter = "full"
 size = 10
 "#;
 
-/// The good file with one text changed, and what the message about it has to hold: title, place, caret, help.
+/// The valid file with one text replaced, and the expected parts of the message: title, position, caret, help.
 struct Case {
     from: &'static str,
     to: &'static str,
@@ -164,7 +164,7 @@ fn the_caret_of_a_filter_in_the_file_stands_under_the_word() {
     let mut lines = message.lines().skip_while(|line| !line.contains("and casual"));
     let (quoted, carets) = (lines.next().expect("quoted"), lines.next().expect("carets"));
     assert_eq!(quoted.find("casual"), carets.find("^^^^^^"), "{message}");
-    // Escapes move the characters: the whole string is pointed at instead.
+    // Escapes shift the characters: the caret marks the whole string instead.
     let (_, message) = refused(&GOOD.replace("hdim == 128 and causal", "hdim == 128 \\u0061nd casual"));
     assert!(message.contains("^^^^^^^^^^^^^^^^^^^^^^^^^^^^"), "{message}");
 }

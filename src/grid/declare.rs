@@ -1,4 +1,4 @@
-//! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
+//! Turns the parsed file into valid declarations: every word known, every axis nonempty, every filter parsed.
 
 use super::{
     Filter,
@@ -26,17 +26,17 @@ const VERSION: i64 = 1;
 /// A checked file.
 #[derive(Debug, Clone)]
 pub(super) struct Declarations {
-    /// Targets a family may name, with what they are.
+    /// Targets a family may name, with their descriptions.
     pub targets: BTreeMap<Target, String>,
-    /// Scores and masks of the user's own, by name.
+    /// The user's scores and masks, by name.
     pub scores: Vec<KeptScore>,
     /// In the file's order.
     pub families: Vec<Family>,
-    /// In the file's order: the first that matches gives the reason.
+    /// In the file's order: the first match gives the reason.
     pub excludes: Vec<Exclude>,
     /// The `[[tile]]` tables.
     pub tiles: TileTable,
-    /// By name.
+    /// Sets, by name.
     pub sets: Vec<Set>,
 }
 
@@ -44,15 +44,15 @@ pub(super) struct Declarations {
 #[derive(Debug, Clone)]
 pub(super) struct Family {
     pub kinds: Vec<Kind>,
-    /// Empty where the kinds have no such axis, as are `dtypes` and `masks`.
+    /// Empty if the kinds lack this axis; the same holds for `dtypes` and `masks`.
     pub head_dims: Vec<HeadDim>,
     pub dtypes: Vec<Dtype>,
-    /// True is causal.
+    /// True for causal.
     pub masks: Vec<bool>,
-    /// Only the empty set where the family names none.
+    /// Only the empty set if the family lists none.
     pub features: Vec<Features>,
     pub targets: Vec<Target>,
-    /// Place of the table.
+    /// Position of the table.
     pub span: Range<usize>,
 }
 
@@ -61,33 +61,32 @@ pub(super) struct Family {
 pub(super) struct Exclude {
     pub filter: Filter,
     pub reason: String,
-    /// Place of `when`.
+    /// Position of `when`.
     pub span: Range<usize>,
 }
 
 /// A named slice of the grid: `[sets.<name>]`.
 #[derive(Debug, Clone)]
 pub struct Set {
-    /// What `--set` is given.
+    /// The argument of `--set`.
     pub name: String,
     /// One sentence.
     pub description: String,
-    /// Which variants of the grid belong to it.
+    /// The filter that selects its variants.
     pub filter: Filter,
-    /// How many variants the name stands for once the grid declares them all; `None` where it is whatever the filter
-    /// finds.
+    /// Number of variants in the set once the grid declares them all; `None` if the filter alone defines the set.
     pub size: Option<u32>,
-    /// Place of `size`, or of the name where it has none.
+    /// Position of `size`, or of the name if it has none.
     pub(super) span: Range<usize>,
 }
 
 impl Family {
-    /// Every variant of the family, with its own head dims and features or with these instead.
+    /// Every variant of the family, with its own head dims and features, or with these instead.
     pub fn variants(&self, head_dims: Option<&[HeadDim]>, features: Option<Features>) -> Vec<Variant> {
         let mut variants = Vec::new();
         for kind in self.kinds.iter().copied() {
             let head_dims = match head_dims {
-                // Only a kernel with a head dim is made for another one.
+                // Only a kernel with a head dim can be generated for another one.
                 Some(_) if !kind.has(Axis::HeadDim) => continue,
                 Some(others) => others,
                 None => &self.head_dims,
@@ -107,13 +106,13 @@ impl Family {
     }
 }
 
-/// The values of an axis; one absent value where a kind does not have it.
+/// The values of an axis; a single `None` if the kind lacks it.
 fn along<T: Copy>(values: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
     let absent = values.is_empty().then_some(None);
     values.iter().copied().map(Some).chain(absent)
 }
 
-/// Checks a file's declarations one by one; the first that does not hold is the finding.
+/// Checks a file's declarations one by one; the first error is the finding.
 pub(super) fn declare(file: &File, text: &str, tile_keys: &[&'static TileKey]) -> Result<Declarations, Finding> {
     version(&file.version)?;
     let targets = targets(file)?;
@@ -156,7 +155,7 @@ fn version(version: &Spanned<i64>) -> Result<(), Finding> {
 fn targets(file: &File) -> Result<BTreeMap<Target, String>, Finding> {
     let mut targets = BTreeMap::new();
     let mut spans = BTreeMap::new();
-    // In the file's order, so that of two names for one target the second is called the duplicate.
+    // In the file's order, so that of two names for one target the second is reported as the duplicate.
     let mut entries: Vec<_> = file.targets.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, entry) in entries {
@@ -214,7 +213,7 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>, sco
     Ok(Family { kinds, head_dims, dtypes, masks, features, targets, span })
 }
 
-/// The values of an axis that a kind has; none of one that it has not.
+/// The values of an axis; empty if the kind lacks it.
 fn values<W, T: Copy + Ord>(
     kind: Kind,
     which: Axis,
@@ -244,7 +243,7 @@ fn required<'a, T>(key: &str, value: Option<&'a T>, family: &Range<usize>) -> Re
     })
 }
 
-/// Reads an axis: not empty, every value readable, none twice (also not under two aliases).
+/// Reads an axis: not empty, every value valid, no duplicates (not even under two aliases).
 fn axis<W, T: Copy + Ord>(
     name: &str,
     words: &Spanned<Vec<Spanned<W>>>,
@@ -279,7 +278,7 @@ fn head_dim(value: &Spanned<WrittenHeadDim>) -> Result<HeadDim, Finding> {
         .map_err(|error: ReadHeadDimError| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
 }
 
-/// A set of features; the empty one is a plain kernel.
+/// A set of features; the empty set is a plain kernel.
 fn feature_set(words: &Spanned<Vec<Word>>, scores: &[KeptScore]) -> Result<Features, Finding> {
     let mut set = Features::NONE;
     for word in words.get_ref() {
@@ -316,7 +315,7 @@ fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {
     })
 }
 
-/// A text that has to say something.
+/// A text that must not be blank.
 pub(super) fn sentence(word: &Word, key: &str) -> Result<String, Finding> {
     let text = word.get_ref().trim();
     if text.is_empty() {
@@ -335,7 +334,7 @@ pub(super) fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
     word.get_ref().parse::<Filter>().map_err(|error| {
         let outer = word.span();
         let written = text.get(outer.clone()).unwrap_or_default();
-        // Where the string has escapes, its characters do not stand in the file as they are: point at all of it.
+        // If the string has escapes, its characters differ from those of the file: point at all of it.
         let span = written.find(word.get_ref().as_str()).filter(|_| !word.get_ref().is_empty()).map_or(outer.clone(), |quote| {
             let inner = error.span();
             outer.start + quote + inner.start..outer.start + quote + inner.end
@@ -344,7 +343,7 @@ pub(super) fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
     })
 }
 
-/// Two families, or one, that declare the same variant.
+/// Finds two families, or one, that declare the same variant.
 pub(super) fn duplicates(families: &[Family]) -> Result<BTreeSet<Variant>, Finding> {
     let mut owners: BTreeMap<Variant, &Family> = BTreeMap::new();
     for family in families {

@@ -1,9 +1,10 @@
-//! Why there is no grid.
+//! Errors of reading a grid.
 
 use crate::text::Finding;
 use std::{io, path::PathBuf};
 
-/// Why `variants.toml` gives no grid. `Display` is the whole message, several lines where a line is quoted.
+/// The reason why `variants.toml` gives no grid. `Display` is the complete message, with several lines if a line is
+/// quoted.
 #[derive(Debug, thiserror::Error)]
 pub enum GridError {
     /// The file cannot be read.
@@ -11,7 +12,7 @@ pub enum GridError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// The file is no UTF-8 text.
@@ -28,14 +29,14 @@ pub enum GridError {
         /// The file.
         path: PathBuf,
     },
-    /// What it declares does not hold.
+    /// A declaration is invalid.
     #[error("{message}")]
     Invalid {
         /// The file name given for messages.
         origin: String,
-        /// The line that is wrong, counted from 1.
+        /// The wrong line, counted from 1.
         line: usize,
-        /// What is wrong, the line with a caret, and what to change.
+        /// The problem, the line with a caret, and the remedy.
         message: String,
     },
 }

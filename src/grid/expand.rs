@@ -9,10 +9,10 @@ use crate::kernel::{Features, Kind, Target, TileKey, TileOverride, Variant, read
 use crate::{expression::KeptScore, files, text::Finding};
 use std::{io::Read, path::Path};
 
-/// The grid kgen ships: `variants.toml` of its repository.
+/// The built-in grid: `variants.toml` of the repository.
 const BUILTIN: &str = include_str!("../../variants.toml");
 
-/// Longest file taken for a grid (bytes): far above any grid, far below what fills a memory.
+/// Maximum size of a grid file (bytes): far above any grid, far below memory sizes.
 const LONGEST: u64 = 8 << 20;
 
 /// A parsed, checked and expanded `variants.toml`.
@@ -25,17 +25,17 @@ pub struct Grid {
     excluded: Vec<Excluded>,
 }
 
-/// A declared variant that is not made.
+/// A declared variant that is excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
-    /// Which one.
+    /// The variant.
     pub variant: Variant,
-    /// Why, in the words of the first `[[exclude]]` that matches it.
+    /// The reason, from the first `[[exclude]]` that matches it.
     pub reason: String,
 }
 
 impl Grid {
-    /// The grid embedded in the binary. The keys of `[[tile]]` are `tile_keys`, as below.
+    /// The grid embedded in the binary. `tile_keys` are the keys of `[[tile]]`.
     pub(crate) fn builtin_with(tile_keys: &[&'static TileKey]) -> Self {
         let builtin = Self::parse_with(BUILTIN, "variants.toml (built in)", tile_keys);
         builtin.unwrap_or_else(|error| panic!("the embedded grid holds: {error}"))
@@ -43,7 +43,7 @@ impl Grid {
 
     /// Parses the text of a `variants.toml`; `origin` names it in messages.
     pub(crate) fn parse_with(text: &str, origin: &str, tile_keys: &[&'static TileKey]) -> Result<Self, GridError> {
-        // Editors on some systems begin a file with a byte order mark; carets count from after it.
+        // Editors on some systems begin a file with a byte order mark; columns are counted after it.
         let text = text.trim_start_matches('\u{feff}');
         schema::read(text)
             .and_then(|file| declare(&file, text, tile_keys))
@@ -108,24 +108,24 @@ impl Grid {
         Ok(grid)
     }
 
-    /// The variants to make: excludes applied, sorted by kind, head dim, dtype, mask (full first) and target.
+    /// The variants of the grid: excludes applied, sorted by kind, head dim, dtype, mask (full first) and target.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
     }
 
-    /// The declared variants that are not made, each with its reason, in the same order.
+    /// The excluded variants, each with its reason, in the same order.
     pub fn excluded(&self) -> &[Excluded] {
         &self.excluded
     }
 
-    /// What the `[[tile]]` entries that match `variant` say, later entries changing earlier ones key by key; `None`
-    /// where none matches. Holds for variants outside the grid too.
+    /// The merged `[[tile]]` entries that match `variant`, later entries overriding earlier ones key by key; `None` if
+    /// none matches. Also valid for variants outside the grid.
     pub fn tile_override(&self, variant: &Variant) -> Option<TileOverride> {
         self.declarations.tiles.of(variant)
     }
 
-    /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]`
-    /// that matches; `None` where none does.
+    /// The origin of the tile of `variant`, for messages: `my.toml:12`, the line of the last matching `[[tile]]`;
+    /// `None` if none matches.
     pub fn tile_place(&self, variant: &Variant) -> Option<String> {
         let row = self.declarations.tiles.rows().iter().rfind(|row| row.matches(variant))?;
         Some(format!("{}:{}", self.origin, row.line))
@@ -139,7 +139,7 @@ impl Grid {
     /// The same grid with one more score.
     ///
     /// # Errors
-    /// What is wrong with its name, and what to do.
+    /// The problem with its name, and the remedy.
     pub fn with_score(mut self, score: KeptScore) -> Result<Self, String> {
         let taken = score_name_taken(score.name());
         let declared = || self.scores().iter().any(|other| other.name() == score.name());
@@ -152,10 +152,10 @@ impl Grid {
         Ok(self)
     }
 
-    /// The set of features that words stand for, joined by commas; `none` is the empty one.
+    /// The set of features named by words separated by commas; `none` is the empty one.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and the remedy.
     pub fn features(&self, words: &str) -> Result<Features, String> {
         if words.trim() == "none" {
             return Ok(Features::NONE);
@@ -182,12 +182,12 @@ impl Grid {
         self.variants.iter().filter(|variant| set.filter.matches(variant))
     }
 
-    /// The targets families may name, with what each is.
+    /// The targets that families may name, with their descriptions.
     pub fn targets(&self) -> impl Iterator<Item = (Target, &str)> {
         self.declarations.targets.iter().map(|(target, description)| (*target, description.as_str()))
     }
 
-    /// Why `variant` is not made, if an `[[exclude]]` says so.
+    /// The reason why an `[[exclude]]` excludes `variant`, if one does.
     pub(super) fn exclusion(&self, variant: Variant) -> Option<&str> {
         let rule = self.declarations.excludes.iter().find(|rule| rule.filter.matches(&variant))?;
         Some(&rule.reason)
@@ -197,7 +197,7 @@ impl Grid {
         &self.declarations.families
     }
 
-    /// Kinds that some family has.
+    /// The kinds that occur in some family.
     pub(super) fn kinds(&self) -> Vec<Kind> {
         let mut kinds: Vec<Kind> = self.families().iter().flat_map(|family| family.kinds.clone()).collect();
         kinds.sort_unstable();

@@ -1,5 +1,5 @@
-//! What is asked for: the schema of `variants.toml`, its expansion, filters and sets.
-//! Knows nothing of plans, templates, compilers or terminals.
+//! The requested kernels: the schema of `variants.toml`, its expansion, filters and sets. Independent of plans,
+//! templates, compilers and terminals.
 //!
 //! ```text
 //! text ─▶ schema ─▶ declare ─▶ expand ─▶ select ─▶ variants

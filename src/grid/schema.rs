@@ -1,4 +1,4 @@
-//! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
+//! The schema of `variants.toml` as parsed by serde, with positions kept for messages. `declare` interprets it.
 
 use crate::{
     expression,
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::{collections::BTreeMap, fmt};
 use toml::Spanned;
 
-/// A word with its place.
+/// A word and its position.
 pub(super) type Word = Spanned<String>;
 
 /// A whole file.
@@ -49,8 +49,7 @@ pub(super) struct FamilyEntry {
     pub features: Option<Spanned<Vec<Spanned<Vec<Word>>>>>,
 }
 
-/// A head dim as it is written: `128`, or `"192_128"` where V and O have another than Q and K. What it means is
-/// [`super::HeadDim`]'s matter.
+/// A head dim as written: `128`, or `"192_128"` if V and O differ from Q and K. [`super::HeadDim`] interprets it.
 #[derive(Debug)]
 pub(super) struct WrittenHeadDim(pub String);
 
@@ -89,7 +88,7 @@ pub(super) struct ExcludeEntry {
     pub reason: Word,
 }
 
-/// `[[tile]]`: the keys that families declare, which `tiles` reads, beside texts.
+/// `[[tile]]`: the keys that families declare, which `tiles` reads, in addition to texts.
 pub(super) type TileEntry = BTreeMap<Word, Spanned<toml::Value>>;
 
 /// `[sets.<name>]`.
@@ -101,15 +100,15 @@ pub(super) struct SetEntry {
     pub size: Option<Spanned<u32>>,
 }
 
-/// Reads the text into its shape.
+/// Parses the text.
 ///
 /// # Errors
-/// What TOML or serde refuses, in the words of this file format.
+/// An error of TOML or serde, in the terms of this file format.
 pub(super) fn read(text: &str) -> Result<File, Finding> {
     toml::from_str(text).map_err(|error| explain(&error, text, example_of))
 }
 
-/// A key as it may be written, for the message that misses it.
+/// An example of a key, for the message that misses it.
 pub(super) fn example_of(key: &str) -> &'static str {
     match key {
         "version" => "`version = 1` at the top of the file",

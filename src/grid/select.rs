@@ -1,24 +1,24 @@
-//! Selections: which variants of a grid a command is about.
+//! Selections: the variants of a grid that a command applies to.
 
 use super::{Filter, Grid};
 use crate::kernel::{Dtype, Feature, Features, HeadDim, HeadDimError, Kind, Target, Variant};
 use crate::text::{suggestion, ticked};
 use std::{collections::BTreeSet, fmt::Write};
 
-/// What a user asks for. Every field narrows; an empty selection is the whole grid.
+/// A user's request. Every field narrows it; an empty selection is the whole grid.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Kinds; empty for all.
     pub kinds: Vec<Kind>,
-    /// Head dims; empty for all. A possible head dim that nothing selected has extends the selected families.
+    /// Head dims; empty for all. A valid head dim that no selected variant has extends the selected families.
     pub head_dims: Vec<HeadDim>,
     /// Dtypes; empty for all.
     pub dtypes: Vec<Dtype>,
     /// Only causal, only full, or both.
     pub causal: Option<bool>,
-    /// Only kernels with exactly these features. A set that nothing selected has extends the selected families.
+    /// Only kernels with exactly these features. A set that no selected variant has extends the selected families.
     pub features: Option<Features>,
-    /// Only kernels without features, where some of the selected ones have none.
+    /// Only kernels without features, if some of the selected ones have none.
     pub prefers_plain: bool,
     /// Targets; empty for all.
     pub targets: Vec<Target>,
@@ -28,7 +28,7 @@ pub struct Selection {
     pub filter: Option<Filter>,
 }
 
-/// Why a selection gives no variants.
+/// Reasons why a selection gives no variants.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// A head dim no kernel can have.
@@ -39,19 +39,19 @@ pub enum SelectError {
     NotInGrid {
         /// `kind`, `dtype` or `target`.
         axis: &'static str,
-        /// The value asked for.
+        /// The requested value.
         word: &'static str,
-        /// The values there are.
+        /// The values in the grid.
         known: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// No set of that name.
+    /// The grid has no set of this name.
     #[error("the grid has no set `{name}`\nhelp: {help}")]
     UnknownSet {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The sets there are.
+        /// The sets in the grid.
         help: String,
     },
     /// Everything selected is excluded by the grid.
@@ -62,14 +62,14 @@ pub enum SelectError {
     Empty {
         /// The flag that emptied the selection, with its value.
         flag: String,
-        /// What was left before it.
+        /// The selection before that flag.
         before: String,
-        /// What to change.
+        /// The remedy.
         help: &'static str,
     },
 }
 
-/// One condition of a selection, with the flag that stands for it.
+/// One condition of a selection, and its flag.
 struct Stage<'a> {
     flag: String,
     keeps: Box<dyn Fn(&Variant) -> bool + 'a>,
@@ -77,14 +77,14 @@ struct Stage<'a> {
 }
 
 impl Grid {
-    /// The variants `selection` means, sorted and without duplicates; never empty.
+    /// The variants of `selection`, sorted and without duplicates; never empty.
     ///
-    /// Conditions intersect. A head dim asked for by number, or a set of features, that no variant meeting the other
-    /// conditions has, in the grid or excluded from it, is made for all of them: the families that meet the other
-    /// conditions are expanded with it. Excludes hold for those variants too.
+    /// Conditions intersect. If no variant that meets the other conditions, in the grid or excluded from it, has a
+    /// requested head dim or set of features, the families that meet the other conditions are expanded with it.
+    /// Excludes apply to those variants too.
     ///
     /// # Errors
-    /// [`SelectError`] where a value exists nowhere in the grid, or where nothing is left.
+    /// [`SelectError`] if a value exists nowhere in the grid, or nothing is left.
     pub fn select(&self, selection: &Selection) -> Result<Vec<Variant>, SelectError> {
         self.check_values(selection)?;
         let stages = self.stages(selection)?;
@@ -115,8 +115,8 @@ impl Grid {
         if selected.is_empty() { Err(SelectError::Excluded(excluded)) } else { Ok(selected.into_iter().collect()) }
     }
 
-    /// The declared variants, excluded ones included, that have one of the head dims and the features asked for, and
-    /// beside them the variants the families would have if they declared those.
+    /// The declared variants, including excluded ones, that have one of the requested head dims and the requested
+    /// features, and the variants that the families would have if they declared those.
     fn points(&self, selection: &Selection) -> (BTreeSet<Variant>, BTreeSet<Variant>) {
         let declared = self.families().iter().flat_map(|family| family.variants(None, None));
         let Selection { head_dims, features, .. } = selection;
@@ -129,7 +129,7 @@ impl Grid {
             let head_dim = head_dims.is_empty() || variant.head_dim().is_some_and(|d| head_dims.contains(&d));
             head_dim && features.is_none_or(|set| variant.coordinates().features == Some(set))
         };
-        // The head dim of queries of two parts is theirs alone: a family of them has no others.
+        // Head dims of two-part queries occur only in their own family, which has no others.
         let has_others = |variant: &Variant| {
             let of_two_parts = variant.coordinates().features.is_some_and(|set| set.has(Feature::Qv));
             features.is_some() || !of_two_parts || variant.head_dim() == Some(HeadDim::LATENT)
@@ -137,7 +137,7 @@ impl Grid {
         (declared.filter(meets).collect(), extended.filter(has_others).collect())
     }
 
-    /// Refuses values that can give nothing, whatever the other conditions are.
+    /// Refuses values that cannot match, whatever the other conditions are.
     fn check_values(&self, selection: &Selection) -> Result<(), SelectError> {
         for head_dim in &selection.head_dims {
             head_dim.checked()?;
@@ -150,7 +150,7 @@ impl Grid {
         present("target", &selection.targets, &targets, Target::name, |missing| served_by(missing, &targets))
     }
 
-    /// The conditions of a selection besides its head dims, in the order in which they are blamed.
+    /// The conditions of a selection except its head dims, in the order in which errors report them.
     fn stages<'a>(&'a self, selection: &'a Selection) -> Result<Vec<Stage<'a>>, SelectError> {
         const OTHERS: &str = "change it, or leave out one of the other flags; `kgen list` shows the grid";
         let mut stages = Vec::new();
@@ -192,12 +192,12 @@ impl Grid {
     }
 }
 
-/// A flag as it was written, its values in their canonical names.
+/// A flag as the user writes it, with its values in canonical names.
 fn flag<T: ToString>(name: &str, values: &[T]) -> String {
     format!("`{name} {}`", values.iter().map(T::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// For a target without kernels of its own: the newest of `there` whose kernels it can run, since they carry PTX.
+/// For a target without kernels: the newest of `there` whose kernels it can run, since they carry PTX.
 fn served_by(missing: Target, there: &BTreeSet<Target>) -> Option<String> {
     let older = there.iter().rev().find(|t| t.carries_ptx() && t.compute_capability() < missing.compute_capability())?;
     Some(format!("kernels for `{older}` carry PTX and run on `{missing}` too: select `--target {older}`"))
@@ -222,7 +222,7 @@ fn present<T: Copy + Ord>(
     }
 }
 
-/// Finds the condition that leaves nothing, taking them one after the other.
+/// Finds the condition that leaves nothing, by applying them one after the other.
 fn empty(selection: &Selection, stages: &[Stage<'_>], mut left: BTreeSet<Variant>) -> SelectError {
     let mut earlier = Vec::new();
     if !selection.head_dims.is_empty() {

@@ -13,20 +13,20 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// A file of `tiles/`: default tiles of the kernels of one template, and which others are worth a measurement.
+/// A file of `tiles/`: default tiles of the kernels of one template, and the candidates for measurement.
 #[derive(Debug)]
 pub struct TileFile {
-    /// The rows that make the default tiles.
+    /// The rows that define the default tiles.
     pub table: TileTable,
     /// The keys that candidates vary, with their values.
     pub candidates: Vec<(&'static TileKey, Vec<TileValue>)>,
 }
 
 impl TileFile {
-    /// Reads the text of a file with these keys; `origin` names it in messages.
+    /// Parses the text of a file with these keys; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`GridError::Invalid`] with the first thing that does not hold, its line quoted.
+    /// [`GridError::Invalid`] with the first problem, its line quoted.
     pub(crate) fn parse(text: &str, origin: &str, keys: &[&'static TileKey]) -> Result<Self, GridError> {
         Self::read(text, keys).map_err(|finding| GridError::invalid(&finding, origin, text))
     }
@@ -52,7 +52,7 @@ struct Written {
     tile: Vec<Spanned<TileEntry>>,
 }
 
-/// Its texts: it may be for all kernels, and not measured.
+/// Its texts: a row may apply to all kernels, and need not be measured.
 const TEXTS: Texts = Texts { required: &["reason"], optional: &["when", "measured"] };
 
 #[cfg(test)]

@@ -21,22 +21,22 @@ pub struct TileTable(Vec<TileRow>);
 /// A row: one `[[tile]]`.
 #[derive(Clone, Debug)]
 pub struct TileRow {
-    /// The kernels it is for; all of them if there is no `when`.
+    /// The kernels it applies to; all of them if there is no `when`.
     pub filter: Option<Filter>,
     /// The keys it sets.
     pub tile: TileOverride,
-    /// Why these values: of `tiles/` only.
+    /// The reason for these values; only in `tiles/`.
     pub reason: Option<String>,
     /// The record of a measurement, if there is one.
     pub measured: Option<String>,
-    /// Its line, counted from 1: of `when`, or of the table.
+    /// Its line, counted from 1: the line of `when`, or of the table.
     pub line: usize,
-    /// The same place, in bytes.
+    /// The same position, in bytes.
     pub(super) span: Range<usize>,
 }
 
 impl TileRow {
-    /// Whether it is for `variant`.
+    /// True if it applies to `variant`.
     pub fn matches(&self, variant: &Variant) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.matches(variant))
     }
@@ -48,7 +48,7 @@ impl TileTable {
         &self.0
     }
 
-    /// The same rows but one.
+    /// The same rows except one.
     #[cfg(test)]
     pub(crate) fn without(&self, row: usize) -> Self {
         let mut rows = self.0.clone();
@@ -56,20 +56,20 @@ impl TileTable {
         Self(rows)
     }
 
-    /// What the rows that match `variant` say together; `None` if none does.
+    /// The merged rows that match `variant`; `None` if none does.
     pub fn of(&self, variant: &Variant) -> Option<TileOverride> {
         let matching = self.0.iter().filter(|row| row.matches(variant));
         matching.map(|row| row.tile.clone()).reduce(|earlier, later| later.over(earlier))
     }
 }
 
-/// The texts of a row besides its tile keys.
+/// The texts of a row, in addition to its tile keys.
 pub(super) struct Texts {
     pub required: &'static [&'static str],
     pub optional: &'static [&'static str],
 }
 
-/// Those of `variants.toml`.
+/// The texts in `variants.toml`.
 pub(super) const TUNED: Texts = Texts { required: &["when", "measured"], optional: &[] };
 
 /// Reads the rows of a file.

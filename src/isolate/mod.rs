@@ -1,9 +1,9 @@
-//! Work in a process of its own, which may hang, crash, fork or print without taking kgen with it or deceiving it:
-//! `kgen __worker TASK`, which reads one line of JSON on standard input and answers with lines of JSON on a pipe that
-//! nothing else in that process knows of. See `worker` for its side.
+//! Work in a separate process, which may hang, crash, fork or print without bringing down or misleading kgen: `kgen
+//! __worker TASK`, which reads one line of JSON on standard input and answers with lines of JSON on a pipe that no
+//! other code in that process has access to. See `worker` for its side.
 //!
-//! This is no sandbox: a kernel runs with the user's rights and could look the pipe up. It keeps what a kernel does by
-//! accident, or prints, from passing for a verdict.
+//! This is not a sandbox: a kernel runs with the user's rights and could find the pipe. It prevents output and
+//! accidental actions of a kernel from passing for a verdict.
 
 mod strays;
 mod streams;
@@ -28,47 +28,47 @@ use std::{
 };
 use streams::Streams;
 
-/// How often a waiting parent looks whether it was interrupted.
+/// Interval at which a waiting parent polls for interruption.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Pause between two looks at a worker that has closed its pipes, so is about to end.
+/// Polling interval for a worker that has closed its pipes and so is about to end.
 const NEAR_THE_END: Duration = Duration::from_millis(2);
 
-/// How a worker is started and ended.
+/// Start and end conditions of a worker.
 pub struct Worker<'a> {
     /// The kgen executable.
     pub program: &'a Path,
-    /// What follows `__worker` on its command line.
+    /// Argument after `__worker` on its command line.
     pub task: &'a str,
-    /// It is killed after this.
+    /// Time limit, after which it is killed.
     pub limit: Duration,
-    /// Asked ten times a second: true kills it.
+    /// Polled ten times a second; true kills it.
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
-/// How a worker ended.
+/// Ways in which a worker ended.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// By itself, in whatever way.
+    /// It ended by itself, with any status.
     Exited(ExitStatus),
-    /// Killed, its time being up.
+    /// Killed at its time limit.
     TimedOut,
-    /// Killed, kgen being interrupted.
+    /// Killed because kgen was interrupted.
     Interrupted,
 }
 
-/// The one line a worker reads.
+/// The request line of a worker.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<T> {
-    /// What each line of the answer begins with: drawn for this worker, so that no output of an earlier or another one,
-    /// and nothing that a kernel can have been written to print, counts as an answer.
+    /// Prefix of each answer line: random for each worker, so that neither output of another worker nor anything a
+    /// kernel was written to print counts as an answer.
     token: String,
     request: T,
 }
 
 impl End {
-    /// What killed it, or its exit code, as the beginning of a sentence that goes on with where it was.
+    /// The signal that killed it, or its exit code, as the beginning of a sentence that continues with its position.
     pub fn words(self, limit: Duration) -> String {
         match self {
             Self::TimedOut => format!("no result within {} s, stuck", limit.as_secs_f64()),
@@ -82,20 +82,20 @@ impl End {
 }
 
 impl Worker<'_> {
-    /// Hands `request` to a worker, passes each line of its answer to `hear`, and waits for its end. Gives that and the
-    /// last of what was printed in it. Whatever a kernel has started is killed with the worker, also what has left its
-    /// process group or session; nothing waits for that.
+    /// Passes `request` to a worker, calls `hear` with each line of its answer, and waits for its end. Returns the end
+    /// and the tail of its printed output. Processes that a kernel started are killed with the worker, even if they
+    /// have left its process group or session; nothing waits for them.
     ///
     /// # Errors
     /// The worker cannot be started or waited for.
     pub fn run(&self, request: &impl Serialize, mut hear: impl FnMut(&[u8])) -> io::Result<(End, String)> {
         let token = format!("{:032x}", rand::random::<u128>());
-        // Not the token, which a kernel must not get to know.
+        // Not the token, which a kernel must not learn.
         let mark = format!("{:032x}", rand::random::<u128>());
         let mut child = self.start(&Envelope { token: token.clone(), request }, &mark)?;
         let mut streams = Streams::of(&mut child, token)?;
         let ended = self.watch(&child, &mut streams, &mut hear);
-        // Not reaped yet, so its id cannot have passed to another group; one that is gone is what is wanted.
+        // It is not reaped yet, so its id cannot belong to another group; if the group is gone, that is the goal.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         let status = child.wait()?;
         strays::kill(&mark);
@@ -104,20 +104,20 @@ impl Worker<'_> {
     }
 
     fn start(&self, envelope: &impl Serialize, mark: &str) -> io::Result<Child> {
-        // A group of its own: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
+        // A separate group: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
         let mut command = Command::new(self.program);
         command.args(["__worker", self.task]).env(strays::VARIABLE, mark).process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut line = serde_json::to_string(envelope)?;
         line.push('\n');
         if let Some(mut stdin) = child.stdin.take() {
-            // A worker that is gone already is found out about by waiting for it.
+            // If the worker is gone already, waiting for it reports that.
             let _ = stdin.write_all(line.as_bytes());
         }
         Ok(child)
     }
 
-    /// Listens until the worker has ended, which is `None`, or has to be ended. It is not reaped.
+    /// Reads until the worker has ended (`None`), or must be killed. It is not reaped.
     fn watch(&self, child: &Child, streams: &mut Streams, hear: &mut impl FnMut(&[u8])) -> io::Result<Option<End>> {
         let deadline = Instant::now() + self.limit;
         loop {
@@ -137,7 +137,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether `child` has ended; it stays unreaped.
+/// True if `child` has ended; it stays unreaped.
 fn has_ended(child: &Child) -> io::Result<bool> {
     loop {
         let looked =

@@ -1,5 +1,5 @@
-//! The parent's ends of a worker's pipes: its answer, and what is printed in it. Nothing here blocks, so that a process
-//! that holds the other ends open cannot make kgen wait.
+//! The parent's ends of a worker's pipes: its answer, and its printed output. Nothing here blocks, so a process that
+//! keeps the other ends open cannot make kgen wait.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -12,25 +12,25 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of what is printed in a worker that are kept.
+/// Bytes of a worker's printed output that are kept.
 const QUOTED_BYTES: usize = 2000;
 
-/// Bytes that are read from a pipe at once.
+/// Bytes per read from a pipe.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Most chunks that are read after the worker's end: more than a pipe holds, and not all of what a process prints that
-/// has left the worker's group and lives on.
+/// Maximum number of chunks read after the worker's end: more than a pipe holds, but bounded if a process outside the
+/// worker's group lives on and keeps printing.
 const LAST_CHUNKS: usize = 32;
 
-/// A worker's answer and what is printed in it.
+/// A worker's answer and its printed output.
 pub(super) struct Streams {
     answer: Option<ChildStdout>,
     printed: Option<ChildStderr>,
-    /// What an answer's line begins with.
+    /// Prefix of the answer's lines.
     prefix: Vec<u8>,
-    /// The answer's last line, as far as it was read.
+    /// The incomplete last line of the answer.
     line: Vec<u8>,
-    /// The last of what was printed.
+    /// The tail of the printed output.
     words: Vec<u8>,
 }
 
@@ -44,12 +44,12 @@ impl Streams {
         Ok(Self { answer, printed, prefix: (token + " ").into_bytes(), line: Vec::new(), words: Vec::new() })
     }
 
-    /// Whether there may be more to read.
+    /// True if there may be more to read.
     pub fn are_open(&self) -> bool {
         self.answer.is_some() || self.printed.is_some()
     }
 
-    /// Waits until there is something to read, at most for `pause`.
+    /// Waits at most `pause` for something to read.
     pub fn wait(&self, pause: Duration) -> io::Result<()> {
         let pipes = [self.answer.as_ref().map(AsFd::as_fd), self.printed.as_ref().map(AsFd::as_fd)];
         let mut pipes: Vec<PollFd<'_>> =
@@ -61,7 +61,7 @@ impl Streams {
         }
     }
 
-    /// Reads a chunk of each pipe, if there is one, and passes complete lines of the answer to `hear`. Gives whether
+    /// Reads a chunk from each pipe, if available, and calls `hear` with complete lines of the answer. Returns true if
     /// there was one.
     pub fn read(&mut self, hear: &mut impl FnMut(&[u8])) -> bool {
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -81,7 +81,7 @@ impl Streams {
         answered + printed > 0
     }
 
-    /// Reads what is left, after the worker's end.
+    /// Reads the rest, after the worker's end.
     pub fn drain(&mut self, hear: &mut impl FnMut(&[u8])) {
         for _ in 0..LAST_CHUNKS {
             if !self.read(hear) {
@@ -90,14 +90,14 @@ impl Streams {
         }
     }
 
-    /// The end of what was printed.
+    /// The tail of the printed output.
     pub fn last_words(&self) -> String {
         String::from_utf8_lossy(&self.words).trim().to_owned()
     }
 }
 
-/// Reads what is there, at most as much as `chunk` holds; closes a pipe that is at its end or broken. Gives the bytes
-/// read.
+/// Reads available bytes, at most the size of `chunk`; closes a pipe that is at its end or broken. Returns the number
+/// of bytes read.
 fn read_chunk(pipe: &mut Option<impl Read>, chunk: &mut [u8]) -> usize {
     let Some(open) = pipe else { return 0 };
     loop {

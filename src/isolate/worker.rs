@@ -1,5 +1,5 @@
-//! The worker's side: what it is asked, how it answers past everything that a kernel prints, and its end when it is
-//! forgotten.
+//! The worker's side: its request, its answers on a channel separate from everything a kernel prints, and its end if
+//! the parent is gone.
 
 use super::{Envelope, strays};
 use rustix::{
@@ -18,35 +18,34 @@ use std::{
     time::Duration,
 };
 
-/// Seconds that a worker outlives its time limit by before it ends itself: the parent comes first, if it still lives.
+/// Seconds between a worker's time limit and its own exit, so that a living parent acts first.
 const GRACE_SECONDS: f64 = 10.0;
 
-/// Lowest numbers that the answer's descriptor may get: above those a kernel's own files get, below the usual limit of
-/// 1024.
+/// Range of the answer's descriptor number: above those of a kernel's own files, below the usual limit of 1024.
 const DESCRIPTORS: std::ops::Range<i32> = 100..900;
 
-/// The pipe to the parent, moved away from standard output to a descriptor that is closed on exec, with a number that
-/// nobody knows. From here on what is printed to standard output goes where standard error goes: the parent quotes it.
+/// The pipe to the parent, moved from standard output to a close-on-exec descriptor with a random number. From here on
+/// standard output goes to standard error's destination: the parent quotes it.
 ///
 /// # Errors
 /// The system has no descriptor left.
 pub fn private_output() -> io::Result<File> {
     let moved = |lowest| fcntl_dupfd_cloexec(stdio::stdout(), lowest);
-    // Where the limit of descriptors is lower, any number serves.
+    // If the limit of descriptors is lower, any number will do.
     let pipe = moved(rand::random_range(DESCRIPTORS)).or_else(|_| moved(stdio::raw_stderr() + 1))?;
     stdio::dup2_stdout(stdio::stderr())?;
     Ok(File::from(pipe))
 }
 
-/// What a worker answers with.
+/// The channel for a worker's answers.
 pub struct Reply<W> {
     output: W,
     token: String,
-    /// The worker; a kernel may make copies of it by forking.
+    /// The worker's process id; a kernel may copy the process by forking.
     process: u32,
 }
 
-/// Reads the one line of a request. Gives it and what to answer with on `output`.
+/// Reads the one line of a request. Returns it and the reply channel on `output`.
 ///
 /// # Errors
 /// A message for the parent's log.
@@ -58,10 +57,10 @@ pub fn request<T: DeserializeOwned, W: Write>(input: &mut impl BufRead, output: 
 }
 
 impl<W: Write> Reply<W> {
-    /// Says one thing to the parent.
+    /// Sends one event to the parent.
     ///
     /// # Errors
-    /// The parent is gone, or this process is a copy of the worker, made by a kernel that forked: it has no say.
+    /// The parent is gone, or this process is a copy of the worker made by a kernel that forked, and must not answer.
     pub fn say(&mut self, event: &impl Serialize) -> io::Result<()> {
         if process::id() != self.process {
             return Err(io::Error::other("the kernel has forked, and this is the copy"));
@@ -74,14 +73,14 @@ impl<W: Write> Reply<W> {
     }
 }
 
-/// What keeps a worker from outliving its parent; dropped, it lets go.
+/// Keeps a worker from outliving its parent, until it is dropped.
 #[must_use]
 pub struct Watch {
     _held: mpsc::Sender<()>,
 }
 
-/// Ends this process, and what it started, some time after its limit, so that a hanging kernel whose parent was killed
-/// does not spin forever; unless the watch is dropped before, for then the request was served.
+/// Ends this process and its children some time after its limit, so that a hanging kernel whose parent was killed does
+/// not spin forever; dropping the watch before, when the request was served, cancels this.
 pub fn end_when_forgotten(time_limit_seconds: f64) -> Watch {
     let (held, let_go) = mpsc::channel();
     if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {
@@ -90,7 +89,7 @@ pub fn end_when_forgotten(time_limit_seconds: f64) -> Watch {
                 if let Ok(mark) = env::var(strays::VARIABLE) {
                     strays::kill(&mark);
                 }
-                // A worker leads its group, unless a person has started it by hand.
+                // A worker leads its group, unless a user has started it by hand.
                 if getpgrp() == getpid() {
                     let _ = kill_current_process_group(Signal::KILL);
                 }

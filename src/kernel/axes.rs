@@ -1,4 +1,4 @@
-//! The axes of the grid as types: every word a user may write for a kind, a dtype or a target is defined here, once.
+//! The axes of the grid as types: every word for a kind, a dtype or a target is defined here, once.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -37,20 +37,20 @@ pub enum Target {
     Sm121,
 }
 
-/// A word that names no value of an axis.
+/// A word that is not a value of an axis.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {axis} `{word}`; known: {known}")]
 pub struct UnknownWord {
-    /// The axis, in the field's words: `kind`, `dtype` or `target`.
+    /// The axis by its field's name: `kind`, `dtype` or `target`.
     pub axis: &'static str,
-    /// What was written.
+    /// The word as written.
     pub word: String,
     /// Every accepted word, canonical names first.
     pub known: String,
 }
 
 impl UnknownWord {
-    /// The value of an axis that `word` names, in any case: by its canonical name or an alias.
+    /// The axis value named by `word`, in any case: by its canonical name or an alias.
     pub(crate) fn read<T: Copy>(
         axis: &'static str,
         word: &str,
@@ -75,7 +75,7 @@ macro_rules! axis_words {
             /// Every value, in canonical order.
             pub const ALL: &'static [Self] = &[$($value),+];
 
-            /// The canonical name, as variant names, files and JSON spell it.
+            /// The canonical name, as in variant names, files and JSON.
             pub fn name(self) -> &'static str {
                 match self { $(v if v == $value => $name,)+ _ => unreachable!("ALL lists every value") }
             }
@@ -153,8 +153,8 @@ impl Target {
         }
     }
 
-    /// The virtual architecture nvcc compiles for, with its feature suffix where the path needs one:
-    /// `90a` for wgmma, `100f`/`120f`/`121f` for family-specific instructions.
+    /// The virtual architecture nvcc compiles for, with the feature suffix that some paths need: `90a` for wgmma,
+    /// `100f`/`120f`/`121f` for family-specific instructions.
     pub fn virtual_arch(self) -> &'static str {
         match self {
             Self::Sm75 => "compute_75",
@@ -167,13 +167,13 @@ impl Target {
         }
     }
 
-    /// The machine architecture of the same spelling: `sm_80` for `compute_80`.
+    /// The corresponding machine architecture: `sm_80` for `compute_80`.
     pub fn real_arch(self) -> String {
         self.virtual_arch().replace("compute", "sm")
     }
 
-    /// Whether objects carry PTX beside machine code, so that newer GPUs can load them. Architecture-specific
-    /// targets (suffix `a` or `f`) do not: their PTX loads nowhere else.
+    /// True if objects carry PTX beside machine code, so that newer GPUs can load them. Objects of
+    /// architecture-specific targets (suffix `a` or `f`) do not: their PTX loads on no other GPU.
     pub fn carries_ptx(self) -> bool {
         matches!(self, Self::Sm75 | Self::Sm80 | Self::Sm89)
     }

@@ -1,4 +1,4 @@
-//! The GPUs there are, by compute capability, and the names people give them.
+//! Existing GPUs, by compute capability, and their common names.
 
 use super::Target;
 use crate::text::ticked;
@@ -8,11 +8,11 @@ use crate::text::ticked;
 pub struct Gpu {
     /// `major * 10 + minor`.
     pub capability: u32,
-    /// Products people know, as a list.
+    /// Well-known products, as a list.
     pub products: &'static str,
-    /// Shared memory that one block may ask for (bytes).
+    /// Maximum shared memory per block (bytes).
     pub shared_memory_per_block: u32,
-    /// What people type for one of them, as [`normal`] leaves it.
+    /// Names of products as users type them, normalised by [`normal`].
     names: &'static [&'static str],
 }
 
@@ -58,7 +58,7 @@ pub const GPUS: &[Gpu] = &[
     gpu(121, 99, "GB10", &["gb10", "dgxspark", "spark"]),
 ];
 
-/// GPUs that people still have and kgen has no target for.
+/// GPUs still in use for which kgen has no target.
 const TOO_OLD: &[(u32, &[&str])] = &[
     (30, &[]),
     (35, &["k40"]),
@@ -73,20 +73,19 @@ const TOO_OLD: &[(u32, &[&str])] = &[
     (72, &["xavier", "agxxavier"]),
 ];
 
-/// What stands before a product's name and says nothing.
+/// Prefixes of product names that are ignored.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "jetson"];
 
-/// What may follow the number of a GeForce and changes nothing.
+/// Suffixes after a GeForce's number that are ignored.
 const SUFFIXES: [&str; 7] = ["super", "ti", "d", "laptop", "mobile", "gpu", "maxq"];
 
-/// The compute capability (`major * 10 + minor`) that a word means: a product (`rtx3090`, `L40S`, `NVIDIA B300`), or a
-/// capability however it is written (`sm86`, `sm_103a`, `compute_90`, `8.6`). Whether kgen has kernels for it is not
-/// asked.
+/// The compute capability (`major * 10 + minor`) denoted by a word: a product (`rtx3090`, `L40S`, `NVIDIA B300`), or a
+/// capability in any spelling (`sm86`, `sm_103a`, `compute_90`, `8.6`). kgen need not have kernels for it.
 pub fn capability_of(word: &str) -> Option<u32> {
     by_number(word).or_else(|| by_product(word))
 }
 
-/// Whether there are GPUs of `capability`, old ones included.
+/// True if there are GPUs of `capability`, including old ones.
 pub fn is_gpu(capability: u32) -> bool {
     GPUS.iter().any(|gpu| gpu.capability == capability) || TOO_OLD.iter().any(|(old, _)| *old == capability)
 }
@@ -96,7 +95,8 @@ pub fn capability_text(capability: u32) -> String {
     format!("{}.{}", capability / 10, capability % 10)
 }
 
-/// What to write where files and filters name a target by the GPU it is for, or by a number that looks like another's.
+/// A hint for a word in a file or filter that names a target by its GPU, or by a number that resembles another
+/// target's.
 pub(super) fn hint(word: &str) -> Option<String> {
     let of_today = capability_of(word).filter(|capability| GPUS.iter().any(|gpu| gpu.capability == *capability));
     if let Some(capability) = of_today {
@@ -106,7 +106,7 @@ pub(super) fn hint(word: &str) -> Option<String> {
         ));
     }
     let names: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
-    // Another architecture, not one misspelt.
+    // Another architecture, not a misspelling.
     by_number(word).filter(|capability| *capability >= 20).map(|_| format!("known: {}", ticked(&names)))
 }
 
@@ -119,7 +119,7 @@ fn by_number(word: &str) -> Option<u32> {
     let rest = ["sm", "compute", "cc"].iter().find_map(|prefix| lower.strip_prefix(prefix))?;
     let digits = rest.strip_prefix('_').unwrap_or(rest).trim_end_matches(['a', 'f']);
     let number: u32 = (2..=3).contains(&digits.len()).then(|| digits.parse().ok())??;
-    // What CUDA 12 called 10.1 is 11.0 since CUDA 13: Jetson Thor.
+    // CUDA 12's 10.1 is 11.0 since CUDA 13: Jetson Thor.
     Some(if number == 101 { 110 } else { number })
 }
 
@@ -140,7 +140,7 @@ fn normal(word: &str) -> String {
     if name.starts_with("rtxa") {
         name = name.replacen("rtx", "", 1);
     }
-    // `RTX PRO 6000 Blackwell Server Edition`: what follows the number changes nothing.
+    // `RTX PRO 6000 Blackwell Server Edition`: the text after the number is ignored.
     if name.starts_with("rtxpro") && name.is_ascii() {
         name.truncate("rtxpro6000".len());
     }
@@ -154,7 +154,7 @@ fn series(name: &str) -> Option<&'static str> {
     while let Some(shorter) = SUFFIXES.iter().find_map(|suffix| rest.strip_prefix(suffix)) {
         rest = shorter;
     }
-    // 2000, 4000 and 5000 are workstations' names, which come in every generation.
+    // 2000, 4000 and 5000 are workstation products, which exist in every generation.
     if !rest.is_empty() || !number.ends_with('0') || number.ends_with("00") {
         return None;
     }

@@ -1,30 +1,30 @@
-//! Which head dims are possible: one for Q and K, one for V and O.
+//! Valid head dims: one for Q and K, one for V and O.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Smallest head dim a kernel is made for: the K of one MMA.
+/// Smallest head dim of a kernel: the K of one MMA.
 const SMALLEST: u32 = 16;
-/// Largest, `FlashAttention`'s own limit: beyond it the accumulators of a row no longer fit the registers.
+/// Largest head dim, `FlashAttention`'s own limit: beyond it the accumulators of a row no longer fit in registers.
 const LARGEST: u32 = 256;
 /// Rows are copied in pieces of 16 bytes: 8 elements of 16 bits.
 const STEP: u32 = 8;
 
-/// A number that no kernel can have as its head dim.
+/// A number that is not a valid head dim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", self.title(), self.help())]
 pub struct HeadDimError {
-    /// What was asked for.
+    /// The requested number.
     pub asked: i64,
 }
 
 impl HeadDimError {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub(crate) fn title(self) -> String {
         format!("impossible head dim `{}`", self.asked)
     }
 
-    /// What is possible, nearest first.
+    /// The nearest valid head dims, as a sentence.
     pub(crate) fn help(self) -> String {
         let (smallest, largest, step) = (i64::from(SMALLEST), i64::from(LARGEST), i64::from(STEP));
         let below = (self.asked.clamp(smallest, largest) / step) * step;
@@ -37,10 +37,10 @@ impl HeadDimError {
     }
 }
 
-/// Gives `asked` back where it is a possible head dim: a multiple of 8 from 16 to 256.
+/// Returns `asked` if it is a valid head dim: a multiple of 8 from 16 to 256.
 ///
 /// # Errors
-/// [`HeadDimError`], naming the nearest possible ones.
+/// [`HeadDimError`] with the nearest valid ones.
 fn check_head_dim(asked: i64) -> Result<u32, HeadDimError> {
     let possible = u32::try_from(asked).ok().filter(|d| (SMALLEST..=LARGEST).contains(d) && d % STEP == 0);
     possible.ok_or(HeadDimError { asked })
@@ -50,15 +50,15 @@ fn check_head_dim(asked: i64) -> Result<u32, HeadDimError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct HeadDim {
-    /// Of Q and K, which the scores are sums over.
+    /// Head dim of Q and K, over which scores are summed.
     #[serde(rename = "head_dim")]
     pub qk: u32,
-    /// Of V and O.
+    /// Head dim of V and O.
     #[serde(rename = "head_dim_v")]
     pub v: u32,
 }
 
-/// As files hold it; those of older versions have no `head_dim_v`.
+/// The form in files; older versions have no `head_dim_v`.
 #[derive(Deserialize)]
 struct Written {
     head_dim: u32,
@@ -72,35 +72,36 @@ impl From<Written> for HeadDim {
 }
 
 impl HeadDim {
-    /// That of `DeepSeek`'s latent attention: queries and keys of 64 elements with rotary embedding, values of
-    /// 512 that queries attend to as well. Only kernels with `qv` have it, and nothing else has a head dim above 256.
+    /// The head dims of `DeepSeek`'s latent attention: queries and keys of 64 elements with rotary embedding, and
+    /// values of 512 elements that are also attended to. Only kernels with `qv` have them, and no other head dim
+    /// exceeds 256.
     pub const LATENT: Self = Self { qk: 64, v: 512 };
 
-    /// The same for all tensors.
+    /// The same head dim for all tensors.
     pub const fn equal(head_dim: u32) -> Self {
         Self { qk: head_dim, v: head_dim }
     }
 
-    /// Whether it is the same for all tensors.
+    /// True if it is the same for all tensors.
     pub const fn is_equal(self) -> bool {
         self.qk == self.v
     }
 
-    /// The larger of the two, which a tile has to fit.
+    /// The larger of the two, which a tile must accommodate.
     pub fn wider(self) -> u32 {
         self.qk.max(self.v)
     }
 
-    /// Each rounded up to whole multiples of `step`.
+    /// Both rounded up to multiples of `step`.
     #[must_use]
     pub fn padded_to(self, step: u32) -> Self {
         Self { qk: self.qk.next_multiple_of(step), v: self.v.next_multiple_of(step) }
     }
 
-    /// Gives it back where kernels can have both.
+    /// Returns the pair if kernels can have both.
     ///
     /// # Errors
-    /// [`HeadDimError`] for the first that none can have.
+    /// [`HeadDimError`] for the first invalid one.
     pub fn checked(self) -> Result<Self, HeadDimError> {
         if self == Self::LATENT {
             return Ok(self);
@@ -117,19 +118,19 @@ impl fmt::Display for HeadDim {
     }
 }
 
-/// A text that is no head dim.
+/// Reasons why a text is not a head dim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadHeadDimError {
-    /// No number, and no two numbers.
+    /// Neither one number nor two.
     #[error("{}; {}", self.title(), self.help())]
     NotANumber(String),
-    /// A number that no kernel can have.
+    /// A number that is not a valid head dim.
     #[error(transparent)]
     Impossible(#[from] HeadDimError),
 }
 
 impl ReadHeadDimError {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub(crate) fn title(&self) -> String {
         match self {
             Self::NotANumber(text) => format!("`{text}` is no head dim"),
@@ -137,7 +138,7 @@ impl ReadHeadDimError {
         }
     }
 
-    /// What to write instead.
+    /// The remedy.
     pub(crate) fn help(&self) -> String {
         match self {
             Self::NotANumber(_) => {

@@ -1,10 +1,10 @@
-//! The kind of a kernel, which is one axis over all families, and the facts that every room may ask of it.
+//! The kind of a kernel, one axis over all families, and facts about each kind that every room may use.
 
 use super::UnknownWord;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// An axis of the grid that a kind may have besides its target.
+/// An axis of the grid that a kind may have in addition to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Elements of one head's row.
@@ -29,14 +29,14 @@ impl Axis {
     }
 }
 
-/// The computation of a kernel, in the order of lists: kinds of one family stand together.
+/// Kinds of kernels, in list order: kinds of one family are adjacent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[repr(u8)]
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
-    /// Forward attention for little work: warpgroups share the keys of few query tiles.
+    /// Forward attention for small problems: warpgroups share the keys of few query tiles.
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,
@@ -56,43 +56,43 @@ pub enum Kind {
     ReduceMax,
     /// Logarithm of the sum of the exponentials of each row.
     ReduceLogsumexp,
-    /// New rows of K and V into a KV cache, with rotary embedding.
+    /// Appends rows of K and V to a KV cache, with rotary embedding.
     AppendKv,
     /// RMS normalisation of each row, after a residual is added.
     Rmsnorm,
 }
 
-/// How a kind spells its dtype in names of kernels.
+/// Spelling of a dtype in kernel names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtypeWord {
     /// `bf16`.
     Name,
-    /// `b16`: the kernel moves bits, and serves every type of that size.
+    /// `b16`: the kernel moves bits, and supports every type of that size.
     Bits,
 }
 
-/// The facts of a kind that every room may need.
+/// Facts about a kind that every room may use.
 #[derive(Debug)]
 pub struct KindInfo {
-    /// Its name, as files and JSON spell it.
+    /// Its name, as in files and JSON.
     pub name: &'static str,
     /// Other words accepted on the command line and in `variants.toml`.
     pub aliases: &'static [&'static str],
-    /// Its axes besides the target.
+    /// Its axes in addition to the target.
     pub axes: &'static [Axis],
-    /// Characters before its name in names of kernels.
+    /// Prefix of its name in kernel names.
     pub prefix: &'static str,
-    /// Spelling of the dtype in names of kernels.
+    /// Spelling of the dtype in kernel names.
     pub dtype_word: DtypeWord,
     /// Its name in `kgen.h`.
     pub constant: &'static str,
     /// The structure of `kgen.h` that its launchers take.
     pub params: &'static str,
-    /// Whether a function `<name>_workspace` comes with each launcher.
+    /// True if each launcher has a function `<name>_workspace`.
     pub workspace: bool,
-    /// Kinds without which a library does not use kernels of this kind.
+    /// Kinds that a library must contain to use kernels of this kind.
     pub helpers: &'static [Kind],
-    /// A few words on the computation, for lists.
+    /// A short description of the computation, for lists.
     pub summary: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl KindInfo {
 
 const SHAPE: &[Axis] = &[Axis::HeadDim, Axis::Dtype, Axis::Mask, Axis::Features];
 
-/// The facts that kinds of the small families share; each overrides the rest.
+/// Facts that kinds of the small families share; each kind overrides the rest.
 const PLAIN: KindInfo = KindInfo {
     name: "",
     aliases: &[],
@@ -243,12 +243,12 @@ impl Kind {
         Self::Rmsnorm,
     ];
 
-    /// The facts of it.
+    /// The facts about it.
     pub fn info(self) -> &'static KindInfo {
         &INFO[self as usize]
     }
 
-    /// The canonical name, as variant names, files and JSON spell it.
+    /// The canonical name, as in variant names, files and JSON.
     pub fn name(self) -> &'static str {
         self.info().name
     }
@@ -258,12 +258,12 @@ impl Kind {
         self.info().aliases
     }
 
-    /// Kinds without which a library does not use kernels of this kind.
+    /// Kinds that a library must contain to use kernels of this kind.
     pub fn helpers(self) -> &'static [Self] {
         self.info().helpers
     }
 
-    /// Whether it has this axis.
+    /// True if it has this axis.
     pub fn has(self, axis: Axis) -> bool {
         self.info().axes.contains(&axis)
     }

@@ -1,5 +1,5 @@
-//! Kernels as values: what a kernel computes and where it lies on the axes of the grid. The ground of all other rooms:
-//! knows no family, plan, template, compiler or device.
+//! Kernels as values: the computation of a kernel and its position on the axes of the grid. The base of all other
+//! rooms: independent of families, plans, templates, compilers and devices.
 
 mod axes;
 mod features;

@@ -34,7 +34,7 @@ pub enum TileType {
     Words(&'static [&'static str]),
 }
 
-/// A value of a key, of the key's type.
+/// A value of a key, with the key's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileValue {
     /// A whole number.
@@ -45,12 +45,12 @@ pub enum TileValue {
     Word(&'static str),
 }
 
-/// Changes to a tile: keys with their values. A key that is absent leaves the number as the plan chooses it.
+/// Changes to a tile: keys with their values. An absent key keeps the plan's choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TileOverride(BTreeMap<&'static str, (&'static TileKey, TileValue)>);
 
 impl TileOverride {
-    /// Sets `key`, whose type `value` has.
+    /// Sets `key` to `value`, which must have its type.
     pub fn set(&mut self, key: &'static TileKey, value: TileValue) {
         self.0.insert(key.name, (key, value));
     }
@@ -62,7 +62,7 @@ impl TileOverride {
         self
     }
 
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -80,7 +80,7 @@ impl TileOverride {
         }
     }
 
-    /// Why a kernel that reads no keys but `read` refuses it, if it does.
+    /// The reason why a kernel that reads only the keys `read` refuses this, if it does.
     pub fn refusal<'a>(&self, read: impl IntoIterator<Item = &'a str>) -> Option<String> {
         let read: Vec<&str> = read.into_iter().collect();
         let ignored = self.0.keys().find(|key| !read.contains(key))?;
@@ -91,7 +91,7 @@ impl TileOverride {
         Some(format!("`{ignored}` is a tile key that this kernel does not read; {keys}"))
     }
 
-    /// These changes, and those of `earlier` to other keys that these do not replace.
+    /// These changes, combined with changes of `earlier` to other keys that these do not replace.
     #[must_use]
     pub fn over(self, mut earlier: Self) -> Self {
         for (key, _) in self.0.values() {

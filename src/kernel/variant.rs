@@ -1,4 +1,4 @@
-//! One kernel: its kind and its place on the axes of the grid.
+//! One kernel: its kind and its position on the axes of the grid.
 
 use super::{Axis, Dtype, Features, HeadDim, Kind, Target, kind::DtypeWord};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -13,20 +13,20 @@ pub struct Coordinates {
     pub dtype: Option<Dtype>,
     /// Causal mask; otherwise full attention.
     pub causal: Option<bool>,
-    /// Features besides the mask.
+    /// Features in addition to the mask.
     pub features: Option<Features>,
     /// The architecture it is generated for.
     pub target: Target,
 }
 
 impl Coordinates {
-    /// A place on the target axis alone.
+    /// A position on the target axis only.
     pub fn at(target: Target) -> Self {
         Self { head_dim: None, dtype: None, causal: None, features: None, target }
     }
 }
 
-/// One kernel: what is asked for, nothing of how it is done.
+/// One kernel: its specification, without implementation choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variant {
     kind: Kind,
@@ -34,11 +34,11 @@ pub struct Variant {
 }
 
 impl Kind {
-    /// The kernel of this kind at these coordinates. Values on axes that the kind does not have are dropped; a feature
-    /// set that is not given is empty.
+    /// The kernel of this kind at these coordinates. Values on axes that the kind lacks are dropped; a missing feature
+    /// set counts as empty.
     ///
     /// # Panics
-    /// If a value is missing on another axis of the kind.
+    /// If a value on another axis of the kind is missing.
     pub fn at(self, coordinates: &Coordinates) -> Variant {
         let Coordinates { head_dim, dtype, causal, features, target } = *coordinates;
         let at = Coordinates {
@@ -62,7 +62,7 @@ impl Variant {
         self.kind
     }
 
-    /// Its place on the axes of the grid.
+    /// Its position on the axes of the grid.
     pub fn coordinates(&self) -> Coordinates {
         self.at
     }
@@ -82,7 +82,7 @@ impl Variant {
         self.at.head_dim
     }
 
-    /// Whether its mask is causal; `None` for a kind without that axis.
+    /// True for a causal mask; `None` for a kind without that axis.
     pub fn causal(&self) -> Option<bool> {
         self.at.causal
     }
@@ -92,7 +92,7 @@ impl Variant {
         self.at.features
     }
 
-    /// Element type of the inputs of a kind whose only axis besides the target is the dtype.
+    /// Element type of the inputs of a kind whose only other axis is the target.
     ///
     /// # Panics
     /// If the kind has no dtype.
@@ -100,9 +100,9 @@ impl Variant {
         self.at.dtype.unwrap_or_else(|| panic!("`{}` has no dtype", self.kind))
     }
 
-    /// The one name of this variant: file stem, launcher symbol, cache label.
-    /// `<prefix><kind>[_hdim<D>][_<dtype>][_causal][_<feature>…]_<target>`, with `hdim<D>_<DV>` if V and O have a head
-    /// dim of their own.
+    /// The unique name of this variant: file stem, launcher symbol, cache label.
+    /// `<prefix><kind>[_hdim<D>][_<dtype>][_causal][_<feature>…]_<target>`, with `hdim<D>_<DV>` if V and O have another
+    /// head dim.
     pub fn name(&self) -> String {
         let info = self.kind.info();
         let mut name = format!("{}{}", info.prefix, info.name);
@@ -132,8 +132,8 @@ impl fmt::Display for Variant {
     }
 }
 
-/// A variant as JSON holds it. Kinds of attention that have no head dim, dtype and mask are written with 0, `fp16` and
-/// `false`, as manifests always have them.
+/// A variant in JSON. Kinds of attention that have no head dim, dtype and mask are written with 0, `fp16` and `false`,
+/// as in all manifests so far.
 #[derive(Serialize, Deserialize)]
 struct Record {
     kind: Kind,
@@ -174,7 +174,7 @@ impl<'de> Deserialize<'de> for Variant {
             Axis::HeadDim => head_dim.is_some(),
             Axis::Dtype => dtype.is_some(),
             Axis::Mask => causal.is_some(),
-            Axis::Features => true, // manifests of older versions do not have it
+            Axis::Features => true, // manifests of older versions lack it
         };
         match kind.info().axes.iter().find(|axis| !given(**axis)) {
             Some(axis) => Err(de::Error::custom(format_args!("`{kind}` has no `{}`", axis.key()))),

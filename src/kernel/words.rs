@@ -1,4 +1,4 @@
-//! Words users type, read as values of an axis.
+//! Users' words, parsed as values of an axis.
 
 use super::{Dtype, Kind, Target, UnknownWord, gpus};
 use crate::text::{suggestion, ticked};
@@ -10,7 +10,7 @@ pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'sta
     fn all() -> &'static [Self];
     /// The canonical name, then the aliases.
     fn words(self) -> Vec<&'static str>;
-    /// What to tell of a word that is no value but has a meaning of its own, instead of a word that looks like it.
+    /// The hint for a word that is not a value but has a known meaning, instead of a similar word.
     fn hint(_word: &str) -> Option<String> {
         None
     }
@@ -47,20 +47,20 @@ impl AxisWord for Kind {
     }
 }
 
-/// A word that is no value of its axis, in the two sentences a message needs.
+/// A word that is not a value of its axis, in the two sentences of a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{title}; {help}")]
 pub struct Misread {
     /// ``unknown dtype `fp12` ``.
     pub title: String,
-    /// What to write instead.
+    /// The remedy.
     pub help: String,
 }
 
-/// Reads `word` as a value of an axis: canonical name or alias, in any case.
+/// Parses `word` as a value of an axis: canonical name or alias, in any case.
 ///
 /// # Errors
-/// [`Misread`], with the word that was probably meant.
+/// [`Misread`] with the word that was probably meant.
 pub fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
     word.parse::<T>().map_err(|unknown| {
         let known: Vec<&str> = T::all().iter().flat_map(|value| value.words()).collect();

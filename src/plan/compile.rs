@@ -1,17 +1,17 @@
-//! How a plan's file is compiled and where its object runs: one place for what the header line of a generated file,
-//! the manifest, the `CMake` file, the dispatcher and the build all say.
+//! Compiler flags of a plan's file, and the GPUs that run its object: the single source for the header line of a
+//! generated file, the manifest, the `CMake` file, the dispatcher and the build.
 
 use crate::kernel::Target;
 
-/// The nvcc flags that decide what a kernel of `target` compiles to, without inputs, outputs and include paths.
-/// `ptx` adds PTX beside the machine code where the target can carry it ([`Target::carries_ptx`]).
+/// The nvcc flags that determine the code of a kernel of `target`, without inputs, outputs and include paths. `ptx`
+/// adds PTX beside the machine code if the target can carry it ([`Target::carries_ptx`]).
 pub fn nvcc_flags(target: Target, ptx: bool) -> Vec<String> {
     let (arch, code) = (target.virtual_arch(), target.real_arch());
     let code = if ptx && target.carries_ptx() { format!("[{code},{arch}]") } else { code };
     ["-O3", "-std=c++17", "-gencode"].map(String::from).into_iter().chain([format!("arch={arch},code={code}")]).collect()
 }
 
-/// The flags as a person types them: those a shell would read as a pattern stand in quotes.
+/// The flags as typed in a shell: those that contain shell patterns are quoted.
 pub fn shell_words<S: AsRef<str>>(words: &[S]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| shell_word(word.as_ref())).collect();
     quoted.join(" ")
@@ -26,9 +26,9 @@ fn shell_word(word: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Newest compute capability (`major * 10 + minor`) that machine code of `target` runs on. Machine code runs on later
-/// minors of its major; with suffix `a` on its own capability only, with suffix `f` on its family (CUDA C++
-/// Programming Guide, "Compute Capabilities").
+/// Newest compute capability (`major * 10 + minor`) that runs machine code of `target`. Machine code runs on later
+/// minor versions of its major version; with suffix `a` only on its own capability, with suffix `f` on its family (CUDA
+/// C++ Programming Guide, "Compute Capabilities").
 pub fn newest_for_machine_code(target: Target) -> u32 {
     match target {
         Target::Sm75 => 79,
@@ -39,16 +39,16 @@ pub fn newest_for_machine_code(target: Target) -> u32 {
     }
 }
 
-/// Stands for "every newer GPU": the driver compiles PTX for whatever it meets.
+/// Represents every newer GPU: the driver compiles PTX for any of them.
 pub const EVERY_NEWER_GPU: u32 = 999;
 
-/// Newest compute capability an object of `target` runs on when it carries PTX where it can.
+/// Newest compute capability that runs an object of `target` if it carries PTX when possible.
 pub fn newest_with_ptx(target: Target) -> u32 {
     if target.carries_ptx() { EVERY_NEWER_GPU } else { newest_for_machine_code(target) }
 }
 
-/// Whether an object of `target`, with PTX where `ptx` says so and the target can carry it, runs on a GPU of
-/// `capability` (`major * 10 + minor`).
+/// True if an object of `target`, with PTX if `ptx` is set and the target can carry it, runs on a GPU of `capability`
+/// (`major * 10 + minor`).
 pub fn runs_on(target: Target, capability: u32, ptx: bool) -> bool {
     let newest = if ptx { newest_with_ptx(target) } else { newest_for_machine_code(target) };
     (target.compute_capability()..=newest).contains(&capability)

@@ -1,27 +1,27 @@
-//! The part of a plan that belongs to the kernel's family.
+//! The part of a plan that is specific to the kernel's family.
 
 use super::{Plan, Tiling};
 use crate::kernel::Variant;
 use serde::{Serialize, Serializer};
 use std::{any::Any, fmt, sync::Arc};
 
-/// The tile of a plan, to be printed and written to manifests.
+/// The tile of a plan, for output and manifests.
 pub trait Tile: fmt::Display + erased_serde::Serialize {}
 
 impl<T: fmt::Display + Serialize> Tile for T {}
 
 erased_serde::serialize_trait_object!(Tile);
 
-/// The part of a plan that belongs to its family: the tile, and what follows from it. Templates read its fields.
+/// The part of a plan that is specific to its family: the tile, and values derived from it. Templates read its fields.
 pub trait Design: fmt::Debug + PartialEq + Serialize + Send + Sync + 'static {
     /// The tile.
     fn tile(&self) -> &dyn Tile;
 
-    /// How it cuts the work of a variant.
+    /// The tiling of a variant.
     fn tiling(&self, variant: &Variant) -> Tiling;
 }
 
-/// A [`Design`] whose type is not known.
+/// A [`Design`] with its type erased.
 trait Erased: Any + fmt::Debug + Send + Sync + erased_serde::Serialize {
     fn tile(&self) -> &dyn Tile;
     fn tiling(&self, variant: &Variant) -> Tiling;
@@ -79,12 +79,12 @@ impl Plan {
         self.design.0.tile()
     }
 
-    /// How it cuts its work.
+    /// The tiling.
     pub fn tiling(&self) -> Tiling {
         self.design.0.tiling(&self.variant)
     }
 
-    /// The design, for the family that has made this plan.
+    /// The design, for the family that created this plan.
     ///
     /// # Panics
     /// If the plan is of another family.

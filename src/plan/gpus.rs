@@ -1,4 +1,4 @@
-//! The GPUs there are, and which of them run a target's files: what people and tools are told.
+//! Existing GPUs, and those that run a target's files, for people and tools.
 
 use super::{Limits, runs_on};
 use crate::kernel::{GPUS, Gpu, Target, capability_text};
@@ -15,11 +15,11 @@ pub fn capabilities_of_machine_code(target: Target) -> Vec<String> {
 }
 
 /// The target whose files a GPU of `capability` runs: the newest whose machine code it runs, else the one whose PTX
-/// serves it best, as the dispatcher has it. `None` for GPUs older than the oldest target.
+/// suits it best, as the dispatcher chooses. `None` for GPUs older than the oldest target.
 pub fn target_for(capability: u32) -> Option<Target> {
     let native = Target::ALL.iter().rev().find(|target| runs_on(**target, capability, false));
     let ptx = || {
-        // A GPU that is not known may have as little shared memory as any.
+        // An unknown GPU may have as little shared memory as any.
         let shared = GPUS.iter().find(|gpu| gpu.capability == capability).map_or(0, |gpu| gpu.shared_memory_per_block);
         let loads = Target::ALL.iter().filter(|target| runs_on(**target, capability, true));
         let generation = |target: Target| target.compute_capability() / 10;
@@ -32,7 +32,7 @@ pub fn target_for(capability: u32) -> Option<Target> {
     native.copied().or_else(ptx)
 }
 
-/// Which GPUs run files of `target`, as the rest of a sentence: `compute capability 12.0 (RTX PRO 6000, RTX 50) and
+/// The GPUs that run files of `target`, as the rest of a sentence: `compute capability 12.0 (RTX PRO 6000, RTX 50) and
 /// 12.1 (GB10), and no other`.
 pub fn where_files_run(target: Target) -> String {
     let each = gpus_of_machine_code(target).map(|gpu| format!("{} ({})", capability_text(gpu.capability), gpu.products));
@@ -80,11 +80,11 @@ mod tests {
             (90, Target::Sm90),
             (100, Target::Sm100),
             (103, Target::Sm100),
-            // Neither 10.0's family nor a target of its own: by PTX, of the plans made for as much shared memory.
+            // Neither in 10.0's family nor a target itself: by PTX, from plans for as much shared memory.
             (110, Target::Sm80),
             (120, Target::Sm120),
             (121, Target::Sm121),
-            // Not there yet: by PTX that fits wherever CUDA runs.
+            // A future GPU: by PTX that fits on every GPU with CUDA.
             (130, Target::Sm89),
         ];
         for (capability, target) in expected {

@@ -1,4 +1,4 @@
-//! What one multiprocessor and one block have on each target.
+//! Limits of one multiprocessor and one block on each target.
 
 use crate::kernel::Target;
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde::Serialize;
 /// Hardware limits (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Shared memory one block may ask for (bytes).
+    /// Maximum shared memory per block (bytes).
     pub shared_memory_per_block: u32,
     /// Shared memory of a multiprocessor (bytes); each block also takes `shared_memory_reserved`.
     pub shared_memory_per_sm: u32,
-    /// Shared memory the system takes of each block (bytes).
+    /// Shared memory that the system reserves for each block (bytes).
     pub shared_memory_reserved: u32,
     /// 32-bit registers of a multiprocessor.
     pub registers_per_sm: u32,
@@ -25,7 +25,8 @@ pub struct Limits {
 impl Limits {
     /// The limits of `target`.
     pub fn of(target: Target) -> Self {
-        // KB of shared memory a block and a multiprocessor, KB reserved a block, warps and blocks a multiprocessor.
+        // KB of shared memory per block and per multiprocessor, KB reserved per block, warps and blocks per
+        // multiprocessor.
         let (block, sm, reserved, warps, blocks) = match target {
             Target::Sm75 => (64, 64, 0, 32, 16),
             Target::Sm80 => (163, 164, 1, 64, 32),
@@ -43,8 +44,8 @@ impl Limits {
         }
     }
 
-    /// Registers a thread may use when `blocks` blocks of `threads` threads are to share a multiprocessor. Registers
-    /// are handed out in eights, so the share is rounded down to one.
+    /// Maximum registers per thread for `blocks` blocks of `threads` threads on one multiprocessor. Registers are
+    /// allocated in units of eight, so the share is rounded down.
     pub fn register_cap(&self, threads: u32, blocks: u32) -> u32 {
         (self.registers_per_sm / (threads * blocks) / 8 * 8).min(self.registers_per_thread)
     }

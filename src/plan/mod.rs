@@ -1,5 +1,5 @@
-//! How a variant will be done: every number a template prints is decided here, where it can be tested.
-//! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
+//! The plan of a variant: every number a template prints is decided here, where it can be tested. It includes the
+//! compiler flags of a kernel, and is independent of the location of nvcc, installed GPUs, files and terminals.
 
 mod compile;
 mod design;
@@ -23,9 +23,9 @@ use serde::Serialize;
 /// One named piece of a block's shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// What lies there: `Q (then O)`, `K`, `V`.
+    /// Its contents: `Q (then O)`, `K`, `V`.
     pub name: String,
-    /// The kernel's name for the offset; none where the kernel reaches the region from another one's.
+    /// The kernel's constant for the offset; `None` if the kernel computes the address from another region's.
     pub constant: Option<&'static str>,
     /// Bytes from the start of the block's shared memory.
     pub offset: u32,
@@ -39,7 +39,7 @@ impl Region {
         Self::lay_out_aligned(regions, 1)
     }
 
-    /// The same, each at a multiple of `alignment` bytes.
+    /// The same, with each at a multiple of `alignment` bytes.
     pub(crate) fn lay_out_aligned(
         regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
         alignment: u32,
@@ -54,7 +54,7 @@ impl Region {
     }
 }
 
-/// Estimated 32-bit registers a thread needs, by what they hold.
+/// Estimated 32-bit registers a thread needs, by contents.
 ///
 /// In a backward kernel `output` are the accumulators of the gradients and `scores` those of S and dP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,7 +63,7 @@ pub struct RegisterEstimate {
     pub output: u32,
     /// fp32 scores of one tile.
     pub scores: u32,
-    /// Q fragments kept across the key loop (0 when they are re-read from shared memory).
+    /// Q fragments kept across the key loop (0 if they are re-read from shared memory).
     pub query: u32,
     /// Operand fragments in flight, addresses, softmax state, loop counters.
     pub other: u32,
@@ -72,13 +72,13 @@ pub struct RegisterEstimate {
 }
 
 impl RegisterEstimate {
-    /// The estimate of these parts.
+    /// The estimate from these parts.
     pub(crate) fn sum(output: u32, scores: u32, query: u32, other: u32) -> Self {
         Self { output, scores, query, other, total: output + scores + query + other }
     }
 }
 
-/// How many blocks share one multiprocessor, and what stops more.
+/// Number of blocks that share one multiprocessor, and the limiting resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Occupancy {
     /// Resident blocks per multiprocessor.
@@ -89,36 +89,36 @@ pub struct Occupancy {
     pub limited_by: &'static str,
 }
 
-/// Everything decided about one variant before any text is rendered.
+/// All decisions about one variant before any text is rendered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What is asked for.
+    /// The requested variant.
     pub variant: Variant,
-    /// The GPU it is compiled for where that is not the variant's target: portable instructions only, to be tried on
-    /// hardware at hand.
+    /// The GPU it is compiled for if that is not the variant's target: portable instructions only, for tests on
+    /// available hardware.
     pub run_as: Option<Target>,
-    /// Its template, a file below `templates/`.
+    /// Its template, a file in `templates/`.
     pub template: &'static str,
-    /// What only its family knows: the tile, and what follows from it.
+    /// The part specific to its family: the tile, and values derived from it.
     #[serde(flatten)]
     pub design: AnyDesign,
     /// Threads of a block.
     pub threads: u32,
     /// Shared-memory map.
     pub shared_memory: Vec<Region>,
-    /// End of the map (bytes of dynamic shared memory a launch asks for).
+    /// End of the map (bytes of dynamic shared memory of a launch).
     pub shared_memory_bytes: u32,
     /// Register model.
     pub registers: RegisterEstimate,
     /// Occupancy model, from the two above.
     pub occupancy: Occupancy,
-    /// Limits of the target the plan was checked against.
+    /// Limits of the target, against which the plan was checked.
     pub limits: Limits,
-    /// What its machine code must hold.
+    /// Tensor-core instructions required in its machine code.
     pub tensor_core: TensorCore,
 }
 
-/// Why a variant has no plan: the number that does not fit, or the instruction that is not there.
+/// Reasons why a variant has no plan: a resource that is exceeded, or a missing instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A resource is exceeded.
@@ -128,13 +128,13 @@ pub enum PlanError {
         variant: String,
         /// `shared memory`, `registers`, `threads`, ...
         resource: &'static str,
-        /// What the plan needs.
+        /// The amount that the plan needs.
         needed: u32,
-        /// What the target has.
+        /// The amount that the target has.
         available: u32,
         /// `bytes`, `registers per thread`, ...
         unit: &'static str,
-        /// What to change.
+        /// The remedy.
         remedy: String,
     },
     /// The tile's numbers contradict each other or the instruction's shape.
@@ -142,21 +142,21 @@ pub enum PlanError {
     BadTile {
         /// Variant name.
         variant: String,
-        /// Which rule is broken, with the numbers.
+        /// The broken rule, with the numbers.
         reason: String,
     },
-    /// No template or instruction does this on this target.
+    /// No template or instruction supports this on this target.
     #[error("`{variant}` cannot be generated: {reason}")]
     Unsupported {
         /// Variant name.
         variant: String,
-        /// Why, and the nearest thing that works.
+        /// The reason, and the nearest alternative.
         reason: String,
     },
 }
 
 impl Plan {
-    /// The target whose compiler flags make it, and whose GPUs run it.
+    /// The target whose compiler flags are used, and whose GPUs run it.
     pub fn compiled_for(&self) -> Target {
         self.run_as.unwrap_or(self.variant.target())
     }

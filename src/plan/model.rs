@@ -1,30 +1,30 @@
-//! The resource model: what a kernel's shared memory and registers come to, and the checks that refuse a plan.
+//! The resource model: a kernel's shared memory and registers, and the checks that refuse a plan.
 
 use super::{AnyDesign, Design, Limits, Occupancy, Plan, PlanError, Region, RegisterEstimate, TensorCore};
 use crate::kernel::{Target, Variant};
 
-/// What a block needs, and what to change where that is too much.
+/// Resources of a block, and the remedies if one is exceeded.
 pub(crate) struct Resources {
     /// Threads of a block.
     pub threads: u32,
-    /// Blocks that are to share a multiprocessor, at least.
+    /// Minimum number of blocks per multiprocessor.
     pub min_blocks_per_sm: u32,
-    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
+    /// Shared memory of a block, in order; the end of the last region is the size that a launch requests.
     pub shared_memory: Vec<Region>,
     /// Registers of a thread.
     pub registers: RegisterEstimate,
-    /// Registers that a thread may have.
+    /// Registers available to a thread.
     pub registers_available: u32,
-    /// Registers that a thread has when its block starts.
+    /// Registers of a thread at the start of its block.
     pub registers_launched_with: u32,
-    /// What to change where shared memory is exceeded: ``lower `n` ``.
+    /// The remedy if shared memory is exceeded: ``lower `n` ``.
     pub to_save_shared_memory: String,
-    /// What to change where registers are exceeded.
+    /// The remedy if registers are exceeded.
     pub to_save_registers: String,
 }
 
 impl Plan {
-    /// Checks what a kernel needs against the GPU it is compiled for, and gives the plan.
+    /// Checks a kernel's resources against the GPU it is compiled for, and returns the plan.
     pub(crate) fn resolve(
         variant: Variant,
         run_as: Option<Target>,
@@ -85,19 +85,19 @@ impl Resources {
         })
     }
 
-    /// Blocks that share a multiprocessor, from each resource alone; the scarcest one decides.
+    /// Blocks per multiprocessor as limited by each resource alone; the scarcest one decides.
     fn occupancy(&self, shared_memory_bytes: u32, limits: &Limits) -> Occupancy {
         let warps = self.threads / 32;
         let registers_per_warp = self.registers_launched_with.min(limits.registers_per_thread).next_multiple_of(8) * 32;
         let together = shared_memory_bytes + limits.shared_memory_reserved;
         let fits = [
             ("registers", limits.registers_per_sm / registers_per_warp / warps),
-            // A kernel without shared memory is not limited by it where the system takes none either.
+            // A kernel without shared memory is not limited by it if the system reserves none either.
             ("shared memory", limits.shared_memory_per_sm.checked_div(together).unwrap_or(u32::MAX)),
             ("warps", limits.warps_per_sm / warps),
             ("blocks", limits.blocks_per_sm),
         ];
-        // `min_by_key` gives the first of equals: registers before shared memory, which is the order of what is tuned.
+        // `min_by_key` returns the first of equals: registers before shared memory, the order in which they are tuned.
         let (limited_by, blocks_per_sm) = fits.into_iter().min_by_key(|(_, blocks)| *blocks).unwrap_or(("blocks", 0));
         Occupancy { blocks_per_sm, warps_per_sm: blocks_per_sm * warps, limited_by }
     }

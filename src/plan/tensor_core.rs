@@ -1,14 +1,14 @@
-//! What a plan promises of its machine code, and the build looks for in it.
+//! A plan's promise about its machine code, which the build verifies.
 
 use serde::Serialize;
 
-/// The tensor-core instructions of a kernel's machine code, by the names disassemblers give them.
+/// The tensor-core instructions of a kernel's machine code, by their names in disassemblers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorCore {
     /// None: the kernel multiplies no matrices.
     None,
-    /// `HMMA`: `mma.sync` on fp16 and bf16; on Hopper also what FP8 `mma.sync` is turned into.
+    /// `HMMA`: `mma.sync` on fp16 and bf16; on Hopper also the translation of FP8 `mma.sync`.
     Hmma,
     /// `QMMA`: `mma.sync` on FP8.
     Qmma,

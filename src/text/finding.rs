@@ -1,30 +1,30 @@
-//! Something wrong in a text a person wrote, and how it is shown: the line quoted, a caret, what to change.
+//! An error in a text that a person wrote, and its display: the quoted line, a caret, and the remedy.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::ops::Range;
 
-/// One thing that is wrong at one place of a text.
+/// One error at one position of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// One sentence: what is wrong.
+    /// The error, in one sentence.
     pub title: String,
-    /// Where, in bytes of the text.
+    /// Its position, in bytes of the text.
     pub span: Range<usize>,
-    /// What the caret says: usually what was expected there.
+    /// Text beside the caret: usually what was expected there.
     pub label: String,
-    /// What to change.
+    /// The remedy.
     pub help: String,
-    /// Another place that matters, and why. Boxed, since it is rare and errors should be small.
+    /// Another relevant position, and the reason. Boxed, since it is rare and errors should be small.
     pub context: Option<Box<(Range<usize>, String)>>,
 }
 
 impl Finding {
-    /// A finding without a second place.
+    /// A finding without a second position.
     pub fn new(title: impl Into<String>, span: Range<usize>, label: impl Into<String>, help: impl Into<String>) -> Self {
         Self { title: title.into(), span, label: label.into(), help: help.into(), context: None }
     }
 
-    /// Adds another place that matters.
+    /// Adds another relevant position.
     pub fn with_context(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.context = Some(Box::new((span, label.into())));
         self
@@ -35,7 +35,7 @@ impl Finding {
         Lines::of(text).at(self.span.start)
     }
 
-    /// The finding as plain text: title, place, quoted line with a caret, help.
+    /// The finding as plain text: title, position, quoted line with a caret, help.
     pub fn render(&self, origin: &str, text: &str) -> String {
         let context = self
             .context
@@ -54,24 +54,24 @@ impl Finding {
     }
 }
 
-/// Where the lines of a text end, found once for all who ask.
+/// Line ends of a text, computed once for all lookups.
 #[derive(Debug)]
 pub(crate) struct Lines(Vec<usize>);
 
 impl Lines {
-    /// Those of `text`.
+    /// The lines of `text`.
     pub fn of(text: &str) -> Self {
         Self(text.match_indices('\n').map(|(at, _)| at).collect())
     }
 
-    /// The line that byte `at` stands on, counted from 1; the last one for what is beyond the text.
+    /// The line that contains byte `at`, counted from 1; the last one for a position beyond the text.
     pub fn at(&self, at: usize) -> usize {
         self.0.partition_point(|end| *end < at) + 1
     }
 }
 
-/// `span` cut at the end of its first line and moved to character boundaries: a caret under a whole table says less
-/// than one under its header.
+/// `span` cut at the end of its first line and moved to character boundaries: a caret under a whole table is less
+/// useful than one under its header.
 fn within_one_line(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = boundary(text, span.start);
     let line = text[start..].find(['\n', '\r']).map_or(text.len(), |length| start + length);

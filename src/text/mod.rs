@@ -1,4 +1,4 @@
-//! Texts that people write, and what is said of them where they are wrong: shared by all that reads such texts.
+//! Texts that people write, and messages about errors in them: shared by all readers of such texts.
 
 mod amount;
 mod finding;

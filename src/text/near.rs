@@ -1,15 +1,14 @@
 //! The word that a person probably meant, and lists of words for messages.
 
-/// ``did you mean `hdim`?`` where one of `known` is near enough to `word` to be worth saying.
+/// ``did you mean `hdim`?`` if one of `known` is close enough to `word`.
 pub fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_ascii_lowercase();
-    // A typist rarely gets the first letter wrong: of candidates equally near, those that begin like the word come
-    // first.
+    // The first letter is rarely wrong: among equally close candidates, those with the same first letter come first.
     let begins_alike = |candidate: &str| candidate.chars().next() == word.chars().next();
     let near = known.iter().map(|candidate| (edits(&word, candidate), candidate));
     let near = near.min_by_key(|(distance, candidate)| (*distance, !begins_alike(candidate)));
     let (distance, candidate) = near?;
-    // A third of the letters may be wrong: more than that and the suggestion is a guess.
+    // At most a third of the letters may differ: beyond that, the suggestion is a guess.
     let worth_saying = distance * 3 <= candidate.chars().count().max(word.chars().count());
     worth_saying.then(|| format!("did you mean `{candidate}`?"))
 }
@@ -19,10 +18,11 @@ pub(crate) fn ticked<S: AsRef<str>>(names: &[S]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b` (optimal string alignment).
+/// Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string
+/// alignment).
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    // distances[i][j] leads from the first i characters of `a` to the first j of `b`.
+    // distances[i][j] is the distance from the first i characters of `a` to the first j of `b`.
     let mut distances = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {
         for j in 0..=b.len() {

@@ -1,10 +1,10 @@
-//! What serde and TOML refuse, in the words of a file that a person wrote.
+//! Errors of serde and TOML, in the terms of a file that a person wrote.
 
 use super::{Finding, suggestion, ticked};
 use itertools::Itertools;
 use std::ops::Range;
 
-/// Turns serde's sentence into a finding that says what to change. `example_of` shows how a missing key is written.
+/// Turns serde's sentence into a finding with a remedy. `example_of` returns an example of a missing key.
 pub(crate) fn explain(error: &toml::de::Error, text: &str, example_of: fn(&str) -> &'static str) -> Finding {
     let (message, span) = (error.message(), error.span().unwrap_or(0..0));
     let names = names(message);
@@ -19,19 +19,19 @@ pub(crate) fn explain(error: &toml::de::Error, text: &str, example_of: fn(&str) 
     unlike(error, span, text)
 }
 
-/// The names that serde's sentence quotes.
+/// The names quoted in serde's sentence.
 fn names(message: &str) -> Vec<&str> {
     message.split('`').skip(1).step_by(2).collect()
 }
 
-/// A key that its table does not have.
+/// A key that its table does not support.
 pub(crate) fn unknown_key(unknown: &str, span: Range<usize>, known: &[&str]) -> Finding {
     let listed = format!("keys here: {}", ticked(known));
     let help = suggestion(unknown, known).map_or(listed.clone(), |meant| format!("{meant} {listed}"));
     Finding::new(format!("unknown key `{unknown}`"), span, "not a key of this table", help)
 }
 
-/// A value at `span` that is not of the type or among the words that are expected there.
+/// A value at `span` that does not have the expected type or is not one of the expected words.
 pub(crate) fn unlike(error: &toml::de::Error, span: Range<usize>, text: &str) -> Finding {
     let message = error.message();
     let source = text.get(span.clone()).unwrap_or_default();
@@ -65,18 +65,13 @@ pub(crate) fn unlike(error: &toml::de::Error, span: Range<usize>, text: &str) ->
             "keep one of the two; arrays of tables are written `[[family]]`",
         );
     }
-    Finding::new(
-        format!("this is not TOML: {message}"),
-        span,
-        "here",
-        "correct the TOML; strings stand in quotes, arrays in `[ ]`",
-    )
+    Finding::new(format!("this is not TOML: {message}"), span, "here", "correct the TOML; strings need quotes, arrays `[ ]`")
 }
 
-/// What strings begin and end with.
+/// String delimiters.
 const QUOTES: [char; 2] = ['"', '\''];
 
-/// How a value of the wrong type is probably meant.
+/// The probable intention of a value of the wrong type.
 fn mend(expected: &str, source: &str) -> String {
     let short = (!source.contains('\n') && !source.is_empty() && source.len() < 60).then_some(source);
     match short {

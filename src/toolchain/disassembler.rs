@@ -1,4 +1,4 @@
-//! Finding what reads machine code: `cuobjdump` takes it out of an object, `nvdisasm` says it in words.
+//! Finds the tools that read machine code: `cuobjdump` extracts it from an object, `nvdisasm` disassembles it.
 
 use super::{
     Cancel, Nvcc, Say, ToolchainError, is_executable,
@@ -8,10 +8,10 @@ use super::{
 };
 use std::path::{Path, PathBuf};
 
-/// The two programs, and which release they are.
+/// The two programs, and their release.
 #[derive(Clone, Debug)]
 pub struct Disassembler {
-    /// Takes cubins out of objects.
+    /// Extracts cubins from objects.
     pub cuobjdump: PathBuf,
     /// Disassembles a cubin.
     pub nvdisasm: PathBuf,
@@ -19,13 +19,13 @@ pub struct Disassembler {
     pub version: String,
 }
 
-/// Finds the disassembler: the one beside `nvcc`, which knows whatever that compiler makes, else kgen's own; where
-/// there is none, installs kgen's own unless `offline`. `say` is told what takes long and where it goes.
+/// Finds the disassembler: the one beside `nvcc`, which supports all of that compiler's output, else kgen's own; if
+/// there is none, installs kgen's own unless `offline`. `say` receives messages about long operations.
 ///
 /// # Errors
-/// [`ToolchainError`], saying what is missing and what to run.
+/// [`ToolchainError`] with the missing program and the command to run.
 pub fn find_disassembler(nvcc: &Nvcc, offline: bool, cancel: &Cancel, say: &dyn Say) -> Result<Disassembler, ToolchainError> {
-    // Through links: `/usr/bin/nvcc` may be one.
+    // Links are resolved: `/usr/bin/nvcc` may be one.
     let real = nvcc.path.canonicalize().unwrap_or_else(|_| nvcc.path.clone());
     let beside = real.parent().unwrap_or(Path::new("/"));
     if ["cuobjdump", "nvdisasm"].iter().all(|name| is_executable(&beside.join(name))) {

@@ -1,36 +1,36 @@
-//! Everything that can be wrong with the compilers of a machine. Each message ends with what mends it.
+//! Errors of a machine's compilers. Each message ends with the remedy.
 
 use std::{io, path::PathBuf};
 
-/// Why there is no usable compiler. All of these are exit code 3, save [`ToolchainError::Cancelled`].
+/// Reasons why there is no usable compiler. All of these are exit code 3, except [`ToolchainError::Cancelled`].
 #[derive(Debug, thiserror::Error)]
 pub enum ToolchainError {
-    /// `--nvcc` or `KGEN_NVCC` names something that cannot be run. Never answered by looking elsewhere.
+    /// `--nvcc` or `KGEN_NVCC` names something that cannot be run. The search never falls back to another one.
     #[error(
         "{origin} names `{}`, which is not an executable file; name nvcc itself, such as `/usr/local/cuda/bin/nvcc`, or leave it away \
          and kgen looks in `CUDA_HOME` and `PATH` and can install its own",
         .path.display()
     )]
     NamedMissing {
-        /// Who named it: `` `--nvcc` `` or `` `KGEN_NVCC` ``.
+        /// The flag or variable: `` `--nvcc` `` or `` `KGEN_NVCC` ``.
         origin: String,
-        /// What was named.
+        /// Its value.
         path: PathBuf,
     },
-    /// Something answers to the name, but not as nvcc does.
+    /// A program of that name does not answer as nvcc does.
     #[error("`{}` ({origin}) is not a working nvcc: `--version` {said}; name another with `--nvcc`", .path.display())]
     NotNvcc {
-        /// Who named it.
+        /// The flag, variable or folder that named it.
         origin: String,
-        /// The program that was asked.
+        /// The program.
         path: PathBuf,
-        /// What it did, as a fragment: ``said `hello` ``.
+        /// Its output or action, as a fragment: ``said `hello` ``.
         said: String,
     },
     /// An nvcc older than [`MINIMUM_NVCC`](super::MINIMUM_NVCC).
     #[error("`{}` ({origin}) is nvcc {found}, but kgen needs {needed} or newer; {mend}", .path.display())]
     TooOld {
-        /// Who named it.
+        /// The flag, variable or folder that named it.
         origin: String,
         /// The nvcc found.
         path: PathBuf,
@@ -38,17 +38,17 @@ pub enum ToolchainError {
         found: String,
         /// The oldest accepted version.
         needed: String,
-        /// What to run instead.
+        /// The command that helps.
         mend: String,
     },
     /// No nvcc anywhere, and `--offline` forbids fetching one.
     #[error(
         "no nvcc found in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`, and `--offline` forbids installing one; run `kgen toolchain \
-         install` once with a network (the compiler then lies in `{}`), or name yours with `--nvcc`",
+         install` once with a network (it puts the compiler into `{}`), or name yours with `--nvcc`",
         .destination.display()
     )]
     Offline {
-        /// Where the provisioned compiler would be.
+        /// Folder of the provisioned compiler.
         destination: PathBuf,
     },
     /// No wheels exist for this machine.
@@ -68,18 +68,18 @@ pub enum ToolchainError {
          install CUDA and name its nvcc with `--nvcc`"
     )]
     NoPip {
-        /// What is missing.
+        /// The missing part.
         detail: String,
     },
-    /// pip is there and does not work: it hangs, or cannot read its own configuration.
+    /// pip exists but does not work: it hangs, or cannot read its own configuration.
     #[error(
         "kgen installs CUDA's tools with Python's pip, and `{command} --version` does not work: {reason}; mend that, or install CUDA and \
          name its nvcc with `--nvcc`"
     )]
     BrokenPip {
-        /// How pip is started.
+        /// The command that starts pip.
         command: String,
-        /// What it said, or did.
+        /// Its output or action.
         reason: String,
     },
     /// pip ran and failed.
@@ -88,7 +88,7 @@ pub enum ToolchainError {
          list`), so check the network and the index there, then run `kgen toolchain install`"
     )]
     Download {
-        /// pip's own words.
+        /// pip's own message.
         reason: String,
     },
     /// No disassembler beside nvcc, and `--offline` forbids fetching one.
@@ -101,15 +101,15 @@ pub enum ToolchainError {
         /// nvcc's folder.
         beside: PathBuf,
     },
-    /// Something answers to the name, but not as nvdisasm does.
+    /// A program of that name does not answer as nvdisasm does.
     #[error("`{}` is not a working nvdisasm: `--version` {said}", .path.display())]
     NotDisassembler {
-        /// The program that was asked.
+        /// The program.
         path: PathBuf,
-        /// What it did, as a fragment.
+        /// Its output or action, as a fragment.
         said: String,
     },
-    /// A downloaded file is not the one recorded in kgen.
+    /// A downloaded file differs from the one recorded in kgen.
     #[error(
         "`{file}` is not the file kgen knows: its sha256 is {found}, {expected} was expected; it was removed. Run `python3 -m pip \
          cache purge` and `kgen toolchain install`; if it persists, your package index serves another file"
@@ -122,22 +122,22 @@ pub enum ToolchainError {
         /// Actual sha256, hexadecimal.
         found: String,
     },
-    /// A wheel with the right hash did not unpack.
+    /// A wheel with the right hash could not be unpacked.
     #[error("cannot unpack `{file}`: {reason}; run `kgen toolchain install` again")]
     Unpack {
         /// File name of the wheel.
         file: String,
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
-    /// No C++ compiler, which nvcc needs beneath it.
+    /// No C++ compiler, which nvcc needs.
     #[error(
         "no C++ compiler: `{tried}` {detail}; run `apt-get install g++` (or your system's equivalent), or name one with `CXX=/path/to/g++`"
     )]
     NoHostCompiler {
         /// The command that was tried.
         tried: String,
-        /// What happened, as a fragment.
+        /// The failure, as a fragment.
         detail: String,
     },
     /// Neither `XDG_CACHE_HOME` nor a home folder.
@@ -159,7 +159,7 @@ pub enum ToolchainError {
 }
 
 impl ToolchainError {
-    /// For `map_err`: wraps an [`io::Error`] with what was being done to which path.
+    /// For `map_err`: adds the action and the path to an [`io::Error`].
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }

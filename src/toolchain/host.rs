@@ -1,5 +1,5 @@
-//! The host C++ compiler nvcc works with, and the emulator is built with: what the environment names, read by the `cc`
-//! crate, as build scripts of Rust packages read it.
+//! The host C++ compiler, for nvcc and for the emulator: the one that the environment names, found with the `cc` crate
+//! as build scripts of Rust packages do.
 
 use super::{Cancel, ToolchainError, find_in_path, is_executable, nvcc::ask_version, process};
 use serde::{Deserialize, Serialize};
@@ -9,28 +9,27 @@ use std::{
     time::Duration,
 };
 
-/// What is looked for in `PATH` if no compiler is named.
+/// Names searched for in `PATH` if no compiler is named.
 const USUAL: [&str; 3] = ["c++", "g++", "clang++"];
 
-/// How long the `cc` crate may take, which starts the compiler to learn its family.
+/// Time limit of the `cc` crate, which starts the compiler to learn its family.
 const ASKING_LIMIT: Duration = Duration::from_secs(20);
 
-/// The arguments of kgen's own process that answers with [`named_by_environment`] as JSON.
+/// Arguments of kgen's own process that answers with [`named_by_environment`] as JSON.
 const ASK: [&str; 2] = ["__worker", "host-compiler"];
 
-/// A working C++ compiler. nvcc is told to use it (`-ccbin`), so that there is one host compiler in a build.
+/// A working C++ compiler. It is passed to nvcc (`-ccbin`), so that a build uses a single host compiler.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostCompiler {
-    /// The program, as an absolute path where it was found through `PATH`.
+    /// The program, as an absolute path if it was found through `PATH`.
     pub path: PathBuf,
     /// First line of its `--version`.
     pub version: String,
-    /// Flags after the compiler in `CXX`, and those of `CXXFLAGS`, for code that is compiled for this machine: the
-    /// emulator's.
+    /// Flags after the compiler in `CXX`, and those of `CXXFLAGS`, for code compiled for this machine: the emulator's.
     pub flags: Vec<String>,
 }
 
-/// A compiler that has not been tried.
+/// A compiler that has not been tested.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Named {
     path: PathBuf,
@@ -39,15 +38,15 @@ pub struct Named {
 
 /// The C++ compiler of `CXX`, of `HOST_CXX`, of nvcc's own `NVCC_CCBIN`, or the system's.
 ///
-/// The `cc` crate starts compilers without a time limit, so it works in a process of its own, which can be killed:
-/// `program`, which is a kgen executable.
+/// The `cc` crate starts compilers without a time limit, so it runs in a separate process, which can be killed:
+/// `program`, a kgen executable.
 ///
 /// # Errors
-/// [`ToolchainError::NoHostCompiler`] when there is none, or it does not run or not answer in time;
+/// [`ToolchainError::NoHostCompiler`] if there is none, or it does not run, or does not answer in time;
 /// [`ToolchainError::Cancelled`].
 pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
     let asking = |detail: String| ToolchainError::NoHostCompiler { tried: tried(), detail };
-    let failed = |error: std::io::Error| asking(format!("could not be asked for ({error})"));
+    let failed = |error: std::io::Error| asking(format!("could not be queried ({error})"));
     let answer = tempfile::NamedTempFile::new().map_err(failed)?;
     let mut command = Command::new(program);
     command.args(ASK).stdin(Stdio::null()).stdout(answer.reopen().map_err(failed)?).stderr(Stdio::null());
@@ -55,20 +54,20 @@ pub fn host_compiler(program: &Path, cancel: &Cancel) -> Result<HostCompiler, To
         process::Ending::Exited(0) => {}
         process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
         process::Ending::TimeLimit => return Err(asking(format!("gave no answer in {} s", ASKING_LIMIT.as_secs()))),
-        other => return Err(asking(format!("could not be asked for ({other:?})"))),
+        other => return Err(asking(format!("could not be queried ({other:?})"))),
     }
     let answer = std::fs::read(answer.path()).map_err(failed)?;
     let named: Result<Named, String> = serde_json::from_slice(&answer).map_err(|error| failed(error.into()))?;
     tried_out(named.map_err(asking)?, cancel)
 }
 
-/// What the environment names, or why nothing can be named. Starts the compiler without a time limit: for
-/// [`host_compiler`]'s own process.
+/// The compiler that the environment names, or the reason why there is none. Starts the compiler without a time limit:
+/// for [`host_compiler`]'s separate process.
 ///
 /// # Errors
-/// A fragment that follows the name of the compiler.
+/// A fragment to follow the name of the compiler.
 pub fn named_by_environment() -> Result<Named, String> {
-    let scratch = tempfile::tempdir().map_err(|error| format!("could not be asked for ({error})"))?;
+    let scratch = tempfile::tempdir().map_err(|error| format!("could not be queried ({error})"))?;
     let mut build = cc::Build::new();
     build.cpp(true).target(env!("KGEN_TARGET")).host(env!("KGEN_TARGET")).opt_level(2).out_dir(scratch.path());
     build
@@ -78,21 +77,21 @@ pub fn named_by_environment() -> Result<Named, String> {
         .cargo_metadata(false)
         .cargo_warnings(false)
         .cargo_debug(false);
-    // `cc` knows neither nvcc's variable nor that `c++` may be missing where `g++` is not.
+    // The crate `cc` supports neither nvcc's variable nor a machine with `g++` but without `c++`.
     if !["CXX", "HOST_CXX"].iter().any(|name| variable(name).is_some()) {
         let usual = || USUAL.iter().find_map(|name| find_in_path(name)).ok_or_else(|| "is not in `PATH`".to_owned());
         build.compiler(variable("NVCC_CCBIN").map_or_else(usual, |named| Ok(PathBuf::from(named)))?);
     }
-    let tool = build.try_get_compiler().map_err(|error| format!("could not be asked for ({error})"))?;
-    // The command holds the flags of `CXX` too. A launcher (ccache) stands before the compiler; kgen's cache does
-    // without it.
+    let tool = build.try_get_compiler().map_err(|error| format!("could not be queried ({error})"))?;
+    // The command contains the flags of `CXX` too. A launcher (ccache) would come before the compiler; kgen's cache
+    // does not need one.
     let command = tool.to_command();
     let launched = usize::from(command.get_program() != tool.path());
     let flags = command.get_args().skip(launched).map(|flag| flag.to_string_lossy().into_owned()).collect();
     Ok(Named { path: resolve(tool.path()), flags })
 }
 
-/// `named`, once it has told its version.
+/// `named`, after it has reported its version.
 fn tried_out(named: Named, cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
     // Compilers run in other folders than this one.
     let path = std::path::absolute(&named.path).map_err(ToolchainError::io("resolve", &named.path))?;
@@ -100,26 +99,26 @@ fn tried_out(named: Named, cancel: &Cancel) -> Result<HostCompiler, ToolchainErr
     Ok(HostCompiler { path, version, flags: named.flags })
 }
 
-/// [`host_compiler`] for programs other than kgen itself, as its tests are: without a process of its own, and without
-/// a time limit for what the `cc` crate starts.
+/// [`host_compiler`] for programs other than kgen itself, such as its tests: without a separate process, and without a
+/// time limit for compilers that the `cc` crate starts.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub fn host_compiler_in_process() -> Result<HostCompiler, String> {
     tried_out(named_by_environment()?, &Cancel::default()).map_err(|error| error.to_string())
 }
 
-/// A variable of the environment that is not blank.
+/// A nonblank environment variable.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// What the user would know the compiler by, for a message.
+/// The compiler's name in the user's configuration, for a message.
 fn tried() -> String {
     ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name)).unwrap_or_else(|| USUAL[0].into())
 }
 
-/// `NVCC_CCBIN` may name a folder, which holds a `g++`; a bare name is one in `PATH`.
+/// `NVCC_CCBIN` may name a folder with a `g++`; a bare name is searched for in `PATH`.
 fn resolve(named: &Path) -> PathBuf {
     if named.is_dir() {
         return named.join("g++");

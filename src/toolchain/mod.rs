@@ -1,6 +1,6 @@
-//! The compilers kgen drives: finding nvcc and its disassembler, provisioning them where there are none, finding the
-//! host compiler, and running any child process under a time limit. Knows nothing of kernels, caches of objects or
-//! terminals; what it is doing is told through a callback.
+//! The compilers that kgen runs: finding nvcc and its disassembler, installing them if there are none, finding the host
+//! compiler, and running any child process under a time limit. Independent of kernels, object caches and terminals;
+//! progress is reported through a callback.
 
 mod disassembler;
 mod error;
@@ -22,13 +22,13 @@ pub use wheels::{Bundle, COMPILER, DISASSEMBLER};
 
 use std::path::{Path, PathBuf};
 
-/// Someone who is told what takes long. Called from several threads.
+/// Receives messages about long operations. Called from several threads.
 pub trait Say: Sync {
     /// A whole sentence.
     fn say(&self, message: &str);
     /// Download progress: bytes received of the expected total.
     fn downloaded(&self, _bytes: u64, _of: u64) {}
-    /// No more of them will come.
+    /// The download has ended.
     fn download_ended(&self) {}
 }
 
@@ -38,10 +38,10 @@ impl<F: Fn(&str) + Sync> Say for F {
     }
 }
 
-/// Where kgen keeps what it can make again: `$XDG_CACHE_HOME/kgen`, or `~/.cache/kgen`. Not created here.
+/// Folder for everything that kgen can regenerate: `$XDG_CACHE_HOME/kgen`, or `~/.cache/kgen`. Not created here.
 ///
 /// # Errors
-/// [`ToolchainError::NoHome`] when neither is known.
+/// [`ToolchainError::NoHome`] if neither is set.
 pub fn cache_dir() -> Result<PathBuf, ToolchainError> {
     use etcetera::BaseStrategy;
     let base = etcetera::choose_base_strategy().map_err(|_| ToolchainError::NoHome)?;
@@ -54,7 +54,7 @@ pub fn find_in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
-/// Whether `file` is a regular file (or a link to one) that somebody may execute.
+/// True if `file` is a regular file (or a link to one) with an execute permission.
 fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)

@@ -1,4 +1,4 @@
-//! Finding nvcc and asking it who it is.
+//! Finds nvcc and queries its version.
 
 use super::{Cancel, Say, ToolchainError, find_in_path, is_executable, process, provision, wheels::COMPILER};
 use serde::Serialize;
@@ -12,10 +12,10 @@ use std::{
 /// The oldest nvcc kgen accepts, as (major, minor): the first with every target's `compute_` name.
 pub const MINIMUM_NVCC: (u32, u32) = (13, 0);
 
-/// Longest an nvcc may take to say its version: it needs 10 ms, so one that takes this long hangs.
+/// Time limit for nvcc to report its version: it needs 10 ms, so one that exceeds this hangs.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
 
-/// Who named the nvcc that is used; the search goes in this order.
+/// Source of the nvcc in use, in search order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NvccOrigin {
@@ -50,18 +50,18 @@ pub struct Nvcc {
     pub path: PathBuf,
     /// `13.0.88`.
     pub version: String,
-    /// Last line of `nvcc --version`: names one build of the compiler, and so is part of every cache key.
+    /// Last line of `nvcc --version`: identifies one build of the compiler, and so is part of every cache key.
     pub build_id: String,
-    /// Who named it.
+    /// Its source.
     pub origin: NvccOrigin,
-    /// Folder of `libcudart_static.a`. nvcc's own profile looks in `lib64` only, which the wheels do not have.
+    /// Folder of `libcudart_static.a`. nvcc's own profile searches only `lib64`, which the wheels lack.
     pub library_dir: PathBuf,
 }
 
-/// How an nvcc is asked for.
+/// Request for an nvcc.
 #[derive(Clone, Debug, Default)]
 pub struct NvccRequest {
-    /// Value of `--nvcc`: a path, or a name to look for in `PATH`.
+    /// Value of `--nvcc`: a path, or a name to search for in `PATH`.
     pub flag: Option<PathBuf>,
     /// Forbids installing one.
     pub offline: bool,
@@ -69,14 +69,14 @@ pub struct NvccRequest {
     pub cancel: Cancel,
 }
 
-/// Finds nvcc: the flag, `KGEN_NVCC`, `CUDA_HOME`, `PATH`, kgen's own; where there is none, installs kgen's own unless
-/// the request forbids it. `say` is told, in whole sentences, what takes long and where it goes.
+/// Finds nvcc: the flag, `KGEN_NVCC`, `CUDA_HOME`, `PATH`, kgen's own; if there is none, installs kgen's own unless the
+/// request forbids it. `say` receives messages about long operations, in whole sentences.
 ///
-/// The first one found is the answer, good or bad: a named nvcc that is missing, broken or too old is an error and
-/// never silently replaced by another.
+/// The first one found is used: a named nvcc that is missing, broken or too old is an error and never silently replaced
+/// by another.
 ///
 /// # Errors
-/// [`ToolchainError`], saying what was found, what is needed, and what to run.
+/// [`ToolchainError`] with the finding, the requirement, and the command to run.
 pub fn find_nvcc(request: &NvccRequest, say: &dyn Say) -> Result<Nvcc, ToolchainError> {
     if let Some((origin, path)) = search(request.flag.as_deref())? {
         return describe(&path, origin, &request.cancel);
@@ -92,7 +92,7 @@ pub fn find_nvcc(request: &NvccRequest, say: &dyn Say) -> Result<Nvcc, Toolchain
     describe(&own.program("nvcc"), NvccOrigin::Provisioned, &request.cancel)
 }
 
-/// The nvcc somebody named, if anybody did.
+/// The nvcc named by the user or the environment, if any.
 fn search(flag: Option<&Path>) -> Result<Option<(NvccOrigin, PathBuf)>, ToolchainError> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let named =
@@ -105,7 +105,7 @@ fn search(flag: Option<&Path>) -> Result<Option<(NvccOrigin, PathBuf)>, Toolchai
             None => Err(ToolchainError::NamedMissing { origin: origin.to_string(), path: named }),
         };
     }
-    // CUDA_HOME names a toolkit, which may be one without a compiler: that is no error.
+    // CUDA_HOME names a toolkit, which may have no compiler: that is not an error.
     let home = variable("CUDA_HOME").map(|home| home.join("bin").join("nvcc")).filter(|p| is_executable(p));
     Ok(home.map(|p| (NvccOrigin::CudaHome, p)).or_else(|| find_in_path("nvcc").map(|p| (NvccOrigin::Path, p))))
 }
@@ -126,19 +126,19 @@ fn describe(path: &Path, origin: NvccOrigin, cancel: &Cancel) -> Result<Nvcc, To
     Ok(Nvcc { path, version, build_id, origin, library_dir })
 }
 
-/// What a program that is not the one wanted said, as it may be shown: not too long, and nothing a terminal would obey.
+/// Output of a program that is not the expected one, prepared for display: truncated, and without control characters.
 pub(super) fn said(line: &str) -> String {
     let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     format!("said `{}`", line.chars().take(80).map(plain).collect::<String>())
 }
 
-/// The words that lead from a too old nvcc to kgen's own.
+/// The remedy for an nvcc that is too old: kgen's own.
 fn mend_old() -> Result<String, ToolchainError> {
     let own = provision::destination(&COMPILER)?.join("bin").join("nvcc");
     Ok(format!("name a newer one with `--nvcc`, or run `kgen toolchain install` and pass `--nvcc {}`", own.display()))
 }
 
-/// Standard output of `<path> --version`, or a fragment that says why there is none; `None` when cancelled.
+/// Standard output of `<path> --version`, or a fragment with the reason for missing output; `None` when cancelled.
 pub(super) fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>, String> {
     let out = tempfile::NamedTempFile::new().map_err(|e| format!("could not be asked ({e})"))?;
     let handle = out.reopen().map_err(|e| format!("could not be asked ({e})"))?;
@@ -157,7 +157,7 @@ pub(super) fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>
     }
 }
 
-/// Version and build line of an answer of nvcc or of a tool beside it; `None` when it is not such a one's.
+/// Version and build line from the output of nvcc or a related tool; `None` for other output.
 pub(super) fn parse_version(answer: &str) -> Option<(String, String)> {
     let release = answer.lines().find(|l| l.contains("release "))?;
     let version = release.rsplit_once(", V")?.1.trim();
@@ -171,7 +171,7 @@ fn major_minor(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-/// The folder with the static runtime that belongs to the nvcc at `path`, through links: `/usr/bin/nvcc` may be one.
+/// The folder with the static runtime of the nvcc at `path`, with links resolved: `/usr/bin/nvcc` may be one.
 fn library_dir(path: &Path) -> PathBuf {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let root = real.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned();

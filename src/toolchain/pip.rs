@@ -1,5 +1,5 @@
-//! The user's own pip, started so that nothing that lies about can take its place: in a new folder of kgen's, never in
-//! the user's current one, whose `pip.py` Python would run, and without what `PYTHONPATH` names.
+//! The user's own pip, started so that no stray file can replace it: in a new folder of kgen's, never in the user's
+//! current one, whose `pip.py` Python would run, and without `PYTHONPATH`.
 
 use super::{Cancel, ToolchainError, find_in_path, folder_size, process, wheels::Bundle};
 use std::{
@@ -12,20 +12,20 @@ use std::{
     time::Duration,
 };
 
-/// How Python is isolated, the strictest way first. `-I` knows neither the current folder, nor `PYTHON*` variables, nor
-/// packages that the user installed for himself; `-E` knows these packages, for those whose pip is one of them.
+/// Python's isolation flags, the strictest first. `-I` ignores the current folder, `PYTHON*` variables, and packages
+/// installed for the user; `-E` includes these packages, for users whose pip is one of them.
 const ISOLATIONS: [&str; 2] = ["-I", "-E"];
 
-/// Longest pip may take to say its version: it needs a second, so one that takes this long hangs.
+/// Time limit for pip to report its version: it needs a second, so one that exceeds this hangs.
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
 
-/// Longest a download may take.
+/// Time limit of a download.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(3600);
 
-/// How often it is looked how much has come.
+/// Interval between checks of the downloaded size.
 const WATCHING: Duration = Duration::from_millis(200);
 
-/// Longest complaint of pip's that is shown (characters).
+/// Maximum length of pip's error message when shown (characters).
 const LONGEST: usize = 400;
 
 /// A Python whose pip works.
@@ -35,7 +35,7 @@ pub struct Pip {
     isolation: &'static str,
 }
 
-/// What became of one try.
+/// Outcome of one attempt.
 enum Answer {
     Works,
     NoModule,
@@ -43,11 +43,11 @@ enum Answer {
 }
 
 impl Pip {
-    /// The pip of the first `python3` or `python` in `PATH`, asked for its version.
+    /// The pip of the first `python3` or `python` in `PATH`, tested by a version query.
     ///
     /// # Errors
-    /// [`ToolchainError::NoPip`] saying which of the two is missing, [`ToolchainError::BrokenPip`] with pip's reason (a
-    /// configuration it cannot read, for one), [`ToolchainError::Cancelled`].
+    /// [`ToolchainError::NoPip`] with the missing one, [`ToolchainError::BrokenPip`] with pip's reason (an unreadable
+    /// configuration, for example), [`ToolchainError::Cancelled`].
     pub fn find(cancel: &Cancel) -> Result<Self, ToolchainError> {
         let program = find_in_path("python3").or_else(|| find_in_path("python"));
         let program = program.ok_or_else(|| ToolchainError::NoPip { detail: "`python3` is not in `PATH`".into() })?;
@@ -66,7 +66,7 @@ impl Pip {
 
     fn answer(&self, cancel: &Cancel) -> Result<Answer, ToolchainError> {
         let folder = tempfile::tempdir().map_err(ToolchainError::io("create a folder in", std::env::temp_dir()))?;
-        // Both streams: of a configuration that is not UTF-8 it complains on the other one.
+        // Both streams: pip reports a configuration that is not UTF-8 on standard error.
         let log = folder.path().join("said");
         let done = self.run(folder.path(), &log, &["--version"], VERSION_LIMIT, cancel)?;
         let said = fs::read(&log).unwrap_or_default();
@@ -81,8 +81,8 @@ impl Pip {
         })
     }
 
-    /// Lets pip fetch all wheels of `bundle` into `into`, a folder below a new one of kgen's, through whatever index,
-    /// proxy and cache the user has set up for it. `watch` is told, now and then, how many bytes are there.
+    /// Has pip download all wheels of `bundle` into `into`, a folder in a new one of kgen's, through the user's
+    /// configured index, proxy and cache. `watch` is called periodically with the number of bytes received.
     ///
     /// # Errors
     /// [`ToolchainError`]: pip's failure, or cancelled.
@@ -96,7 +96,7 @@ impl Pip {
         fs::create_dir_all(into).map_err(ToolchainError::io("create", into))?;
         let log = into.join("pip.log");
         let mut arguments = vec!["download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"];
-        // `into` is where it runs, so that no path is an argument.
+        // pip runs in `into`, so that no path is an argument.
         arguments.extend(["--progress-bar", "off", "--dest", "."]);
         let wheels: Vec<String> = bundle.wheels.iter().map(super::wheels::Wheel::requirement).collect();
         arguments.extend(wheels.iter().map(String::as_str));
@@ -141,7 +141,7 @@ impl Pip {
     }
 }
 
-/// As a person would type it.
+/// In the form that a user would type.
 impl std::fmt::Display for Pip {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} -m pip", self.program.display(), self.isolation)
@@ -153,15 +153,15 @@ fn both(log: &Path) -> io::Result<(File, File)> {
     Ok((file.try_clone()?, file))
 }
 
-/// All that pip said, on one line, with nothing a terminal would obey; `None` where it said nothing.
+/// All of pip's output, on one line, without control characters; `None` if there was none.
 fn complaint(said: &str) -> Option<String> {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     (!lines.is_empty()).then(|| lines.join(" ").trim_end_matches('.').chars().take(LONGEST).map(plain).collect())
 }
 
-/// pip's first `ERROR:` line, or the last thing it said: after `ERROR: Exception:` a traceback follows, which ends in
-/// what is wrong, such as a full disk.
+/// pip's first `ERROR:` line, or its last line: after `ERROR: Exception:` a traceback follows, which ends with the
+/// cause, such as a full disk.
 fn error(log: &str) -> String {
     let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:")).filter(|e| e.trim() != "Exception:");
     let last = log.lines().map(str::trim).rfind(|l| !l.is_empty());

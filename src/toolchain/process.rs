@@ -1,6 +1,6 @@
 //! Runs one child process to its end under a time limit, measures it, and kills it with all its descendants when the
-//! limit passes or the user interrupts. The one place outside `device/` with `unsafe`: `wait4`, which alone tells one
-//! child's memory, and `killpg` have no safe form in the standard library.
+//! limit passes or the user interrupts. The only `unsafe` code outside `device/`: `wait4`, the only call that reports
+//! one child's memory, and `killpg` have no safe form in the standard library.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Two flags shared by everyone who works for one command. The first says "begin nothing more", the second "end what
-/// runs". Work that is cheap to lose ends at the first.
+/// Two flags shared by all threads of one command. The first means "begin nothing more", the second "end running work".
+/// Work that is cheap to lose ends at the first.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     requested: Arc<AtomicBool>,
@@ -24,40 +24,40 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Asks everyone to stop. Cannot be taken back.
+    /// Requests a stop. Cannot be undone.
     pub fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
     }
 
-    /// Asks everyone to stop, also those who would finish first what they have begun.
+    /// Requests an immediate stop, including work that would otherwise be finished.
     pub fn insist(&self) {
         self.insisted.store(true, Ordering::SeqCst);
         self.request();
     }
 
-    /// Whether somebody asked.
+    /// True after [`request`](Self::request).
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody insisted.
+    /// True after [`insist`](Self::insist).
     pub fn insisted(&self) -> bool {
         self.insisted.load(Ordering::SeqCst)
     }
 
-    /// The flag for work that is to be finished once it has begun: it is requested when this one is insisted on.
+    /// The flag for work that must be finished once it has begun: it is requested when this one is insisted on.
     #[must_use]
     pub fn when_insisted(&self) -> Self {
         Self { requested: Arc::clone(&self.insisted), insisted: Arc::clone(&self.insisted) }
     }
 }
 
-/// How a child ended.
+/// Ways in which a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It exited with this code.
     Exited(i32),
-    /// Somebody else killed it with this signal; the kernel's out-of-memory killer uses 9.
+    /// Another process killed it with this signal; the kernel's out-of-memory killer uses 9.
     Signalled(i32),
     /// It ran past its limit and was killed here.
     TimeLimit,
@@ -72,7 +72,7 @@ impl Ending {
     }
 }
 
-/// What a child used, its own waited-for children included.
+/// Resource usage of a child, including its own waited-for children.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// User and system time of the whole tree (seconds).
@@ -86,20 +86,20 @@ pub struct Usage {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// How.
+    /// Its ending.
     pub ending: Ending,
-    /// At what cost.
+    /// Its cost.
     pub usage: Usage,
 }
 
-/// Longest pause between two looks at a running child.
+/// Longest interval between two polls of a running child.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs `command` in a process group of its own, so that a terminal's Ctrl-C reaches kgen first and a kill reaches
-/// every descendant. Returns when it has ended, has run for `limit`, or `cancel` is requested.
+/// Runs `command` in a separate process group, so that a terminal's Ctrl-C reaches kgen first and a kill reaches every
+/// descendant. Returns when it has ended, has run for `limit`, or `cancel` is requested.
 ///
 /// # Errors
-/// The system's reason when the command cannot be started or waited for.
+/// The system's reason if the command cannot be started or waited for.
 pub fn run(command: &mut Command, limit: Duration, cancel: &Cancel) -> io::Result<Finished> {
     let start = Instant::now();
     let child = command.process_group(0).spawn()?;
@@ -127,14 +127,14 @@ pub fn run(command: &mut Command, limit: Duration, cancel: &Cancel) -> io::Resul
     }
 }
 
-/// Reaps `pid` if it has ended (always, without `WNOHANG`): its raw status and resource usage.
+/// Reaps `pid` if it has ended (always, without `WNOHANG`): returns its raw status and resource usage.
 fn wait4(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<(ExitStatus, libc::rusage)>> {
     use std::os::unix::process::ExitStatusExt;
     let mut status = 0;
-    // SAFETY: `rusage` is plain integers, for which all zeros is a value.
+    // SAFETY: `rusage` consists of plain integers, for which all zeros is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to live locals of the types wait4(2) writes; `pid` is our own unreaped child.
+        // SAFETY: both pointers point to live locals of the types wait4(2) writes; `pid` is our own unreaped child.
         let reaped = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
         match reaped {
             0 => return Ok(None),
@@ -149,9 +149,9 @@ fn wait4(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<(ExitStatu
     }
 }
 
-/// Kills every process of the group `pid` leads. It is unreaped, so its id cannot have been reused.
+/// Kills every process in the group of `pid`, which is unreaped, so its id cannot have been reused.
 fn kill_group(pid: libc::pid_t) {
-    // SAFETY: killpg(2) takes integers only; failure means that the group is gone, which is what is wanted.
+    // SAFETY: killpg(2) takes integers only; failure means that the group is gone, which is the goal.
     unsafe { libc::killpg(pid, libc::SIGKILL) };
 }
 
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(child.join().unwrap(), Ending::Cancelled);
             pid
         });
-        // A signal takes a moment to arrive; dead and not yet reaped counts as gone.
+        // A signal takes a moment to arrive; a dead process that is not yet reaped counts as gone.
         let stat = || std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
         let gone = || stat().rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']));
         let until = Instant::now() + Duration::from_secs(30);

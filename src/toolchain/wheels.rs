@@ -1,27 +1,28 @@
-//! The pinned files of what kgen installs for itself, as NVIDIA publishes them on `PyPI`: CUDA 13.0's compiler, and the
-//! disassembler that reads what it made.
+//! The pinned files that kgen installs for itself, as NVIDIA publishes them on `PyPI`: CUDA 13.0's compiler, and the
+//! disassembler for its output.
 
-/// What kgen installs as one: some wheels that unpack into one folder, which appears when it is complete.
+/// A set of wheels that kgen installs together into one folder, which appears when it is complete.
 #[derive(Debug)]
 pub struct Bundle {
-    /// What messages call it.
+    /// Its name in messages.
     pub what: &'static str,
-    /// How the folder's name begins.
+    /// Prefix of the folder's name.
     prefix: &'static str,
-    /// What it is made of.
+    /// Its wheels.
     pub wheels: &'static [Wheel],
-    /// A program in its `bin` that stands for all of it.
+    /// A program in its `bin` whose presence implies all of it.
     pub program: &'static str,
     /// Size of the wheels (megabytes).
     pub download_megabytes: u32,
 }
 
-/// The compiler: driver, its host headers, the device compiler, the runtime, and the C++ headers the runtime includes.
+/// The compiler: driver, its host headers, the device compiler, the runtime, and the C++ headers that the runtime
+/// includes.
 pub const COMPILER: Bundle =
     Bundle { what: "CUDA's compiler", prefix: "cuda-13.0", wheels: &COMPILER_WHEELS, program: "nvcc", download_megabytes: 105 };
 
-/// The disassembler. Release 13.0 has none there; this one reads the machine code of every target that 13.0 makes
-/// (looked at: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
+/// The disassembler. PyPI has no release 13.0 of it; this one reads the machine code of every target that 13.0 compiles
+/// (tested: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
 pub const DISASSEMBLER: Bundle = Bundle {
     what: "CUDA's disassembler",
     prefix: "disassembler-13.5",
@@ -91,7 +92,7 @@ const DISASSEMBLER_WHEELS: [Wheel; 2] = [
     },
 ];
 
-/// An architecture NVIDIA publishes these wheels for.
+/// An architecture for which NVIDIA publishes these wheels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// 64-bit `x86`.
@@ -101,7 +102,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// This machine's, where there are wheels for it.
+    /// This machine's, if there are wheels for it.
     pub fn current() -> Option<Self> {
         match (std::env::consts::OS, std::env::consts::ARCH) {
             ("linux", "x86_64") => Some(Self::X86_64),
@@ -112,12 +113,12 @@ impl Architecture {
 }
 
 impl Wheel {
-    /// What pip is asked for.
+    /// The requirement for pip.
     pub fn requirement(&self) -> String {
         format!("{}=={}", self.package, self.version)
     }
 
-    /// How the downloaded file's name begins, whatever platform tags follow (PEP 427 writes `_` for `-`).
+    /// Prefix of the downloaded file's name, before the platform tags (PEP 427 writes `_` for `-`).
     pub fn file_prefix(&self) -> String {
         format!("{}-{}-", self.package.replace('-', "_"), self.version)
     }
@@ -132,8 +133,8 @@ impl Wheel {
 }
 
 impl Bundle {
-    /// Its folder's name: `cuda-13.0.<12 hex digits>` of what is pinned, so that another pinning never mistakes this
-    /// one's folder for its own.
+    /// Name of its folder: `cuda-13.0.<12 hex digits>` of the pinned hashes, so that other pinned versions never use
+    /// the same folder.
     pub fn folder_name(&self, architecture: Architecture) -> String {
         let mut hasher = blake3::Hasher::new();
         for wheel in self.wheels {

@@ -1,4 +1,4 @@
-//! The wheel's file: a zip archive whose bytes depend on nothing but what is in it, and the record of its files.
+//! The wheel's file: a zip archive whose bytes depend only on its contents, and the record of its files.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -26,12 +26,12 @@ impl<'a> Entry<'a> {
         Self { path, content, permissions: 0o644 }
     }
 
-    /// Where it lies in the wheel.
+    /// Path in the wheel.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is in it.
+    /// Its content.
     pub(super) fn content(&self) -> &[u8] {
         &self.content
     }
@@ -42,10 +42,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The archive of `entries`, in their order, and after them the record at path `record`, which names them all.
+/// The archive of `entries`, in order, followed by the record at path `record`, which lists them all.
 ///
 /// # Errors
-/// [`ZipError`], which memory alone can be the reason of.
+/// [`ZipError`], only if memory runs out.
 pub(super) fn write(mut entries: Vec<Entry<'_>>, record: &str) -> Result<Vec<u8>, ZipError> {
     entries.push(Entry::text(record.to_owned(), lines(&entries, record)));
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
@@ -61,8 +61,8 @@ pub(super) fn write(mut entries: Vec<Entry<'_>>, record: &str) -> Result<Vec<u8>
     Ok(archive.finish()?.into_inner())
 }
 
-/// Path, hash and size of each file, by the rules for wheels: SHA-256 in base64 for URLs, without padding; the record
-/// itself has neither.
+/// Path, hash and size of each file, by the rules for wheels: SHA-256 in URL-safe base64, without padding; the record's
+/// own line has neither.
 fn lines(entries: &[Entry<'_>], record: &str) -> String {
     let mut text = String::new();
     for entry in entries {

@@ -1,8 +1,8 @@
-//! What pip is told about the package.
+//! The package's metadata for pip.
 
 use super::NAME;
 
-/// Names below `.dist-info` and texts, without the record, for a version and a tag such as
+/// Names in `.dist-info` and texts, without the record, for a version and a tag such as
 /// `py3-none-manylinux_2_28_x86_64`.
 pub(super) fn files(version: &str, tag: &str) -> Vec<(&'static str, String)> {
     vec![
@@ -14,8 +14,8 @@ pub(super) fn files(version: &str, tag: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Torch is an extra: the package prints what it holds without it, and whoever calls it has a torch already, of a build
-/// that pip would not choose.
+/// Torch is an extra: the package can print its contents without it, and callers already have a torch, of a build that
+/// pip would not choose.
 fn metadata(version: &str) -> String {
     format!(
         "Metadata-Version: 2.4\n\

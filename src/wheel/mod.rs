@@ -1,6 +1,6 @@
-//! A built library and the Python package around it, or the kgen program alone, as a wheel that `pip install` takes:
-//! the package's files, which are built into kgen, names and tags, metadata, record and archive. Knows nothing of
-//! kernels, compilers or terminals.
+//! A built library and the Python package around it, or the kgen program alone, as a wheel for `pip install`: the
+//! package's files, which are embedded in kgen, names and tags, metadata, record and archive. Independent of kernels,
+//! compilers and terminals.
 
 mod archive;
 mod metadata;
@@ -15,10 +15,10 @@ use crate::files::{FieldHasher, library_flaw};
 /// Name of the distribution and of the package in it.
 pub const NAME: &str = "kgen_attn";
 
-/// Where the library lies in the package.
+/// Path of the library in the package.
 const LIBRARY: &str = "lib/libkgen.so";
 
-/// What every library with a dispatcher defines, and the package calls.
+/// Functions that every library with a dispatcher defines, and the package calls.
 const FUNCTIONS: [&str; 8] = [
     "kgen_abi_version",
     "kgen_append_kv",
@@ -30,41 +30,41 @@ const FUNCTIONS: [&str; 8] = [
     "kgen_variants",
 ];
 
-/// Digits of a hash in a version.
+/// Digits of the hash in a version.
 const VERSION_DIGITS: usize = 8;
 
-/// What a library runs on, which its wheel's version says.
+/// Device that a library runs on; part of its wheel's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunsOn {
     /// GPUs.
     Gpu,
-    /// The emulator, on the host: for tests of what calls the library.
+    /// The emulator, on the host: for tests of programs that call the library.
     Emulator,
 }
 
 /// A wheel.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Its file name, which pip reads.
+    /// Its file name, which pip parses.
     pub file_name: String,
-    /// Version of the distribution, for example `0.1.0+k3f9c2a1b`: other contents have another one.
+    /// Version of the distribution, for example `0.1.0+k3f9c2a1b`: different contents have different versions.
     pub version: String,
-    /// Which systems it installs on, for example `manylinux_2_28_x86_64`.
+    /// The systems it installs on, for example `manylinux_2_28_x86_64`.
     pub platform: String,
-    /// The file. The same content gives the same bytes.
+    /// The file. The same contents give the same bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Why there is no wheel.
+/// Reasons why there is no wheel.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
-    /// It is no library that the package can load.
+    /// The file is not a library that the package can load.
     #[error("the library {0}")]
     Library(String),
-    /// It is no program.
+    /// The file is not a program.
     #[error("it is no executable of Linux")]
     Program,
-    /// No tag says where the library or the program runs.
+    /// No tag describes the systems that run the library or the program.
     #[error("no wheel can hold it: {0}")]
     Platform(String),
     /// The archive could not be written.
@@ -75,8 +75,8 @@ pub enum WheelError {
 /// Packs `library`, the content of a libkgen.so.
 ///
 /// # Errors
-/// [`WheelError::Library`] where it lacks what the package calls, [`WheelError::Platform`] where it needs libraries
-/// that a wheel may not rely on.
+/// [`WheelError::Library`] if it lacks a function that the package calls, [`WheelError::Platform`] if it needs
+/// libraries that a wheel may not rely on.
 pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
     if let Some(flaw) = library_flaw(library, &FUNCTIONS) {
         return Err(WheelError::Library(flaw));
@@ -95,9 +95,9 @@ pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
     Ok(Wheel { file_name: format!("{NAME}-{version}-{tag}.whl"), version, platform, bytes })
 }
 
-/// The version of a wheel with these files: kgen's own, and a local segment from all that the wheel holds. pip takes
-/// two wheels of one version for the same and keeps the one that it has. The letter before the digits of the hash is
-/// there because pip would read digits alone as a number, without the zeros in front.
+/// The version of a wheel with these files: kgen's own, and a local segment derived from all of the wheel's contents.
+/// pip treats two wheels of one version as equal and keeps the installed one. The letter before the hash's digits is
+/// needed because pip would read digits alone as a number, without leading zeros.
 fn version(entries: &[archive::Entry], tag: &str, runs_on: RunsOn) -> String {
     let own = env!("CARGO_PKG_VERSION");
     let mut hasher = FieldHasher::default();

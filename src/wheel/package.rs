@@ -1,12 +1,12 @@
-//! The Python package's own files, as they are built into kgen.
+//! The Python package's own files, embedded in kgen.
 
 use include_dir::{Dir, include_dir};
 use std::path::Path;
 
 static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/kgen_attn");
 
-/// Path below the package's folder and text of each file, sorted by path. What Python leaves beside its modules, such
-/// as `__pycache__`, is left out.
+/// Path within the package's folder and text of each file, sorted by path. Python's own files beside its modules, such
+/// as `__pycache__`, are left out.
 pub(super) fn files() -> Vec<(&'static str, &'static str)> {
     let wanted = |path: &Path| path.extension().is_some_and(|extension| extension == "py" || extension == "typed");
     let mut files: Vec<(&str, &str)> = PACKAGE

@@ -1,7 +1,7 @@
-//! Which Linux systems a library runs on: the tag that pip compares with the system's C library.
+//! The Linux systems that a library runs on: the tag that pip compares with the system's C library.
 //!
-//! `manylinux_2_N` promises that nothing newer than glibc 2.N is needed, nor a C++ library newer than systems with that
-//! glibc have. What a library needs is written in it, as versions of symbols; linked on an older system it needs less.
+//! `manylinux_2_N` promises that nothing newer than glibc 2.N is needed, nor a C++ library newer than that of systems
+//! with that glibc. A library's requirements are its symbol versions; linked on an older system, it requires less.
 
 use object::{
     Endianness,
@@ -23,24 +23,24 @@ const PRESENT: [&str; 9] = [
     "libstdc++.so.6",
 ];
 
-/// The newest symbols of the C++ library that systems with glibc 2.N have: N, then n of `GLIBCXX_3.4.n` and of
-/// `CXXABI_1.3.n` (the policies of manylinux, as auditwheel has them).
+/// The newest symbols of the C++ library on systems with glibc 2.N: N, then n of `GLIBCXX_3.4.n` and of `CXXABI_1.3.n`
+/// (from auditwheel's manylinux policies).
 const CXX: [(u32, u32, u32); 7] =
     [(17, 19, 7), (24, 22, 10), (27, 24, 11), (31, 28, 12), (34, 29, 13), (35, 30, 13), (39, 33, 15)];
 
-/// The oldest glibc that a tag names; pip knows no older one by number.
+/// The oldest glibc that a tag names; pip has no numbered tag for older ones.
 const OLDEST: u32 = 17;
 
 /// The tag of a library, for example `manylinux_2_28_x86_64`.
 ///
 /// # Errors
-/// A clause: it is of another machine, or needs what systems in general do not have.
+/// A clause: it is for another machine, or needs a library that systems do not have in general.
 pub(super) fn tag(library: &[u8]) -> Result<String, String> {
     let needs = Needs::of(library).map_err(|error| format!("its ELF file cannot be read: {error}"))?;
     Ok(format!("manylinux_2_{}_{}", needs.glibc()?, needs.machine))
 }
 
-/// What a library needs of the system.
+/// A library's requirements of the system.
 struct Needs {
     machine: &'static str,
     libraries: BTreeSet<String>,
@@ -76,7 +76,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// N of the oldest glibc 2.N that has all of it.
+    /// N of the oldest glibc 2.N that satisfies all of them.
     fn glibc(&self) -> Result<u32, String> {
         if self.machine.is_empty() {
             return Err("it is for neither x86_64 nor aarch64".to_owned());

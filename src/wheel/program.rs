@@ -1,4 +1,4 @@
-//! The kgen program as a wheel: `pip install` puts the binary into the environment's `bin`, and nothing else.
+//! The kgen program as a wheel: `pip install` puts only the binary into the environment's `bin`.
 
 use super::{Wheel, WheelError, archive, platform};
 

@@ -1,4 +1,4 @@
-//! Findings of a build in the machine code that ptxas leaves: spills, broken promises, a disassembler that fails.
+//! Findings of a build in ptxas's machine code: spills, broken promises, a failing disassembler.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn machine_code_that_breaks_the_plans_promise_fails_its_variant_every_time() {
     build.stdout(contains(told.as_str()).and(contains("3 compiled")));
     assert!(!bench.path("build/lib/libkgen.so").exists());
     bench.take_log();
-    // Of no use to anybody, it was not kept.
+    // An unusable object is not kept in the cache.
     let again = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", planted)]).assert().code(1);
     again.stdout(contains(told.as_str()));
     assert_eq!(starts(&bench.take_log()), 1);
@@ -78,7 +78,7 @@ fn a_machine_without_a_disassembler_builds_and_says_so_once() {
         serde_json::from_slice(&fs::read(bench.path("build/report.json")).expect("a report")).expect("JSON");
     assert_eq!(report["artifacts"][0]["machine_code"], serde_json::Value::Null);
     assert!(report["not_inspected"].as_str().is_some_and(|reason| reason.contains("--offline")));
-    // Where there is one later, what was built without it is read then.
+    // Once a disassembler is available, objects built without it are inspected.
     bench.take_log();
     bench.build(&[]).assert().success().stdout(contains("4 cached").and(contains("as promised: 4 HMMA")));
     assert_eq!(bench.take_log().iter().filter(|l| *l == "disassemble").count(), 4);

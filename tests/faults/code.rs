@@ -1,9 +1,9 @@
-//! C++ text without what does not matter when a fault is planted: comments and white space. So both may be reworded
-//! without a change of the lists.
+//! C++ text without comments and white space, which do not matter for planted faults and so may be reworded without
+//! changing the lists.
 
 use std::ops::Range;
 
-/// The characters of a C++ text that lie outside comments and are no white space, each with its place.
+/// The characters of a C++ text outside comments and white space, each with its position.
 pub fn code(text: &str) -> Vec<(usize, char)> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -25,7 +25,7 @@ pub fn code(text: &str) -> Vec<(usize, char)> {
     kept
 }
 
-/// The bytes of the literal that a text begins with. None spans lines, so that a lone quote hides one line at most.
+/// Length of the literal at the start of a text. No literal spans lines, so a stray quote hides at most one line.
 fn literal_length(text: &str) -> usize {
     let quote = text.chars().next();
     let mut is_escaped = false;
@@ -41,13 +41,13 @@ fn literal_length(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a text ends within a number, in which `'` separates digits.
+/// True if a text ends inside a number, in which `'` separates digits.
 fn ends_in_number(text: &str) -> bool {
     let word = text.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '\'' && c != '_').next();
     word.is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The parts of a text whose code is that of `find`.
+/// The parts of a text whose code equals that of `find`.
 pub fn places(text: &str, find: &str) -> Vec<Range<usize>> {
     let (kept, wanted) = (code(text), code(find));
     assert!(!wanted.is_empty(), "`{find}` holds no code");
@@ -56,10 +56,10 @@ pub fn places(text: &str, find: &str) -> Vec<Range<usize>> {
     kept.windows(wanted.len()).filter(is_wanted).map(|window| window[0].0..end(window[wanted.len() - 1])).collect()
 }
 
-/// The text with `replace` in place of the only part whose code is that of `find`, comments within it included.
+/// The text with the only match of `find` (compared as code) replaced by `replace`, including comments within it.
 ///
 /// # Errors
-/// The number of such parts if it is not one.
+/// The number of matches if it is not one.
 pub fn replace_once(text: &str, find: &str, replace: &str) -> Result<String, usize> {
     match &places(text, find)[..] {
         [place] => Ok(format!("{}{replace}{}", &text[..place.start], &text[place.end..])),

@@ -1,4 +1,4 @@
-//! What counts as code when a fault's text is searched, by examples.
+//! Examples of the code that the search for a fault compares.
 
 use super::{
     Bodies,

@@ -1,4 +1,4 @@
-//! The kernels that faults are planted in, and the check that must reject them.
+//! The kernels in which faults are planted, and the check that must reject them.
 
 use super::{
     list::{Fault, List, folder, lists},
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// A kernel of a grid. Its text is rendered when something asks for it.
+/// A kernel of a grid. Its text is rendered on first use.
 pub struct Kernel {
     pub plan: Plan,
     name: String,
@@ -47,8 +47,8 @@ impl Kernel {
         self.parted.get_or_init(|| parted(&laboratory.marking().kernel(&self.plan).expect("it renders").text))
     }
 
-    /// Whether faults that name a file are planted in it. Of plain forward kernels of one shape the causal one is, and
-    /// none in bf16.
+    /// True if faults that name a file are planted in it: of the plain forward kernels of one shape only the causal
+    /// one, and none in bf16.
     fn is_of_a_shape(&self) -> bool {
         let variant = &self.plan.variant;
         variant.kind() != Kind::Fwd.into()
@@ -60,22 +60,22 @@ impl Kernel {
         Point::of(&self.plan.variant).is_some_and(|point| point.features != Features::NONE)
     }
 
-    /// Whether a fault takes it only if no other kernel of its template will do: faults of plain kernels take plain
-    /// ones, and those of attention take attention, since other families have faults of their own.
+    /// True if a fault uses it only if no other kernel of its template fits: faults of plain kernels use plain kernels,
+    /// and attention faults use attention kernels, since other families have their own faults.
     fn comes_last(&self) -> bool {
         let variant = &self.plan.variant;
         Point::of(variant).is_none() || variant.kind() != Kind::Bwd.into() && self.has_features()
     }
 }
 
-/// Everything that the trials share.
+/// State shared by the trials.
 pub struct Laboratory {
     pub lists: Vec<List>,
     /// The device headers, by their paths in `#include`.
     pub headers: BTreeMap<String, String>,
     grids: BTreeMap<String, Vec<Kernel>>,
     renderer: Renderer,
-    /// Renders the same with marks around the parts that faults name.
+    /// Renders the same kernels with marks around the parts that faults name.
     marking: OnceLock<Renderer>,
     kit: OnceLock<EmulatorKit>,
 }
@@ -113,7 +113,7 @@ impl Laboratory {
         self.grids.iter().map(|(name, kernels)| (name.as_str(), kernels.as_slice()))
     }
 
-    /// The kernels that a fault is planted in if it names a file, in the order in which they are tried.
+    /// The kernels for a fault that names a file, in the order in which they are tried.
     pub fn shapes(&self, grid: &str) -> impl Iterator<Item = &Kernel> {
         self.grid(grid).iter().filter(|kernel| kernel.is_of_a_shape()).sorted_by_key(|kernel| kernel.comes_last())
     }
@@ -126,7 +126,7 @@ impl Laboratory {
         })
     }
 
-    /// Kept between runs: everything in it is found by its content.
+    /// Kept between runs: every entry is keyed by its content.
     fn cache() -> PathBuf {
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults")
     }
@@ -140,7 +140,7 @@ impl Laboratory {
         kit.clone()
     }
 
-    /// The verdict on a text of a kernel, by the cases whose name contains `cases`. It ends with the first that fails.
+    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure.
     pub fn check(&self, plan: &Plan, text: String, cases: Option<&str>) -> Verdict {
         let options = CheckOptions {
             cases: kgen::family::cases,
@@ -150,7 +150,7 @@ impl Laboratory {
             schedule: None,
             jobs: 1,
             gpu_jobs: 1,
-            time_limit: Duration::from_secs(300), // the machine may have more to do
+            time_limit: Duration::from_secs(300), // the machine may be busy
             fresh: true,
             cache: Self::cache(),
             kit: Some(self.kit()),
@@ -171,11 +171,11 @@ impl Laboratory {
         if verdict.passed() { Ok(()) } else { Err(format!("{}: {:?}: {}", kernel.name, verdict.status, verdict.message)) }
     }
 
-    /// Checks that a kernel with the fault is rejected as the fault says: one for each fault, another for another, or
-    /// with `KGEN_EVERY_FAULT` in the environment all that it concerns.
+    /// Checks that kernels with the fault are rejected as the fault's entry specifies: one kernel for each fault,
+    /// varying between faults, or with `KGEN_EVERY_FAULT` in the environment all that it concerns.
     ///
     /// # Errors
-    /// Each kernel that is not, and its verdict.
+    /// Each kernel that is not rejected so, and its verdict.
     pub fn caught(&self, grid: &str, fault: &Fault) -> Result<(), String> {
         let planted = self.planted(grid, fault)?;
         let one = fault.name.bytes().map(usize::from).sum::<usize>() % planted.len();
@@ -190,7 +190,7 @@ impl Laboratory {
         let (wanted, sign) = match fault.expect.as_str() {
             "fail" => (Status::Fail, String::new()),
             "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
-            "trap" => (Status::Crash, "an index lies beyond the bounds of one of the kernel's arrays".to_owned()),
+            "trap" => (Status::Crash, "an index is beyond the bounds of one of the kernel's arrays".to_owned()),
             "refusal" => (Status::Fail, "the launcher must refuse this and say `".to_owned()),
             kind => (Status::Fail, format!("{kind}: ")),
         };

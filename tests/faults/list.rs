@@ -63,10 +63,10 @@ impl Default for OneOrSeveral {
     }
 }
 
-/// What `expect` may be, besides the kinds of violations.
+/// Values of `expect`, in addition to the kinds of violations.
 const OUTCOMES: [&str; 5] = ["fail", "wrong numbers", "LSE", "refusal", "trap"];
 
-/// The words with which lines of the emulator's report begin.
+/// Words that begin the lines of the emulator's report.
 const VIOLATIONS: [&str; 16] = [
     "barrier",
     "cluster",
@@ -87,7 +87,7 @@ const VIOLATIONS: [&str; 16] = [
 ];
 
 impl Fault {
-    /// What is wrong with the entry itself.
+    /// The error in the entry itself, if there is one.
     fn complaint(&self) -> Option<&'static str> {
         let Self { file, kernels, among, find, replace, also, expect, .. } = self;
         let texts = [find, replace].into_iter().chain(also.iter().flatten());
@@ -115,7 +115,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/faults")
 }
 
-/// Every list, in the order of their names.
+/// Every list, in name order.
 pub fn lists() -> Vec<List> {
     let files = std::fs::read_dir(folder()).expect("the folder is there").map(|entry| entry.expect("it can be read").path());
     let paths: BTreeSet<PathBuf> = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();

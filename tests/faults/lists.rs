@@ -1,9 +1,9 @@
-//! What holds for the lists of faults as they are, without a run of any kernel.
+//! Checks of the lists of faults that run no kernel.
 
 use super::{Bodies, laboratory::laboratory};
 use kgen::family::FAMILIES;
 
-/// The faults that the lists hold at least: raise it when some are added. One that is taken out must be replaced by
+/// Minimum number of faults in the lists: raise it when some are added. A fault that is removed must be replaced by
 /// another.
 const LEAST: usize = 984;
 

@@ -1,7 +1,7 @@
 //! Plants each fault of `tests/emulator/faults/` in generated kernels and checks that `kgen check` on the emulator
-//! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
+//! rejects it in the expected way. This measures the value of a pass on the emulator.
 //!
-//! Trials are made from the lists, one for each fault, so this target has no harness of its own:
+//! Trials are created from the lists, one for each fault, so this target does not use the standard harness:
 //! `cargo test --release --test faults -- 'hopper/'` runs the trials whose name contains the text, `-- lists/` those
 //! that run no kernel.
 
@@ -20,14 +20,14 @@ use libtest_mimic::{Arguments, Trial};
 use list::Fault;
 use std::process::ExitCode;
 
-/// The trials of this name and body.
+/// Trials by name and body.
 type Bodies = Vec<(&'static str, fn() -> Result<(), String>)>;
 
 fn trials_of(group: &'static str, bodies: Bodies) -> impl Iterator<Item = Trial> {
     bodies.into_iter().map(move |(name, body)| Trial::test(format!("{group}/{name}"), move || Ok(body()?)))
 }
 
-/// What takes long begins first: threads that have ended wait for nothing long.
+/// Long trials begin first, so that no thread idles at the end while a long one runs.
 fn trials() -> Vec<Trial> {
     let several = [
         trials_of("variations", unharmed::variations()),

@@ -1,4 +1,4 @@
-//! Templates whose renderings show what each part of them gave.
+//! Templates whose renderings mark the text that each part produced.
 
 use kgen::render::Templates;
 use std::{
@@ -7,17 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What begins a part's name, ends the name, and ends what the part renders. Templates and C++ know none of them.
+/// Characters that begin a part's name, end the name, and end the part's text. Neither templates nor C++ use them.
 const NAME: char = '\u{1}';
 const TEXT: char = '\u{2}';
 const END: char = '\u{3}';
 
-/// Whether a file of `templates/` is included by templates of kernels: it is none of them, nor a header.
+/// True for a file of `templates/` that kernel templates include: neither such a template itself nor a header.
 pub fn is_part(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "tera") && !file.ends_with(".cu.tera")
 }
 
-/// The templates, with marks around what each of `parts` renders.
+/// The templates, with marks around the rendered text of each of `parts`.
 pub fn with_marks<'a>(parts: impl Iterator<Item = &'a str>) -> Templates {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -41,7 +41,7 @@ pub fn with_marks<'a>(parts: impl Iterator<Item = &'a str>) -> Templates {
     Templates::from_dir(folder.path()).expect("complete")
 }
 
-/// A kernel's text, and where in it each part stands, once or several times.
+/// A kernel's text, and the positions of each part in it, which may occur several times.
 pub struct Parted {
     pub text: String,
     pub parts: BTreeMap<String, Vec<Range<usize>>>,

@@ -1,5 +1,5 @@
-//! How a fault gets into a kernel: its text is replaced in the template, part, header or kernel that it names, and
-//! nowhere else.
+//! Plants a fault in a kernel: its text is replaced in the template, part, header or kernel that it names, and nowhere
+//! else.
 
 use super::{
     code::replace_once,
@@ -9,14 +9,14 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-/// Why a kernel does not take a fault.
+/// The reason why a kernel does not accept a fault.
 fn counted(count: usize) -> String {
     format!("`find` occurs {count} times")
 }
 
 impl Laboratory {
-    /// A kernel's text with a fault in it. `file` is where `find` stands: none for the whole kernel. A fault in a
-    /// header is planted in a copy that takes the place of its `#include`.
+    /// A kernel's text with a fault in it. `file` contains `find`; `None` means the whole kernel. A fault in a header
+    /// is planted in a copy that replaces its `#include`.
     ///
     /// # Errors
     /// The reason, if the fault does not concern the kernel.
@@ -28,7 +28,7 @@ impl Laboratory {
             Some(file) if is_part(file) => {
                 let parted = kernel.parted(self);
                 let parts = parted.parts.get(file).map_or(&[][..], Vec::as_slice);
-                // Of several texts that a part renders in a kernel one must hold it.
+                // If a part occurs several times in a kernel, one of its texts must contain it.
                 let planted = parts.iter().filter_map(|part| Some((part, once(&parted.text[part.clone()]).ok()?)));
                 match &planted.collect::<Vec<_>>()[..] {
                     [(part, piece)] => format!("{}{piece}{}", &parted.text[..part.start], &parted.text[part.end..]),
@@ -51,8 +51,8 @@ impl Laboratory {
         }
     }
 
-    /// A text with `own` in place of the first inclusion of `header`, which may be one by another header: that one
-    /// then stands in the text too. None if nothing includes it.
+    /// A text with `own` in place of the first inclusion of `header`; if another header includes it, that header's text
+    /// is inserted too. `None` if nothing includes it.
     fn with_header(&self, text: &str, header: &str, own: &str) -> Option<String> {
         let mut seen = BTreeSet::new();
         let whole = self.inlined(text, header, own, &mut seen);
@@ -78,17 +78,18 @@ impl Laboratory {
         whole
     }
 
-    /// Whether a text includes `header`, itself or by another header.
+    /// True if a text includes `header`, directly or through another header.
     fn reaches(&self, text: &str, header: &str) -> bool {
         let is_way = |path: &str| path == header || self.headers.get(path).is_some_and(|inner| self.reaches(inner, header));
         text.lines().filter_map(included).any(is_way)
     }
 
-    /// The kernels with the fault in them: those that it names, or of every template that it concerns the first, and
-    /// of a header's the first at all.
+    /// The kernels with the fault in them: those that it names, or the first kernel of every template that it concerns;
+    /// for a fault in a header, the first of all.
     ///
     /// # Errors
-    /// What is wrong with the entry: `find` does not occur once in a kernel that it names, or in none with its file.
+    /// The error in the entry: `find` does not occur exactly once in a kernel that it names, or in no kernel with its
+    /// file.
     pub fn planted(&self, grid: &str, fault: &Fault) -> Result<Vec<(&Kernel, String)>, String> {
         if !fault.kernels.all().is_empty() {
             let file = fault.file.all().first().map(String::as_str);

@@ -1,4 +1,4 @@
-//! The programs of `tests/emulator/` that state what the emulator's primitives mean, and rules of the machine.
+//! The programs of `tests/emulator/` that specify the emulator's primitives and rules of the machine.
 
 use super::Bodies;
 use kgen::toolchain::host_compiler_in_process;

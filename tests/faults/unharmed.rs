@@ -1,4 +1,4 @@
-//! What must pass: kernels as they are, and kernels that are changed without harm.
+//! Kernels that must pass: unchanged ones, and ones with harmless changes.
 
 use super::{
     Bodies,
@@ -7,7 +7,7 @@ use super::{
 };
 use libtest_mimic::Trial;
 
-/// One trial for each kernel that faults may be planted in.
+/// One trial for each kernel in which faults may be planted.
 pub fn trials() -> impl Iterator<Item = Trial> {
     let laboratory = laboratory();
     laboratory.grids().flat_map(move |(grid, kernels)| {
@@ -27,13 +27,13 @@ pub fn variations() -> Bodies {
     ]
 }
 
-/// The kernels whose text takes a change.
+/// The kernels whose text a change applies to.
 fn that_take(change: impl Fn(&str) -> Option<String>) -> Vec<&'static Kernel> {
     let laboratory = laboratory();
     laboratory.shapes("kernels").filter(|kernel| change(kernel.text(laboratory)).is_some()).collect()
 }
 
-/// On five multiprocessors each head is a group of its own.
+/// On five multiprocessors each head is a separate group.
 fn groups_of_heads() -> Result<(), String> {
     let all = "heads_a_group(p, params.blocks, static_cast<uint32_t>(m_blocks))";
     let grouped = |text: &str, heads: &str| replace_once(text, all, heads).ok();
@@ -45,8 +45,8 @@ fn groups_of_heads() -> Result<(), String> {
     })
 }
 
-/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or twice or more
-/// often if that is due earlier.
+/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or at least twice
+/// if the interval is shorter.
 fn total_after(tiles: u32) -> Result<(), String> {
     let earlier = format!("constexpr int FOLD = {tiles};");
     let changed = |text: &str| replace_once(text, "constexpr int FOLD = 4;", &earlier).ok();

@@ -1,4 +1,4 @@
-//! What `kgen_explain_choice` says of requests: `choices.c` beside a library whose launchers fail with their names.
+//! Results of `kgen_explain_choice`: `choices.c` with a library whose launchers fail with their names.
 
 use super::{Library, ROOT, names_in_place_of_kernels};
 use kgen::{
@@ -21,7 +21,7 @@ pub const SCHEDULED: i32 = 3;
 pub const MIXED: i32 = 4;
 pub const PACKED: i32 = 5;
 
-/// A kernel of fp16 without features.
+/// An fp16 kernel without features.
 pub fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     let head_dim = if kind.has_shape() { head_dim } else { 0 };
     Point {
@@ -39,21 +39,21 @@ pub fn helpers() -> [Point; 2] {
     [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| point(kind, 0, false, Target::Sm80))
 }
 
-/// The head dim of which the library has kernels with windows.
+/// The head dim for which the library has kernels with windows.
 pub const WINDOWED: u32 = 64;
 
 fn windowed(kind: Kind) -> Point {
     Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
 }
 
-/// The head dim of which it has kernels that pack the heads of a group.
+/// The head dim for which it has kernels that pack the heads of a group.
 pub const PACKED_HEADS: u32 = 128;
 
 fn packed(causal: bool) -> Point {
     Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
 }
 
-/// Hopper's kernels for pages of head dim 128, and the split-KV kernel beside them.
+/// Hopper's kernels for pages of head dim 128, and a split-KV kernel.
 fn paged() -> impl Iterator<Item = Point> {
     let of = |kind, target, features: &[Feature]| Point {
         features: features.iter().copied().collect(),
@@ -67,8 +67,8 @@ fn paged() -> impl Iterator<Item = Point> {
     .into_iter()
 }
 
-/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
-/// `fwd_short` nor `fwd_split`.
+/// A data-centre library for two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither `fwd_short` nor
+/// `fwd_split`.
 static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
     let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
     kernels.extend(paged());
@@ -87,14 +87,14 @@ static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
 
 pub static NAMES: LazyLock<Library> = LazyLock::new(|| names_in_place_of_kernels("choices", &KERNELS));
 
-/// What the host knows of the lengths of Q or of K.
+/// The host's information on the lengths of Q or of K.
 #[derive(Clone, Copy, Debug)]
 pub struct Lengths {
-    /// The longest, which bounds the grid.
+    /// The longest length, which bounds the grid.
     pub longest: u32,
-    /// Whether they may differ: the side has `cu_seqlens` or `seqused`.
+    /// True if lengths may differ: the side has `cu_seqlens` or `seqused`.
     pub unequal: bool,
-    /// Rows of all together, where the caller gives them; 0 where not.
+    /// Total number of rows, if the caller passes it; otherwise 0.
     pub total: u32,
 }
 
@@ -105,7 +105,7 @@ impl Lengths {
     }
 }
 
-/// A request of fp16.
+/// An fp16 request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub batch: u32,
@@ -115,13 +115,13 @@ pub struct Request {
     pub keys: Lengths,
     pub head_dim: u32,
     pub causal: bool,
-    /// Keys that one query sees at most, by a window.
+    /// Maximum number of keys that one query sees, with a window.
     pub most_seen: Option<u32>,
     /// The caller's words of counters.
     pub arrivals: u64,
 }
 
-/// A request of the program, and the device and the workspace that it has.
+/// A request to the program, with its device and workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     pub capability: u32,
@@ -130,20 +130,20 @@ pub struct Ask {
     pub flags: u32,
     pub num_splits: u32,
     pub room: u64,
-    /// Rows of a page; 0: K and V are not paged.
+    /// Rows of a page; 0 if K and V are not paged.
     pub page_size: u32,
 }
 
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// Attention on an H100 with all the workspace there is.
+/// Attention on an H100 with an unlimited workspace.
 pub fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_dim: u32) -> Ask {
     let [queries, keys] = [queries, keys].map(Lengths::equal);
     let request = Request { batch, heads, heads_k, queries, keys, head_dim, causal: false, most_seen: None, arrivals: 0 };
     Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
-/// A line of the program about a candidate.
+/// The program's line about a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     pub path: i32,
@@ -157,7 +157,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// What the parts of a prediction come to: about a fifth of what should run beside the longest part does not.
+    /// The total of a prediction's parts: about a fifth of the work that overlaps with the longest part is not hidden.
     pub fn total_of_parts(&self) -> f64 {
         let [launch, tile, chain, step, memory, combine, scheduler] = self.times[1..] else { panic!("{self:?}") };
         let longest = chain.max(step).max(memory);
@@ -165,7 +165,7 @@ impl Told {
     }
 }
 
-/// What the program says of a request.
+/// The program's answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub candidates: Vec<Told>,
@@ -181,7 +181,7 @@ impl Answer {
         &self.candidates[self.chosen.expect("a path is chosen")]
     }
 
-    /// The candidates that can be taken.
+    /// The candidates that can be used.
     pub fn able(&self) -> impl Iterator<Item = &Told> {
         self.candidates.iter().filter(|told| told.excluded.is_none())
     }
@@ -191,7 +191,7 @@ impl Answer {
     }
 }
 
-/// The program beside a library of some kernels.
+/// The program, linked with a library of some kernels.
 pub struct Choices(PathBuf);
 
 impl Choices {
@@ -199,7 +199,7 @@ impl Choices {
         Self(library.program(&Path::new(ROOT).join("tests/library/choices.c"), "choices", &library.dispatcher))
     }
 
-    /// The same of kernels that no other test has a library of.
+    /// The same for kernels that only one test uses.
     pub fn of_kernels(name: &str, kernels: &[Point]) -> Self {
         Self::of(&names_in_place_of_kernels(name, kernels))
     }
@@ -210,7 +210,7 @@ impl Choices {
             .map(|ask| {
                 let Ask { capability, multiprocessors, request: r, flags, num_splits, room, page_size } = ask;
                 let flags = flags | if r.causal { CAUSAL } else { 0 } | if r.most_seen.is_some() { WINDOW } else { 0 };
-                // A window of so many keys, the query's own among them.
+                // A window of this many keys, including the query's own.
                 let others = r.most_seen.map_or(0, |seen| seen - 1);
                 let left = if r.causal { others } else { others / 2 };
                 let right = others - left;

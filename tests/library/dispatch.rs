@@ -1,4 +1,4 @@
-//! Which path the dispatcher takes: what it says of itself, beside what is known of paths.
+//! The dispatcher's choice of path: its explanation, compared with known facts about paths.
 
 use super::{
     ROOT,
@@ -60,7 +60,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
     Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
-/// The candidates of a request that asks for nothing in particular: path and splits of those that can be taken.
+/// The candidates of a request without special demands: path and splits of the usable ones.
 fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i32, u32)> {
     let windowed = r.most_seen.is_some();
     let has_split = r.head_dim != 96;
@@ -90,7 +90,7 @@ fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i3
 
 const NOT_WORTH_SPLITTING: &str = "no sequence is worth a second split";
 
-/// Split counts that are weighed besides those that fill the device, as far as splits have 128 keys.
+/// Split counts that are considered in addition to those that fill the device, if splits have at least 128 keys.
 const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 #[test]
@@ -150,7 +150,7 @@ fn what_is_chosen_is_what_is_launched() {
     }
 }
 
-/// What a C++ program of `tests/library` says, which includes headers of the folder, or its dispatcher.
+/// The output of a C++ program of `tests/library` that includes headers of the folder, or its dispatcher.
 fn said_by(name: &str) -> String {
     let source = Path::new(ROOT).join("tests/library").join(name).with_extension("cpp");
     let include = format!("-I{}", NAMES.folder.display());
@@ -166,7 +166,7 @@ fn the_formulas_give_what_is_computed_by_hand() {
     assert_eq!(said_by("formula"), "258 compared\n");
 }
 
-/// What the dispatcher knows of requests, devices and kernels, and what it makes of lengths that it does not know.
+/// The dispatcher's view of requests, devices and kernels, and its assumptions for unknown lengths.
 #[test]
 fn the_formulas_are_given_what_is_read_off_the_request_and_the_device() {
     assert_eq!(said_by("guesses"), "74 compared\n");
@@ -243,7 +243,7 @@ fn a_batch_with_one_long_context_has_its_splits_scheduled() {
     assert!(unknown.chosen().path == SCHEDULED || unknown.chosen().splits >= 8, "{:?}", unknown.chosen());
 }
 
-/// A causal batch in pages of 16 rows, with so many queries in all; 32 heads that read 8 key heads.
+/// A causal batch in pages of 16 rows, with `total` queries; 32 heads share 8 key heads.
 fn in_pages(batch: u32, [queries, total]: [u32; 2], keys: u32) -> Ask {
     let mut one = ask(batch, [32, 8], [queries, keys], 128);
     one.page_size = 16;
@@ -264,20 +264,20 @@ fn long_contexts_beside_a_prompt_are_split_and_prompts_alone_take_one_kernel() {
         let told = answer(in_pages(batch, [chunk, chunk + batch - 1], keys));
         assert!(told.chosen().path == MIXED && told.chosen().splits > 1, "{told:?}");
     }
-    // Where one prompt stands among shorter ones, the second kernel finds nothing. Measured on an H200: mixed 921 us,
-    // packed 883.
+    // If one prompt is among shorter ones, the second kernel has no work. Measured on an H200: mixed 921 us, packed
+    // 883.
     for (batch, longest, total) in [(31, 8192, 16832), (64, 700, 32000), (12, 6000, 36000)] {
         let told = answer(in_pages(batch, [longest, total], longest));
         assert_eq!(told.chosen().path, PACKED, "{told:?}");
     }
-    // 63 decodes beside a chunk of 1985: measured on an H200, 236 us mixed and 237 packed.
+    // 63 decodes together with a chunk of 1985: measured on an H200, 236 us mixed and 237 packed.
     let told = answer(in_pages(64, [1985, 2048], 3000));
     assert!((0.8..1.25).contains(&(microseconds(&told, MIXED) / microseconds(&told, PACKED))), "{told:?}");
 }
 
 #[test]
 fn every_path_is_weighed_by_the_same_guesses_about_queries_which_one_query_more_hardly_changes() {
-    // From one query for each sequence but the longest to half of the sequences as long as that.
+    // From one query in all sequences but the longest, to half of the sequences as long as that.
     let times = |total| {
         let told = answer(in_pages(64, [1024, total], 4096));
         [DENSE, SPLIT, MIXED, PACKED].map(|path| microseconds(&told, path))

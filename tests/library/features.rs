@@ -1,4 +1,4 @@
-//! Which kernels the dispatcher takes where calls ask for features, and that the rule in Rust is that in C++.
+//! The dispatcher's choice of kernels for calls with features, and the equality of the rules in Rust and C++.
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
@@ -24,7 +24,7 @@ fn point(kind: Kind, head_dim: u32, causal: bool, features: &[Feature]) -> Point
     Point { kind, head_dim: HeadDim::equal(head_dim), dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
 }
 
-/// What a program prints, by line, that reads these lines.
+/// The output lines of a program that reads these lines.
 fn lines_of(program: &Path, input: String) -> Vec<String> {
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it is piped");
@@ -35,7 +35,7 @@ fn lines_of(program: &Path, input: String) -> Vec<String> {
     String::from_utf8(output.stdout).expect("ASCII").lines().map(str::to_owned).collect()
 }
 
-/// A call: what it asks for, besides a version of the structure and the splits that it wants.
+/// A call: its features, the version of its structure, and its splits.
 #[derive(Clone, Copy)]
 struct Ask {
     version: u32,
@@ -49,8 +49,8 @@ fn ask(head_dim: u32, causal: bool, asked: CallOptions) -> Ask {
     Ask { version: 8, head_dim, causal, asked, splits: 0 }
 }
 
-/// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache, new
-/// rows, the type of K and V.
+/// The form that both programs read: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
+/// new rows, the type of K and V.
 fn words_of(causal: bool, asked: CallOptions) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
@@ -112,7 +112,8 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     library.program(&Path::new(ROOT).join("tests/library/features.c"), "features", &library.dispatcher)
 });
 
-/// What the dispatcher says to each of some calls: a launcher's name, or why there is none; and the bytes of workspace.
+/// The dispatcher's answer to each of some calls: a launcher's name, or the reason for none; and the bytes of
+/// workspace.
 fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
     let lines = asks.iter().map(|Ask { version, head_dim, causal, asked, splits }| {
         format!("{version} {head_dim} {} {splits}\n", words_of(*causal, *asked))
@@ -133,7 +134,7 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
     let calls = [
         (ask(64, false, NOTHING), "fwd_hdim64"),
         (ask(64, true, NOTHING), "fwd_hdim64_causal"),
-        // Windows that say no more than the flag.
+        // Windows equivalent to the flag alone.
         (ask(64, false, window(-1, -1)), "fwd_hdim64"),
         (ask(64, false, window(-1, 0)), "fwd_hdim64_causal"),
         (ask(64, true, window(-1, 7)), "fwd_hdim64_causal"),
@@ -157,7 +158,7 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
     }
 }
 
-/// A kernel reads pages or it does not: no other one takes its place.
+/// Paged keys require a kernel for pages, and a kernel for pages requires paged keys.
 #[test]
 fn keys_in_pages_are_read_by_kernels_for_pages_and_by_no_other() {
     let paged = |asked| CallOptions { pages: Some(IN_PAGES), ..asked };
@@ -173,7 +174,7 @@ fn keys_in_pages_are_read_by_kernels_for_pages_and_by_no_other() {
     assert!(said[3].contains("no variant for head_dim 80"), "{}", said[3]);
 }
 
-/// A kernel for caches serves other calls too.
+/// A kernel for caches supports other calls too.
 #[test]
 fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
     let cached = CallOptions { cache: Some(Cache::Indexed), ..NOTHING };
@@ -185,7 +186,7 @@ fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
     assert_eq!(said[3], "1 kgen_fwd: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table");
 }
 
-/// Attention that writes new rows serves no call without them.
+/// Attention that writes new rows supports no call without them.
 #[test]
 fn new_rows_are_written_by_kernels_for_them_and_by_no_other() {
     let appended = CallOptions { append: Some(Append::new(1)), ..NOTHING };
@@ -198,7 +199,7 @@ fn new_rows_are_written_by_kernels_for_them_and_by_no_other() {
     }
 }
 
-/// Factors by page are of FP8 in pages, and of kernels that have them.
+/// Factors by page require paged FP8, and kernels that support them.
 #[test]
 fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_without_them() {
     let factors = CallOptions { pages: Some(Pages { descales: Some(PageDescales::OfK), ..IN_PAGES }), ..NOTHING };
@@ -209,7 +210,7 @@ fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_w
     assert!(said[1].contains("no variant with the feature `page_descale`"), "{}", said[1]);
 }
 
-/// The same of a type of K and V.
+/// The same for a type of K and V.
 #[test]
 fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
     let stored = |kv, asked| CallOptions { kv: Some(kv), ..asked };
@@ -264,7 +265,7 @@ fn what_no_kernel_has_is_named() {
     assert!(said[3].0.starts_with("3 kgen_fwd: no variant for head_dim 256, fp16, causal"), "{}", said[3].0);
 }
 
-/// What a version does not have is full of garbage.
+/// Fields of later versions contain garbage.
 #[test]
 fn callers_of_earlier_versions_get_plain_kernels() {
     let calls = [1, 2, 3].map(|version| Ask { version, ..ask(64, true, NOTHING) });
@@ -309,7 +310,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 query_limits: [0; 2],
                 declared: None,
             };
-            // Mostly what it needs of a type of K and V, and for new rows, which kernels have not besides.
+            // Mostly the features required for a type of K and V and for new rows, which kernels lack otherwise.
             let mut holds = |feature| {
                 let fresh = feature == Feature::Append && asked.append.is_some();
                 let needed = fresh || asked.kv.is_some_and(|format| format.feature() == feature);

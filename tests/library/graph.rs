@@ -1,4 +1,4 @@
-//! One CUDA graph serves changing lengths: what is launched, and in what workspace, depends on shapes alone.
+//! One CUDA graph supports changing lengths: launches and their workspace depend on shapes alone.
 
 use super::{Library, ROOT, run, variant};
 use kgen::{
@@ -11,7 +11,7 @@ use std::{
     sync::LazyLock,
 };
 
-/// What an engine's decoding needs: kernels that read pages, and those that split.
+/// Kernels for an engine's decoding: those that read pages, and those that split.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let paged = |kind| Point { features: Features::from_iter([Feature::Paged]), ..variant(kind, 64, Dtype::Bf16, true) };
     let helpers = [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| variant(kind, 0, Dtype::Fp16, false));
@@ -60,8 +60,8 @@ fn launches_and_workspace_hang_on_no_length_in_memory() {
 #[test]
 fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
     let all = contents(&["1", "32"]);
-    // A row tile of 16 for each sequence and key head, and what the multiprocessors hold besides; 6 rows of 4 heads and
-    // 32 splits, 64 + 1 numbers for each.
+    // A row tile of 16 for each sequence and key head, plus the blocks that fill the multiprocessors; 6 rows of 4 heads
+    // and 32 splits, 64 + 1 numbers for each.
     assert_eq!(all[0][1], "prepare:1 split:20 combine:24, 199680 bytes");
     let of = |name: &str| &all.iter().find(|[other, ..]| other == name).expect("there is one")[2];
     assert_eq!(
@@ -70,7 +70,7 @@ fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
     );
 }
 
-/// On the mixed path sequences of many queries go to `fwd`, and no grid of splits has a place for them.
+/// On the mixed path, sequences with many queries go to `fwd`, and no grid of splits includes them.
 #[test]
 fn a_graph_of_the_mixed_path_divides_sequences_between_two_kernels() {
     let all = contents(&["24", "32", "mixed"]);

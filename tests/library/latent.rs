@@ -1,4 +1,4 @@
-//! Which kernels the dispatcher takes for queries of two parts, and how it reads calls whose V lies inside K.
+//! The dispatcher's choice of kernels for queries of two parts, and its handling of calls whose V is inside K.
 
 use super::{ROOT, names_in_place_of_kernels};
 use kgen::{
@@ -38,7 +38,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     library.program(&Path::new(ROOT).join("tests/library/latent.c"), "latent", &library.dispatcher)
 });
 
-/// A call of bf16 with all the workspace that it asks for, on an H100.
+/// A bf16 call with all the workspace that it requests, on an H100.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the program's input")]
 struct Ask {
@@ -55,7 +55,7 @@ struct Ask {
     capability: u32,
 }
 
-/// With a `qv` of its own.
+/// With a separate `qv`.
 const LATENT: Ask = Ask {
     head_dims: [64, 512],
     dtype: 1,
@@ -73,7 +73,7 @@ const LATENT: Ask = Ask {
 /// With V inside K.
 const INSIDE: Ask = Ask { head_dims: [576, 512], inside: true, two_parts: false, ..LATENT };
 
-/// What the program says: code and message, bytes of workspace, and of the call that the launcher was given.
+/// The program's output: code and message, bytes of workspace, and the call that the launcher received.
 struct Answer {
     message: String,
     bytes: u64,
@@ -108,7 +108,7 @@ fn answers(asked: &[Ask]) -> Vec<Answer> {
 fn a_cache_with_v_inside_k_is_read_as_queries_of_two_parts() {
     let [own, inside] = answers(&[LATENT, INSIDE]).try_into().unwrap_or_else(|_| panic!("two answers"));
     assert_eq!((own.message.as_str(), inside.message.as_str()), (&*format!("9 {KERNEL}"), &*format!("9 {KERNEL}")));
-    // Head dim; bytes from the caller's q and k; what qv is; row strides of q and qv; splits.
+    // Head dim; bytes from the caller's q and k; the origin of qv; row strides of q and qv; splits.
     assert_eq!(own.given, "64 0 0 qv 73728 65536 1 whole");
     assert_eq!(inside.given, "64 1024 1024 q 73728 73728 1 whole");
 }
@@ -130,7 +130,7 @@ fn other_calls_of_these_head_dims_are_refused_by_them() {
     assert!(fp16.message.starts_with("3 kgen_fwd: no variant"), "{}", fp16.message);
 }
 
-/// There is no other kernel than that of the splits, which must serve whatever is asked.
+/// The split kernel is the only one, so it must support every request.
 #[test]
 fn every_call_finds_a_path() {
     let asks = [

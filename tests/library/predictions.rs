@@ -1,4 +1,4 @@
-//! The dispatcher's predictions beside what was measured (`times.toml`).
+//! The dispatcher's predictions compared with measured times (`times.toml`).
 
 use super::choices::{Answer, Ask, Choices, DENSE, Lengths, SCHEDULED, SHORT, SPLIT, Told, ask, helpers, point};
 use kgen::{family::attention::Kind, kernel::Target};
@@ -15,7 +15,7 @@ enum Path {
     Scheduled,
 }
 
-/// A path, its splits, and the µs that it took.
+/// A path, its splits, and its time in µs.
 type Measured = (Path, u32, f64);
 
 /// A request that was measured.
@@ -35,7 +35,7 @@ struct Shape {
     tflops: Option<f64>,
 }
 
-/// What one page says of one card.
+/// The measurements of one page on one card.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -57,14 +57,14 @@ static TABLES: LazyLock<BTreeMap<String, Table>> = LazyLock::new(|| {
     times.table.into_iter().map(|table| (table.name.clone(), table)).collect()
 });
 
-/// The shapes of a table with what the dispatcher says of each, on an H100.
+/// The shapes of a table with the dispatcher's answer for each, on an H100.
 fn answered(table: &str) -> impl Iterator<Item = (&'static Shape, Answer)> {
     let shapes = &TABLES[table].shapes;
     let asks: Vec<Ask> = shapes.iter().map(Shape::ask).collect();
     shapes.iter().zip(CHOICES.answers(&asks))
 }
 
-/// All that a library holds for an H100, of the head dims that were measured; none that packs heads.
+/// A library with everything for an H100, at the measured head dims; without kernels that pack heads.
 static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
     let mut kernels = Vec::from(helpers());
     for head_dim in [32, 64, 80, 96, 128, 160, 192, 224, 256] {
@@ -88,7 +88,7 @@ impl Shape {
         one
     }
 
-    /// What is computed, without what the mask hides.
+    /// Operations of the visible part of the mask.
     fn flops(&self) -> f64 {
         let [queries, keys] = self.s.map(f64::from);
         let all = 4.0 * f64::from(self.b) * f64::from(self.h[0]) * queries * keys * f64::from(self.d);
@@ -101,7 +101,7 @@ impl Shape {
     }
 }
 
-/// A path as it was forced. A schedule has as many splits as it takes.
+/// A path as it was forced. A schedule may use any number of splits.
 fn of(answer: &Answer, path: Path, splits: u32) -> &Told {
     let number = [DENSE, SHORT, SPLIT, SCHEDULED][path as usize];
     answer.able().find(|told| told.path == number && (path == Path::Scheduled || told.splits == splits)).expect("it is weighed")
@@ -111,7 +111,7 @@ fn us(told: &Told) -> f64 {
     told.times[0] / 1e3
 }
 
-/// Asserts that every time of a shape is predicted within such factors.
+/// Asserts that every time of a shape is predicted within these factors.
 fn assert_near(shape: &Shape, answer: &Answer, within: &Range<f64>) {
     assert!(!shape.us.is_empty());
     for &(path, splits, measured) in &shape.us {
@@ -120,7 +120,7 @@ fn assert_near(shape: &Shape, answer: &Answer, within: &Range<f64>) {
     }
 }
 
-/// Pairs of times that are at least a tenth apart, and those of them whose order is predicted wrongly.
+/// Counts pairs of times that are at least a tenth apart, and collects those predicted in the wrong order.
 fn compare(shape: &Shape, answer: &Answer, wrong: &mut Vec<String>) -> usize {
     let mut compared = 0;
     for &(path, splits, measured) in &shape.us {
@@ -184,7 +184,7 @@ fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_schedu
         for &(path, splits, measured) in &shape.us {
             let (predicted, within) = match path {
                 Path::Scheduled => (us(of(&answer, path, 0)), 0.9..1.1),
-                // Each number of splits was asked for.
+                // Each number of splits was requested.
                 _ => (us(of(&CHOICES.answer(Ask { num_splits: splits, ..shape.ask() }), path, splits)), 0.85..1.15),
             };
             assert!(within.contains(&(predicted / measured)), "{path:?} {splits} splits: {predicted}, {measured} us");
@@ -194,7 +194,7 @@ fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_schedu
 }
 
 /// B1 H8 S512 D64 with a workspace, on an H200: 21.8 µs in one split whose results `fwd_combine` finished, as it does
-/// two.
+/// for two.
 #[test]
 fn splitting_what_is_short_is_known_to_be_slow() {
     let answer = CHOICES.answer(ask(1, [8, 8], [512, 512], 64));
@@ -214,11 +214,11 @@ fn the_faster_of_two_paths_is_predicted_to_be_faster() {
     let shapes = answered("random shapes").chain(answered("order"));
     let mut wrong = Vec::new();
     let compared: usize = shapes.map(|(shape, answer)| compare(shape, &answer, &mut wrong)).sum();
-    // Of one shape the model is known to be wrong: 601 and 700 us were measured.
+    // For one shape the model is known to be wrong: 601 and 700 us were measured.
     assert_eq!((compared, wrong), (21, vec!["b27 s[36, 8740] d224: Dense 1 622 us, Short 1 618 us".to_owned()]));
 }
 
-/// The scheduler would split nothing, for the longest sequence's tiles fill the GPU: that is no path of its own.
+/// The scheduler would split nothing, because the longest sequence's tiles fill the GPU: that is not a separate path.
 #[test]
 fn a_schedule_without_splits_is_not_weighed() {
     for (shape, answer) in answered("no schedule") {
@@ -227,8 +227,8 @@ fn a_schedule_without_splits_is_not_weighed() {
     }
 }
 
-/// `fwd` with rows that see no key: 166.3 µs were measured, of which reading 17 MB of Q and writing all of O are about
-/// 122.
+/// `fwd` with rows that see no key: 166.3 µs were measured, about 122 of them for reading 17 MB of Q and writing all of
+/// O.
 #[test]
 fn rows_without_keys_cost_little_more_than_their_bytes() {
     let mut few_keys = ask(1, [64, 16], [12062, 606], 224);

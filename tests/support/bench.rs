@@ -1,4 +1,4 @@
-//! A folder to build in, with a cache of its own and a mock in place of nvcc. What several tests of `kgen build` need.
+//! A folder to build in, with a separate cache and a mock instead of nvcc, for several tests of `kgen build`.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use assert_cmd::Command;
@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-/// The four variants most tests build.
+/// The four variants that most tests build.
 pub const SLICE: [&str; 6] = ["--kind", "fwd", "--head-dim", "64", "--target", "sm80"];
 pub const ONE: &str = "flash_fwd_hdim64_bf16_sm80";
 pub const OTHER: &str = "flash_fwd_hdim64_fp16_causal_sm80";
 
-/// A folder to work in, with a cache and a compile log of its own.
+/// A working folder with a separate cache and compile log.
 pub struct Bench {
     pub dir: tempfile::TempDir,
 }
@@ -47,14 +47,14 @@ impl Bench {
         self.kgen(&[&["build"], &SLICE[..], args].concat())
     }
 
-    /// What the mock was asked to do, in order; what an earlier build asked is forgotten.
+    /// The commands that the mock received, in order, since the last call.
     pub fn take_log(&self) -> Vec<String> {
         let log = fs::read_to_string(self.path("mock.log")).unwrap_or_default();
         fs::remove_file(self.path("mock.log")).ok();
         log.lines().map(str::to_owned).collect()
     }
 
-    /// Names of all files below a folder that were meant to vanish.
+    /// Names of all leftover temporary files in a folder.
     pub fn leftovers(&self, folder: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         walk(&self.path(folder), &mut |path| {
@@ -80,7 +80,7 @@ pub fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// A `PATH` with a C++ compiler, a shell's tools, and whatever is given; no nvcc.
+/// A `PATH` with a C++ compiler, a shell's tools, and `more`; no nvcc.
 pub fn bare_path(bench: &Bench, more: &[(&str, PathBuf)]) -> PathBuf {
     let folder = bench.path("bin");
     fs::create_dir_all(&folder).expect("made");

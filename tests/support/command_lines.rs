@@ -29,7 +29,7 @@ pub fn kgen_commands(line: &str) -> Vec<Vec<String>> {
     pieces.iter().filter_map(|piece| shlex::split(piece)).filter_map(|words| from_kgen(&words)).collect()
 }
 
-/// The words from kgen on, if it is what they start.
+/// The words from kgen on, if they start kgen.
 fn from_kgen(words: &[String]) -> Option<Vec<String>> {
     let is_assignment =
         |word: &String| word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
@@ -41,17 +41,17 @@ fn from_kgen(words: &[String]) -> Option<Vec<String>> {
         program if program.rsplit('/').next() == Some("kgen") => words,
         _ => return None,
     };
-    // A sentence may say that kgen does something; a command has a word of the command line after it.
+    // A sentence may have kgen as its subject; in a command, a word of the command line follows it.
     (command.len() > 1).then_some(command)
 }
 
-/// Whether a word stands for others: `…`, `COMMAND`.
+/// True for a placeholder: `…`, `COMMAND`.
 pub fn is_placeholder(word: &str) -> bool {
     word.contains('…') || word.contains("...") || word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
-/// Why kgen would not take a command line; a span in back-ticks may leave required arguments out, and placeholders may
-/// stand for any value.
+/// The reason why kgen would reject a command line; a span in back-ticks may omit required arguments, and placeholders
+/// may represent any value.
 pub fn flaw(words: &[String], is_block: bool) -> Option<String> {
     let subcommand = words.get(1).expect("a command line has a second word");
     if is_placeholder(subcommand) {
@@ -74,7 +74,7 @@ pub fn flaw(words: &[String], is_block: bool) -> Option<String> {
     (!is_shortened(error.kind())).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// A command and all below it.
+/// A command and all its subcommands.
 pub fn tree(command: &clap::Command) -> Vec<&clap::Command> {
     let below = command.get_subcommands().flat_map(tree);
     std::iter::once(command).chain(below).collect()

@@ -1,8 +1,8 @@
-//! What several tests need.
+//! Helpers shared by several tests.
 
 use std::{fs, path::Path};
 
-/// Copies a folder with everything in it.
+/// Copies a folder recursively.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the target is writable");
     for entry in fs::read_dir(from).expect("the folder is there") {

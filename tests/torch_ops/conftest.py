@@ -1,4 +1,4 @@
-"""The modules under test: a package `vllm.vllm_flash_attn` in $KGEN_TORCH_OPS, as scripts/test_torch_ops.sh lays it out.
+"""The modules under test: a package `vllm.vllm_flash_attn` in $KGEN_TORCH_OPS, as created by scripts/test_torch_ops.sh.
 Its ops are registered for tensors in host memory, and its libkgen_vllm.so runs kernels on the emulator."""
 
 import os

@@ -1,4 +1,4 @@
-"""The emulator in libkgen_vllm.so: what memory a call may touch, and what it reports."""
+"""The emulator in libkgen_vllm.so: the memory that a call may access, and the emulator's reports."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Emulator:
-    """Capability and multiprocessors are those of the emulated device until the next one is made."""
+    """Capability and multiprocessors are those of the emulated device, until the next one is created."""
 
     def __init__(self, path, capability=80):
         self.lib = ctypes.CDLL(str(path))
@@ -20,8 +20,8 @@ class Emulator:
         self.lib.kgen_emulator_device(capability)
 
     def run(self, op, arguments, written=()):
-        """`op(*arguments)`, which may read all tensors among the arguments, and write those of `written` and what it
-        allocates itself. Raises what the emulator reports."""
+        """`op(*arguments)`, which may read all tensors among the arguments, and write those in `written` and its own
+        allocations. Raises the emulator's report."""
         self.lib.kgen_emulator_reset(1)
         self.lib.kgen_test_launches()
         storages = {}
@@ -41,5 +41,5 @@ class Emulator:
         return result
 
     def launches(self):
-        """The launches of the last `run`: `kind:blocks` each, in order."""
+        """The launches of the last `run`: `kind:blocks`, in order."""
         return self.lib.kgen_test_launches().decode().split()

@@ -1,5 +1,5 @@
 """Calls of `_vllm_fa3_C.fwd` as vLLM's decoder makes them: a batch of sequences whose keys are in pages of a cache that
-holds K and V side by side, queries that are a view of one projection."""
+interleaves K and V, and queries that are a view of one projection."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ FP8 = torch.float8_e4m3fn
 
 @dataclass
 class Step:
-    """Queries and keys of each sequence. Unused entries of the page table name no page, unused pages hold NaN."""
+    """Queries and keys of each sequence. Unused entries of the page table are invalid, unused pages hold NaN."""
 
     queries: list
     keys: list
@@ -74,7 +74,7 @@ class Step:
         batch = len(self.queries)
         q_descale, k_descale, v_descale = (torch.tensor([factor]).expand(batch, self.heads_k) for factor in descales)
         left, right = self.asked.window
-        softcap = self.asked.softcap or 0  # an int where there is none, as vLLM has it
+        softcap = self.asked.softcap or 0  # an int if unset, as in vLLM
         return [
             self.q, self.k, self.v, None, None, None, self.out if out else None, self.cu_seqlens_q, None, None, None, self.used,
             max_q or max(self.queries), max_k or max(self.keys), self.page_table, None, None, None, None, None,
@@ -92,7 +92,7 @@ class Step:
         ]  # fmt: skip
 
     def check(self, out, lse, descales=(1.0, 1.0, 1.0)):
-        """Every sequence's rows of O and LSE; O's rows of no sequence are untouched."""
+        """Checks every sequence's rows of O and LSE; O's rows outside of sequences must be untouched."""
         for sequence, (first, last) in enumerate(zip(self.starts, self.starts[1:])):
             k, v = self.rows_of(sequence)
             q, k, v = (t.double() * factor for t, factor in zip((self.q[first:last], k, v), descales))

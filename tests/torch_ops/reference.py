@@ -7,7 +7,8 @@ import torch
 
 @dataclass
 class Asked:
-    """What attention is asked for besides Q, K and V. `window`: (left, right), -1 for no limit. `alibi`, `sinks`: by head."""
+    """Features of a call in addition to Q, K and V. `window`: (left, right), -1 for no limit. `alibi`, `sinks`:
+    by head."""
 
     scale: float
     causal: bool = True
@@ -18,7 +19,7 @@ class Asked:
 
 
 def visible(rows, keys, asked):
-    """(rows, keys): whether a row sees a key. The last row stands beside the last key."""
+    """(rows, keys): true if a row sees a key. The last row is at the last key's position."""
     distance = torch.arange(keys)[None, :] - (torch.arange(rows)[:, None] + keys - rows)
     left, right = asked.window
     seen = torch.ones(rows, keys, dtype=torch.bool)
@@ -52,7 +53,7 @@ def attention(q, k, v, asked, dtype=torch.float64):
 
 
 def assert_close(result, lse, q, k, v, asked):
-    """The error is at most twice that of the same computation in the result's dtype, and a little for rounding O."""
+    """The error is at most twice that of the same computation in the result's dtype, plus a little for rounding O."""
     exact, exact_lse = attention(q, k, v, asked)
     rough, _ = attention(q, k, v, asked, result.dtype)
     rounding = torch.finfo(result.dtype).eps * exact.abs().max() if exact.numel() else 0

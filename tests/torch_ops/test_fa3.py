@@ -117,7 +117,7 @@ def test_fp8_queries_and_cache(emulator, batch, splits):
 
 @pytest.mark.parametrize("queries, keys, converted", [([1] * 24, [600] * 24, True), ([200, 170], [200, 300], False)], ids=["decode", "prefill"])
 def test_fp8_queries_are_converted_where_that_is_faster(emulator, queries, keys, converted):
-    """On Hopper the library has both: FP8 products, which split no keys, and E4M3 keys beside bf16 queries."""
+    """On Hopper the library has both: FP8 products without split keys, and E4M3 keys with bf16 queries."""
     emulator.device(90)
     step = Step(queries=queries, keys=keys, dtype=FP8)
     out, lse = fwd(emulator, step, metadata=metadata_of(emulator, step), descales=DESCALES)
@@ -129,7 +129,7 @@ def test_fp8_queries_are_converted_where_that_is_faster(emulator, queries, keys,
     for sequence, (first, last) in enumerate(zip(step.starts, step.starts[1:])):
         rows = (step.q[first:last], *step.rows_of(sequence))
         exact, exact_lse = attention(*(t.double() * factor for t, factor in zip(rows, DESCALES)), step.asked)
-        # P is rounded to E4M3 as well, of which the rule in bf16 knows nothing.
+        # P is rounded to E4M3 as well, which the rule for bf16 does not cover.
         assert (out[first:last].double() - exact).abs().max() < 0.08 * exact.abs().max()
         torch.testing.assert_close(lse[:, first:last].double(), exact_lse, rtol=1e-3, atol=1e-2)
 
@@ -154,7 +154,8 @@ def test_descales_of_a_cache_that_is_not_fp8_are_not_read(emulator):
     step.check(*emulator.run(FWD, arguments, [step.out])[:2])
 
 
-# Of 128 the library splits keys in pages alone; with E4M3 queries it splits none, but with bf16 and E4M3 keys.
+# For head dim 128 the library splits keys only in pages; with E4M3 queries it splits none, except with bf16 and E4M3
+# keys.
 @pytest.mark.parametrize("dim, dtype", [(64, torch.bfloat16), (128, torch.bfloat16), (64, FP8)], ids=["64", "128", "fp8"])
 def test_metadata_is_what_the_kernels_count(emulator, dim, dtype):
     step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1, dim=dim, dtype=dtype)
@@ -170,7 +171,7 @@ def test_metadata_where_the_library_cannot_split_is_one_split_each(emulator):
 
 @pytest.mark.parametrize("asked", [Asked(0.125, softcap=5.0), Asked(0.125, window=(15, 0)), Asked(0.125, causal=False)], ids=["softcap", "window", "full"])
 def test_metadata_knows_what_attention_will_be_asked_for(emulator, asked):
-    step = Step(queries=[1], keys=[1000], dim=128, asked=asked)  # of 128 the library has causal kernels alone
+    step = Step(queries=[1], keys=[1000], dim=128, asked=asked)  # for 128 the library has only causal kernels
     assert metadata_of(emulator, step, num_splits=32)[4] == 1
 
 
@@ -206,7 +207,7 @@ def test_blocks_take_their_work_from_the_counter_of_the_metadata(emulator):
 
 
 def test_layers_merge_by_the_counters_of_the_metadata(emulator):
-    """Of few rows the last block of each row tile merges: no layer launches fwd_combine, and each finds zeros."""
+    """With few rows the last block of each row tile merges: no layer launches fwd_combine, and each finds zeros."""
     step = Step(queries=[1, 1], keys=[300, 500], heads=2, heads_k=1, dim=64)
     metadata = metadata_of(emulator, step, num_splits=2)
     for _ in range(3):

@@ -1,5 +1,5 @@
-"""What `_vllm_fa3_C.fwd` takes besides the engine's decoder: packed and dense keys, slots of a cache, new keys with
-rotary embedding, FP8 without pages, MLA."""
+"""Calls that `_vllm_fa3_C.fwd` supports beyond the engine's decoder: packed and dense keys, slots of a cache, new keys
+with rotary embedding, FP8 without pages, MLA."""
 
 import pytest
 import torch
@@ -75,7 +75,7 @@ def test_e4m3_without_pages(emulator):
     q_descale, k_descale, v_descale = (torch.full((2, 2), factor) for factor in factors)
     out, lse = fwd(emulator, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale, **given)
     assert out.dtype == torch.bfloat16
-    # P is rounded to E4M3 as well, of which the rule in bf16 knows nothing.
+    # P is rounded to E4M3 as well, which the rule for bf16 does not cover.
     for b in range(2):
         of_q, of_k = slice(cu_q[b], cu_q[b + 1]), slice(cu_k[b], cu_k[b + 1])
         exact, exact_lse = attention(*(t.double() * f for t, f in zip((q[of_q], k[of_k], v[of_k]), factors)), ASKED)
@@ -96,7 +96,7 @@ def test_slots_of_a_dense_cache(emulator):
 
 @pytest.mark.parametrize("slot", [6, 2**31 - 1, -1])
 def test_a_slot_that_the_cache_has_not(emulator, slot):
-    """No keys, and nothing is read outside of the cache."""
+    """No keys, and no read outside of the cache."""
     torch.manual_seed(2)
     q, k, v = random(3, 5, 4, 64), random(6, 40, 2, 64), random(6, 40, 2, 64)
     out, lse = fwd(emulator, q=q, k=k, v=v, seqused_k=integers(40, 17, 30), kv_batch_idx=integers(5, slot, 0))
@@ -106,7 +106,7 @@ def test_a_slot_that_the_cache_has_not(emulator, slot):
 
 
 def rotated(x, positions, cos, sin, interleaved):
-    """x (rows, heads, D): the first columns turned by the angles of each row's position."""
+    """x (rows, heads, D): the first columns rotated by the angles of each row's position."""
     columns = 2 * cos.shape[1]
     turned = x.float()[..., :columns]
     a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else (turned[..., : columns // 2], turned[..., columns // 2 :])
@@ -117,12 +117,12 @@ def rotated(x, positions, cos, sin, interleaved):
 
 
 def appending(emulator, new_rows, packed_rows, interleaved, rotary=True, width=None):
-    """New keys into a paged cache: a batch whose queries are as many as its new keys."""
+    """New keys in a paged cache: a batch with as many queries as new keys."""
     cached = [20, 5]
     step = Step(queries=new_rows, keys=[c + n for c, n in zip(cached, new_rows)], width=width)
     k_all, v_all = zip(*(step.rows_of(b) for b in range(2)))
     k_new, v_new = (torch.cat([t[b][cached[b] :] for b in range(2)]).contiguous() for t in (k_all, v_all))
-    for b in range(2):  # nothing there yet
+    for b in range(2):  # empty so far
         for row in range(cached[b], cached[b] + new_rows[b]):
             step.k[step.page_table[b, row // 16], row % 16] = torch.nan
             step.v[step.page_table[b, row // 16], row % 16] = torch.nan

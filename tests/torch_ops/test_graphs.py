@@ -1,4 +1,4 @@
-"""What a CUDA graph keeps of a call depends on shapes alone: launches, and the memory that is asked for."""
+"""A CUDA graph's launches and memory depend on shapes alone."""
 
 import ctypes
 import os
@@ -38,14 +38,14 @@ def test_launches_and_memory_hang_on_shapes_alone(emulator, with_metadata, dtype
         asked_for.add(ALLOCATIONS())
         launches.add(" ".join(emulator.launches()))
     assert len(asked_for) == 1, asked_for
-    # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads. Splits have
-    # counts, so that there are blocks for the first one of each, and two for each of the emulator's five multiprocessors.
-    # The metadata have counters for eight tiles of each sequence, so that last blocks merge.
+    # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads. Splits
+    # have counts, so there are blocks for the first split of each, and two for each of the emulator's five
+    # multiprocessors. The metadata have counters for eight tiles of each sequence, so the last blocks merge.
     assert launches == {("" if with_metadata else "prepare:1 ") + f"split:{10 * 2 * 2 + 2 * 5}"}
     lse, *rest = (int(size) for size in asked_for.pop().split())
     assert lse == TOKENS * 4 * 4
-    # Partial results of 32 splits: a row of 64 + 1 numbers for each token, head and split. Without metadata the counts, and
-    # a counter of a byte for each row tile.
+    # Partial results of 32 splits: a row of 64 + 1 numbers for each token, head and split. Without metadata also the
+    # counts, and a one-byte counter for each row tile.
     assert rest[-1] == 32 * TOKENS * 4 * (64 + 1) * 4 + (0 if with_metadata else TOKENS * 4 + 10 * 2 * 2)
 
 
@@ -58,7 +58,7 @@ def test_eager_decoding_of_short_sequences_asks_for_lse_alone(emulator):
 
 
 def test_splits_that_nobody_asked_for_take_128_mib_at_most(emulator):
-    emulator.lib.kgen_emulator_multiprocessors(20000)  # so many that the library would have 256 splits
+    emulator.lib.kgen_emulator_multiprocessors(20000)  # enough that the library would use 256 splits
     step = Step([1] * 256, [1] * 256, heads=64, heads_k=1)
     metadata = metadata_of(emulator, step, max_k=1 << 15)
     ALLOCATIONS()

@@ -1,4 +1,4 @@
-"""What is not honoured is refused by an exception that names the argument; nothing is computed then."""
+"""Unsupported arguments are refused by an exception that names them; nothing is computed then."""
 
 import pytest
 import torch
@@ -82,7 +82,7 @@ def test_an_argument_of_varlen_fwd(emulator, name, value):
 
 def test_a_generator(emulator):
     op, names, values = varlen()
-    with pytest.raises(RuntimeError, match="Generator|`gen` is given"):  # torch 2.15 knows the type
+    with pytest.raises(RuntimeError, match="Generator|`gen` is given"):  # torch 2.15 has the type
         emulator.run(op, [(values | dict(gen=torch.Generator())).get(name) for name in names])
 
 

@@ -1,4 +1,4 @@
-"""The ops are those of vLLM 0.26.0's two libraries, argument by argument (schemas.txt: as Torch prints theirs)."""
+"""The ops equal those of vLLM 0.26.0's two libraries, argument by argument (schemas.txt: in Torch's format)."""
 
 import pathlib
 import subprocess
@@ -24,7 +24,8 @@ def test_there_are_no_other_ops():
 
 @pytest.mark.parametrize("module", ["_vllm_fa2_C", "_vllm_fa3_C"])
 def test_a_module_exports_its_entry_alone(module):
-    # A statically linked libstdc++ whose symbols the process's own replaced has crashed when formatting a number.
+    # A statically linked libstdc++ whose symbols were replaced by the process's own has crashed when formatting a
+    # number.
     library = FOLDER / "vllm" / "vllm_flash_attn" / f"{module}.abi3.so"
     listed = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library], check=True, capture_output=True, text=True)
     exported = {line.split()[0] for line in listed.stdout.splitlines()}

@@ -1,5 +1,5 @@
 """vLLM's own flash_attn_interface.py, unmodified, on these modules. $VLLM_INTERFACE names the file; it is copied beside
-them, and what it imports of vLLM is stubbed."""
+them, and its imports from vLLM are stubbed."""
 
 import importlib
 import os
@@ -31,7 +31,7 @@ def vllm():
 
 
 def function(emulator, vllm, step, written=(), **given):
-    """flash_attn_varlen_func, whose tensors are all read and `out` written."""
+    """flash_attn_varlen_func, which may read all tensors and write `out`."""
     tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
     return emulator.run(lambda *_: vllm.flash_attn_varlen_func(**given), tensors, written)
 

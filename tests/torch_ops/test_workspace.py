@@ -1,4 +1,4 @@
-"""The workspace of a call is asked for once in a run of calls with the same numbers, and is that of each call."""
+"""The workspace size is queried once for successive calls with the same numbers, and is right for each call."""
 
 from engine import Step
 from reference import Asked

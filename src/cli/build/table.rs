@@ -1,4 +1,4 @@
-//! The table that a build ends in. Shared by `build`, `build-all` and `wheel`.
+//! The table at the end of a build. Shared by `build`, `build-all` and `wheel`.
 
 use super::totals;
 use crate::{
@@ -20,11 +20,11 @@ use std::{
 /// Columns a command adds to the table of variants.
 #[derive(Default)]
 pub(in crate::cli) struct Extra<'a> {
-    /// What they are.
+    /// The columns.
     pub columns: &'a [Column<'a>],
-    /// Names of variants that a reader has to look at.
+    /// Names of variants that need the reader's attention.
     pub notable: HashSet<&'a str>,
-    /// Their cells by variant name; a variant that is not in it has dashes.
+    /// Their cells by variant name; a missing variant gets dashes.
     pub cells: HashMap<&'a str, Vec<String>>,
 }
 
@@ -89,7 +89,7 @@ fn row(built: &Outcome, artifact: &Artifact) -> Vec<String> {
     ]
 }
 
-/// `512 HMMA`; a dash for kernels without, and nothing if it was not inspected.
+/// `512 HMMA`; a dash for kernels without tensor-core instructions, empty if the machine code was not inspected.
 fn tensor_cores(artifact: &Artifact) -> String {
     let Some(code) = &artifact.machine_code else { return String::new() };
     let families = code.families();

@@ -8,7 +8,7 @@ use crate::{
 use itertools::Itertools;
 use std::{collections::BTreeMap, fmt::Write};
 
-/// How many compiled and at what cost, what the machine code is made of, where the library is and how large.
+/// Number of compiled kernels and their cost, summary of the machine code, and path and size of the library.
 pub(super) fn totals(outcome: &Outcome) -> String {
     let report = &outcome.report;
     let (built, cached) = (outcome.kernels().count(), outcome.kernels().filter(|a| a.cached).count());
@@ -48,7 +48,7 @@ pub(super) fn totals(outcome: &Outcome) -> String {
     text
 }
 
-/// One line on what the disassembler found, or on why it was not asked.
+/// One line on the findings of the disassembler, or the reason for skipping it.
 fn machine_code(outcome: &Outcome, text: &mut String) {
     let mut variants: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut inspected, mut plain) = (0, 0);

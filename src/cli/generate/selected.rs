@@ -1,12 +1,12 @@
-//! The files of the kernels that were asked for, and which of them are new or changed.
+//! The files of the selected kernels, marked new, changed or unchanged.
 
 use crate::{cli::verbosity, command::generate::Selected};
 use std::{fmt::Write, path::Path};
 
-/// Most kernels that have a line each; of more, only the number is shown.
+/// Maximum number of kernels listed line by line; for more, only their number is shown.
 const FEW: usize = 20;
 
-/// A line for each file; of many, without `--verbose`, one line for all.
+/// A line for each file; above [`FEW`], without `--verbose`, one line for all.
 pub(super) fn describe(folder: &Path, selected: &[Selected]) -> String {
     if selected.len() > FEW && !verbosity::verbose() {
         let (all, written) = (selected.len(), selected.iter().filter(|kernel| kernel.written).count());

@@ -1,4 +1,4 @@
-//! The line from a selection to a linked library. Shared by `build`, `build-all` and `wheel`.
+//! The steps from a selection to a linked library. Shared by `build`, `build-all` and `wheel`.
 
 use super::{Outcome, Request, Tools, run_as};
 use crate::{
@@ -28,19 +28,18 @@ pub(super) const DISPATCHER: &str = "kgen_dispatch";
 /// The flag that names the folder of kernels.
 const FLAG: &str = "--generated";
 
-/// Remedy for kernels of an earlier build.
+/// Remedy that message texts offer for kernels of an earlier build.
 const ONLY: &str = "`--only` links the selected kernels alone";
 
-/// Products of a build. No other build changes the output folder before it is dropped, or [unlocked](Self::unlock).
+/// Products of a build. Other builds cannot change the output folder until this is dropped or [unlocked](Self::unlock).
 pub(in crate::command) struct Made {
-    /// Plans of the selected variants, in the order of the selection, then those of other kernels that the library
-    /// keeps.
+    /// Plans of the selected variants, in selection order, then those of other kernels that the library keeps.
     pub plans: Vec<Plan>,
-    /// Number of plans that are of selected variants.
+    /// Number of plans that belong to selected variants.
     pub selected: usize,
     /// The kernels' units, in the same order.
     pub kernels: Vec<Unit>,
-    /// The templates they came from.
+    /// The templates they were rendered from.
     pub templates: Templates,
     /// The compilers.
     pub tools: Tools,
@@ -51,7 +50,7 @@ pub(in crate::command) struct Made {
 }
 
 impl Made {
-    /// Lets other builds change the output folder, from which nothing is read any more.
+    /// Lets other builds change the output folder; nothing is read from it any more.
     pub fn unlock(&mut self) {
         self.lock = None;
     }
@@ -103,10 +102,10 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
     let asked: Vec<Variant> = variants.iter().copied().chain(plans[selected..].iter().map(|plan| plan.variant)).collect();
     let files = match run_as {
         None => session.folder_files(&options.generated_dir, &asked, plans.clone(), folder.held())?.1,
-        // What an earlier run tried there is of no use any more.
+        // Results of earlier runs there are no longer needed.
         Some(_) => render::tree(&session.renderer, &session.templates, &plans)?,
     };
-    // A kernel that cannot be planned any more keeps the file an earlier run made.
+    // A kernel that can no longer be planned keeps its file from an earlier run.
     let prune = if refused.is_empty() { Prune::Yes } else { Prune::No };
     let summary = folder.write(&files, prune).map_err(unwritable(FLAG))?;
     warn_of_edited(&options.generated_dir, &summary, observer);
@@ -150,7 +149,7 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
 }
 
 /// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated
-/// folder and the grid say what the names mean.
+/// folder and the grid map the names to variants.
 fn also_held(
     session: &Session,
     names: Vec<String>,
@@ -174,7 +173,7 @@ fn library_of(options: &BuildOptions) -> String {
     format!("`{}`", options.out_dir.join("lib").join("libkgen.so").display())
 }
 
-/// Plans every variant; one without a plan becomes a failure and stops no other.
+/// Plans every variant; one without a plan becomes a failure and does not stop the others.
 fn plan_all(session: &Session, variants: &[Variant], run_as: Option<Target>) -> (Vec<Plan>, Vec<BuildFailure>) {
     let refusal = |name, message| BuildFailure { name, kind: FailureKind::Plan, message, log: None };
     let plan = |v: &Variant| session.plan_to_run_as(*v, run_as).map_err(|error| refusal(v.name(), error));

@@ -1,4 +1,4 @@
-//! The one kernel of a single file, if a selection leaves a choice.
+//! The choice of one kernel for a single file, if a selection leaves several.
 
 use crate::{
     command::{CommandError, Observer},
@@ -7,9 +7,9 @@ use crate::{
 use itertools::Itertools;
 use std::path::Path;
 
-/// The variant a single file is to hold. Forward attention and the full mask are taken if the flags leave a choice
-/// of kind or mask, and a note says how the others are chosen. Anything else has to be said. Variants that are `named`
-/// leave no choice.
+/// The variant for a single file. If the flags leave a choice of kind or mask, forward attention and the full mask are
+/// taken, and a note explains how to select the others. Any other choice is an error. Variants that are `named` leave
+/// no choice.
 pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool, observer: &dyn Observer) -> Result<Variant, CommandError> {
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
@@ -34,7 +34,7 @@ pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool, observer:
     )))
 }
 
-/// The flags that choose another of the selected variants than `taken`, with what they choose.
+/// The flags that select other variants than `taken`, with their meaning.
 fn others(taken: Variant, variants: &[Variant]) -> Vec<String> {
     let of_taken_kind = variants.iter().filter(|v| v.kind() == taken.kind());
     let masks = of_taken_kind.map(Variant::causal).unique().count();
@@ -45,7 +45,7 @@ fn others(taken: Variant, variants: &[Variant]) -> Vec<String> {
     mask.into_iter().chain(kind).collect()
 }
 
-/// Flags that narrow `variants` to the first of them, if they differ in what flags tell apart.
+/// Flags that narrow `variants` to the first of them, if they differ in properties that flags can select.
 fn narrowing(variants: &[Variant]) -> Option<String> {
     let places: Vec<Coordinates> = variants.iter().map(Variant::coordinates).collect();
     let first = places.first()?;

@@ -1,4 +1,4 @@
-//! Hashes of kernels in a file, and no kernels: a comparison names those that a change reaches.
+//! A file with hashes of kernels and no kernels: comparing it shows the kernels that a change affects.
 
 use crate::{
     command::{CommandError, session::Session},
@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Hashes that were written, or compared with those that would be.
+/// Hashes that were written, or compared with the current ones.
 #[derive(Debug, Serialize)]
 pub struct Hashed {
     /// The file of hashes.
@@ -21,10 +21,10 @@ pub struct Hashed {
     pub hashes: PathBuf,
     /// Names of the kernels.
     pub variants: Vec<String>,
-    /// The differences; absent unless hashes were compared.
+    /// The differences; absent if hashes were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Vec<HashDrift>>,
-    /// Whether the file is new or has changed.
+    /// True if the file is new or has changed.
     #[serde(skip)]
     pub written: bool,
 }
@@ -32,8 +32,8 @@ pub struct Hashed {
 /// Writes or, with `check`, compares the hashes of `variants` in `file`.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if a variant has no plan, the file cannot be read or written, or a file that is none of
-/// hashes would be replaced.
+/// [`CommandError::Usage`] if a variant has no plan, the file cannot be read or written, or a file that does not
+/// contain hashes would be replaced.
 pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: bool) -> Result<Hashed, CommandError> {
     let plans = session.plan_all(variants, None)?;
     let sources: Vec<Source> = plans.par_iter().map(|plan| session.renderer.kernel(plan)).collect::<Result<_, RenderError>>()?;
@@ -45,7 +45,7 @@ pub(super) fn run(session: &Session, variants: &[Variant], file: &Path, check: b
         let text = files::read_to_string(file).map_err(|error| unusable("read", &error))?;
         (Some(render::hash_drift(&text, &sources)), false)
     } else {
-        // A link would be replaced, not what it leads to.
+        // A link itself would be replaced, not its target.
         let is_other = file.symlink_metadata().is_ok_and(|metadata| !metadata.is_file());
         let holds_other = || files::read_if_there(file).map(|old| old.is_some_and(|old| !are_hashes(&old)));
         if is_other || holds_other().map_err(|error| unusable("read", &error))? {
@@ -64,10 +64,10 @@ fn are_hashes(text: &[u8]) -> bool {
 }
 
 impl Hashed {
-    /// Fails if hashes differ from those that would be written.
+    /// Fails if hashes differ from the current ones.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] with what to do.
+    /// [`CommandError::Failed`] with the remedy.
     pub(super) fn verdict(&self) -> Result<(), CommandError> {
         let lines = match self.drift.as_ref().map_or(0, Vec::len) {
             0 => return Ok(()),

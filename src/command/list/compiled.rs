@@ -1,4 +1,4 @@
-//! Registers of kernels that the last build compiled, if they would be compiled from the same sources again.
+//! Registers of kernels from the last build, if their sources are unchanged.
 
 use crate::{
     build,
@@ -16,7 +16,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Takes the report in `build_dir`; `None` if there is none.
+    /// Reads the report in `build_dir`; `None` if there is none.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -26,7 +26,7 @@ impl Compiled {
         Ok(Some(Self { fingerprints: Fingerprints::of(&session.templates), session, kernels }))
     }
 
-    /// Registers that the compiler gave the kernel of `plan`, if it was compiled from what would be rendered now.
+    /// Registers that the compiler used for the kernel of `plan`, if it compiled the source that would be rendered now.
     pub fn registers(&self, plan: &Plan) -> Option<u32> {
         let record = self.kernels.get(&plan.variant.name())?;
         let source = self.session.renderer.kernel(plan).ok()?;

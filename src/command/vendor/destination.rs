@@ -1,4 +1,4 @@
-//! The folder or checkout that kernels go to.
+//! The folder or checkout that receives kernels.
 
 use crate::{
     kernel::Variant,
@@ -6,13 +6,13 @@ use crate::{
 };
 use std::path::Path;
 
-/// The folder or checkout that kernels go to.
+/// The folder or checkout that receives kernels.
 pub(super) enum Destination {
     Folder(Vendored),
     Vllm(VllmTree),
 }
 
-/// The same, while no other kgen writes there.
+/// The same, locked against other kgen processes.
 pub(super) enum LockedDestination<'a> {
     Folder(LockedVendored<'a>),
     Vllm(LockedVllm<'a>),
@@ -56,7 +56,7 @@ impl Destination {
         }
     }
 
-    /// Its lock, for `files` to be brought there; without them, only if something is there.
+    /// Locks it in order to write `files`; without `files`, only if something is there.
     pub fn lock(&self, files: Option<&[OutputFile]>, note: &dyn Fn(&str)) -> Result<Option<LockedDestination<'_>>, RenderError> {
         Ok(match self {
             Self::Folder(folder) => folder.lock(files, note)?.map(LockedDestination::Folder),
@@ -64,7 +64,7 @@ impl Destination {
         })
     }
 
-    /// Changes that bringing `files` would make; without `files`, those of taking all away.
+    /// The changes that writing `files` would make; without `files`, those of removing everything.
     pub fn compare(&self, files: &[OutputFile], note: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         match self {
             Self::Folder(folder) => folder.compare(files, note),
@@ -72,7 +72,7 @@ impl Destination {
         }
     }
 
-    /// As [`compare`](Self::compare), refusing what would be refused if it were done.
+    /// As [`compare`](Self::compare), with the same refusals as the real changes.
     pub fn rehearse(&self, root: &Path, files: &[OutputFile], note: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         if let Self::Vllm(tree) = self {
             tree.refuse_uncommitted(!files.is_empty())?;

@@ -1,4 +1,4 @@
-//! The modules of an installed vLLM, replaced by built ones or put back.
+//! Replaces the modules of an installed vLLM by built ones, or restores them.
 
 use super::{Mode, Outcome, Request, unwritable};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// Replaces the modules of the vLLM at `path` by those in `prebuilt`, or puts its own back.
+/// Replaces the modules of the vLLM at `path` by those in `prebuilt`, or restores the originals.
 ///
 /// # Errors
 /// As [`run`](super::run).
@@ -45,7 +45,7 @@ pub(super) fn run(
     Ok(Outcome::new(vllm.folder().to_owned(), *mode, changes))
 }
 
-/// The changes, refused if doing them would be.
+/// The changes, with the same refusals as when they are written.
 fn rehearsed(vllm: &InstalledVllm, changes: Changes) -> Result<Changes, CommandError> {
     changes.refuse_edited(vllm.folder(), Restoration::Restore)?;
     Ok(changes)

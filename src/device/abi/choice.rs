@@ -1,14 +1,14 @@
-//! `kgen_choice` and `kgen_candidate` of `kgen.h`: what a dispatcher says of the paths that it weighs.
+//! `kgen_choice` and `kgen_candidate` of `kgen.h`: the dispatcher's report on the paths that it compares.
 
 use std::{
     ffi::{c_char, c_void},
     ptr,
 };
 
-/// `kgen_explain_choice`: parameters in, the choice out, `KGEN_*` code.
+/// `kgen_explain_choice`: parameters in, the choice out; returns a `KGEN_*` code.
 pub(in crate::device) type Explain = unsafe extern "C" fn(*const c_void, *mut Choice) -> i32;
 
-/// More candidates than any version has.
+/// Upper bound on the number of candidates in any version.
 const CAPACITY: u16 = 64;
 
 /// `kgen_candidate`, version 6.
@@ -48,23 +48,23 @@ pub(in crate::device) struct Choice {
 /// The paths of a forward call, by their numbers in `kgen.h` (`KGEN_PATH_*`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Those that it can take, of which some may find tensors that they cannot read.
+    /// The paths that it can take; some may turn out to be unable to read the call's tensors.
     pub able: Vec<i32>,
-    /// The one that it takes first; `None` where it fails.
+    /// The path that it tries first; `None` if it fails.
     pub chosen: Option<i32>,
 }
 
 /// `KGEN_PATH_SHORT`.
 pub const PATH_SHORT: i32 = 1;
 
-/// `KGEN_PATH_SPLIT`; this one and those up to [`PATH_PACKED`] may divide the keys.
+/// `KGEN_PATH_SPLIT`; the paths from this one to [`PATH_PACKED`] may split the keys.
 pub const PATH_SPLIT: i32 = 2;
 
 /// `KGEN_PATH_PACKED`.
 pub const PATH_PACKED: i32 = 5;
 
 impl Paths {
-    /// What `explain` tells when it is given a choice to fill in.
+    /// The paths that `explain` writes into a choice.
     pub(in crate::device) fn told(explain: &mut dyn FnMut(&mut Choice)) -> Self {
         let empty = Candidate {
             path: 0,
@@ -102,7 +102,7 @@ impl Paths {
     }
 }
 
-/// Offsets of all fields, by their names in C, and the sizes: for the test that compares them with the header.
+/// Offsets of all fields, by their names in C, and the sizes, for the test that compares them with the header.
 #[cfg(test)]
 pub(super) fn layouts() -> [Layout; 2] {
     use super::tests::each;

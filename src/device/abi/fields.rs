@@ -1,4 +1,4 @@
-//! A structure of `kgen.h` with its values, laid out as C lays it out.
+//! A structure of `kgen.h` and its values, with C's memory layout.
 
 use super::{Address, FOREIGN, Header, LARGEST, Layout};
 use std::ffi::c_void;
@@ -6,11 +6,11 @@ use std::ffi::c_void;
 /// The value of one field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Field {
-    /// A pointer to element (0, 0, 0) of the tensor of that name; NULL where the call has none.
+    /// A pointer to element (0, 0, 0) of the named tensor; NULL if the call has none.
     Tensor(&'static str),
-    /// The same, this many bytes further on.
+    /// The same pointer, plus this many bytes.
     TensorAt(&'static str, isize),
-    /// `size_t`: the bytes of the workspace.
+    /// `size_t`: size of the workspace in bytes.
     WorkspaceBytes,
     /// `uint64_t`.
     U64(u64),
@@ -22,29 +22,29 @@ pub enum Field {
     F32(f32),
 }
 
-/// A structure's values: [`Layout::fill`] makes them.
+/// A structure's values, as [`Layout::fill`] creates them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     /// `KGEN_FLAG_*`.
     pub(super) flags: u32,
     pub(super) layout: &'static Layout,
-    /// In the order of the structure in C, after `struct_size` and `flags`, which every structure begins with.
+    /// In the order of the C structure, after `struct_size` and `flags`, with which every structure begins.
     pub(super) values: Vec<Field>,
 }
 
-/// The structure, aligned as its widest fields are, and what follows it in memory.
+/// The structure, with C's alignment, and the memory after it.
 #[derive(Debug)]
 pub(in crate::device) struct Structure {
     words: Vec<u64>,
-    /// Bytes of its first version.
+    /// Size of its first version in bytes.
     first_version: u32,
 }
 
-/// Bytes of an older caller in fields that it does not know: no sensible size, stride, count or address.
+/// Bytes that an older caller leaves in fields of later versions: not a plausible size, stride, count or address.
 const GARBAGE: u64 = 0x7fa5_7fa5_7fa5_7fa5;
 
 impl Field {
-    /// Bytes in the structure.
+    /// Size of the field in bytes.
     pub(super) fn bytes(self) -> usize {
         if matches!(self, Self::I32(_) | Self::F32(_)) { 4 } else { 8 }
     }
@@ -66,12 +66,12 @@ impl Fields {
     /// The field at `path`: `q`, `features.softcap`, `score.scalars[3]`.
     ///
     /// # Panics
-    /// If the structure has none of that name.
+    /// If the structure has no such field.
     pub fn at(&mut self, path: &str) -> &mut Field {
         &mut self.values[self.layout.index(path)]
     }
 
-    /// The structure to pass.
+    /// The structure to pass to a launcher.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         let size = self.layout.size();
         let mut words = vec![0; size / 8];
@@ -87,7 +87,7 @@ impl Fields {
 }
 
 impl Structure {
-    /// The same with another beginning; where that is the first version's, what it does not have is garbage.
+    /// The same with another header; if it is the first version's, the fields of later versions hold garbage.
     pub(super) fn headed(mut self, header: Header) -> Self {
         let (size, flags) = (self.words[0] as u32, (self.words[0] >> 32) as u32);
         let size_of_structure = size as usize / 8;

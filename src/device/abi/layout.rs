@@ -1,24 +1,24 @@
-//! Structures of `kgen.h`, read from the header itself, so that their fields are written down once.
+//! Structures of `kgen.h`, parsed from the header itself, so that their fields are declared only once.
 
 use super::{Field, Fields};
 use std::iter;
 
-/// One member of a structure as C declares it.
+/// One member of a structure as declared in C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Declaration {
     /// Its type without `const` and `*`.
     pub(super) base: &'static str,
-    /// Whether it is a pointer.
+    /// True for a pointer.
     pub(super) is_pointer: bool,
     /// Its name.
     pub(super) name: &'static str,
-    /// Elements of an array.
+    /// Number of elements, for an array.
     pub(super) count: Option<usize>,
-    /// Whether it came with a later version than the structure's first.
+    /// True if a later version than the structure's first added it.
     pub(super) is_later: bool,
 }
 
-/// One number or pointer of a structure: a member, an element of an array, or a member of a structure within.
+/// One number or pointer of a structure: a member, an element of an array, or a member of a nested structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     /// `q`, `features.softcap`, `score.scalars[3]`.
@@ -27,7 +27,7 @@ struct Place {
     offset: usize,
 }
 
-/// A structure's members after `struct_size` and `flags`, and where C puts them.
+/// A structure's members after `struct_size` and `flags`, and their offsets in C.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     structure: &'static str,
@@ -37,7 +37,7 @@ pub struct Layout {
 }
 
 impl Declaration {
-    /// Bytes of one element; `None` for a structure within.
+    /// Size of one element in bytes; `None` for a nested structure.
     fn bytes(&self) -> Option<usize> {
         match self.base {
             _ if self.is_pointer || self.base.ends_with("_launcher") => Some(8),
@@ -49,7 +49,7 @@ impl Declaration {
 }
 
 impl Layout {
-    /// The layout of `structure`, which `header` declares. Structures within are aligned to 8 bytes.
+    /// The layout of `structure`, declared in `header`. Nested structures are aligned to 8 bytes.
     ///
     /// # Panics
     /// If the header, which ships with kgen, does not declare it.
@@ -83,11 +83,11 @@ impl Layout {
         }
     }
 
-    /// The structure with these values. A pointer without a value is to the tensor of its name, `workspace_bytes` is
-    /// the size of the workspace, and a number that is reserved is 0.
+    /// The structure with these values. A pointer without a value is the tensor of the same name, `workspace_bytes` is
+    /// the size of the workspace, and reserved numbers are 0.
     ///
     /// # Panics
-    /// If another number has no value, or a value has no place.
+    /// If any other number has no value, or a value has no field.
     pub fn fill<'a>(&'static self, flags: u32, values: impl IntoIterator<Item = (impl Into<String>, Field)> + 'a) -> Fields {
         let value = |place: &Place| match place.declaration {
             Declaration { is_pointer: true, name, .. } => Some(Field::Tensor(name)),
@@ -123,17 +123,17 @@ impl Layout {
         self.places.iter().map(|place| place.offset)
     }
 
-    /// Bytes of the structure.
+    /// Size of the structure in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// Bytes of its first version.
+    /// Size of its first version in bytes.
     pub(super) fn first_version(&self) -> usize {
         self.first_version
     }
 
-    /// Paths and offsets of members that C names as they are named here: of an array, its first element.
+    /// Paths and offsets of members with the same name in C; for an array, its first element.
     #[cfg(test)]
     pub(super) fn named(&self) -> Vec<(String, usize)> {
         let first = |place: &&Place| !place.path.ends_with(']') || place.path.ends_with("[0]");

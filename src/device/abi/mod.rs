@@ -1,4 +1,4 @@
-//! The structures and functions of `kgen.h`, as Rust sees them.
+//! Rust's view of the structures and functions of `kgen.h`.
 
 mod choice;
 mod fields;
@@ -30,35 +30,35 @@ pub const DTYPE_FP32: i32 = 3;
 /// `KGEN_DTYPE_FP8_E5M2`.
 pub const DTYPE_FP8_E5M2: i32 = 4;
 
-/// How a structure begins, if not as this version's.
+/// Header of a structure, if it differs from this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// The pointer to it is NULL.
     Null,
     /// `struct_size` is a byte less than the first version's.
     TooShort,
-    /// `struct_size` is a byte more than any version's will be.
+    /// `struct_size` is a byte larger than any version's will be.
     TooLong,
-    /// `struct_size` is the first version's; what later ones have besides holds garbage.
+    /// `struct_size` is the first version's; the fields of later versions hold garbage.
     FirstVersion,
-    /// `struct_size` is the largest that any version may have; what this one does not know is zero.
+    /// `struct_size` is the largest of any version; the fields unknown to this version are zero.
     LaterVersion,
-    /// The same, and the last byte is not zero.
+    /// The same, with a nonzero last byte.
     LaterUse,
-    /// More `flags`.
+    /// Additional `flags`.
     Flags(u32),
 }
 
-/// The most bytes that any version of a structure will have: `LARGEST_PARAMS` in `kgen/params.cuh`.
+/// Maximum size of a structure in any version, in bytes: `LARGEST_PARAMS` in `kgen/params.cuh`.
 const LARGEST: u32 = 4096;
 
-/// What a later version of a structure has besides, in 8-byte numbers.
+/// The additional fields of a later version of a structure, in 8-byte numbers.
 type Tail = [u64; LARGEST as usize / 8];
 
 const NO_TAIL: Tail = [0; LARGEST as usize / 8];
 
 impl Header {
-    /// `struct_size` and `flags` of a structure, given what they would be and the first version's size.
+    /// `struct_size` and `flags` of a structure, given their usual values and the first version's size.
     fn of(self, size: u32, first_version: u32, flags: u32) -> (u32, u32) {
         match self {
             Self::Null => (size, flags),
@@ -70,7 +70,7 @@ impl Header {
         }
     }
 
-    /// What lies after a structure of `size` bytes.
+    /// The memory after a structure of `size` bytes.
     fn tail(self, size: usize) -> Tail {
         let mut tail = NO_TAIL;
         if self == Self::LaterUse {
@@ -80,13 +80,13 @@ impl Header {
     }
 }
 
-/// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
+/// Returns the pointer to element (0, 0, 0) of the named tensor; NULL for an absent one.
 type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
 
-/// What follows a structure in memory where it ends: nothing that a launcher may read.
+/// Content of the memory after the end of a structure, which a launcher must not read.
 const FOREIGN: u64 = u64::MAX;
 
-/// A structure of `kgen.h`, ready to be passed; `None` is NULL.
+/// A structure of `kgen.h`, ready to be passed; `None` becomes NULL.
 pub(super) struct Structure(Option<fields::Structure>);
 
 impl Structure {
@@ -108,13 +108,13 @@ pub(super) type LastError = unsafe extern "C" fn() -> *const c_char;
 /// `KGEN_ERROR_INVALID_VALUE`: a parameter is outside its documented range.
 pub const ERROR_INVALID_VALUE: i32 = 1;
 
-/// `KGEN_ERROR_MISMATCH`: the kernel was built for something else.
+/// `KGEN_ERROR_MISMATCH`: the kernel was built for other parameters.
 pub const ERROR_MISMATCH: i32 = 2;
 
-/// `KGEN_ERROR_UNSUPPORTED`: the kernel cannot read tensors that lie so in memory.
+/// `KGEN_ERROR_UNSUPPORTED`: the kernel cannot read tensors with this memory layout.
 pub const ERROR_UNSUPPORTED: i32 = 5;
 
-/// What a launcher's code means.
+/// Meaning of a launcher's code.
 pub(crate) fn code_word(code: i32) -> &'static str {
     match code {
         0 => "KGEN_SUCCESS",
@@ -146,8 +146,7 @@ mod tests {
     }
     pub(super) use each;
 
-    /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond
-    /// them.
+    /// C assertions that a structure has these fields at these offsets, this size, and nothing in between or beyond.
     pub(super) fn layout_of(structure: &str, mut fields: Vec<(String, usize)>, size: usize) -> String {
         fields.sort_by_key(|(_, offset)| *offset);
         let holds = |what: String| format!("_Static_assert({what}, \"{}\");\n", what.replace('"', ""));
@@ -156,7 +155,7 @@ mod tests {
             fields.iter().map(|(field, offset)| holds(format!("offsetof({structure}, {field}) == {offset}"))).collect();
         text.extend(fields.windows(2).map(|pair| {
             let (end, next) = (end(&pair[0].0), &pair[1].0);
-            // The first field of a structure within is aligned as that is.
+            // The first field of a nested structure has that structure's alignment.
             let within = next.split_once('.').map(|(within, _)| within).filter(|within| !pair[0].0.starts_with(within));
             let aligned = within.unwrap_or(next);
             holds(format!("offsetof({structure}, {next}) - ({end}) < __alignof__((({structure}*)0)->{aligned})"))
@@ -194,7 +193,7 @@ mod tests {
         compile(&choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size)).concat());
     }
 
-    /// The header as kgen writes it, with what each family adds.
+    /// The header as kgen writes it, including the additions of each family.
     fn header() -> &'static str {
         let templates = Templates::embedded();
         templates.include_files().find(|(path, _)| *path == "kgen.h").expect("a header").1.to_owned().leak()

@@ -1,9 +1,9 @@
-//! The parameter structure of a call, whatever its family.
+//! The parameter structure of a call, for any family.
 
 use super::{Address, Fields, Header, Structure};
 use std::{any::Any, fmt};
 
-/// Scalar parameters of a launcher, as a family keeps them.
+/// Scalar parameters of a launcher, in a family's own type.
 pub trait Parameters: Clone + PartialEq + fmt::Debug + 'static {
     /// The structure of `kgen.h` after `struct_size`, field by field.
     fn fields(&self) -> Fields;
@@ -15,7 +15,7 @@ impl Parameters for Fields {
     }
 }
 
-/// [`Parameters`] whose type is not known.
+/// [`Parameters`] with the type erased.
 trait Erased: Any + fmt::Debug {
     fn fields(&self) -> Fields;
     fn boxed(&self) -> Box<dyn Erased>;
@@ -37,19 +37,19 @@ impl<P: Parameters> Erased for P {
     }
 }
 
-/// The parameters of a call: those of a family, and how its caller begins the structure.
+/// The parameters of a call: those of a family, and the header of the structure.
 pub struct Params {
     of_family: Box<dyn Erased>,
     header: Option<Header>,
 }
 
 impl Params {
-    /// These parameters, with the beginning that `kgen.h` asks for.
+    /// These parameters, with the header that `kgen.h` prescribes.
     pub fn of(parameters: impl Parameters) -> Self {
         Self { of_family: Box::new(parameters), header: None }
     }
 
-    /// The same, from a caller that does not keep to `kgen.h`, or that knows another version of it.
+    /// The same, from a caller that violates `kgen.h`, or that was compiled against another version.
     #[must_use]
     pub fn headed(self, header: Header) -> Self {
         Self { header: Some(header), ..self }
@@ -61,13 +61,13 @@ impl Params {
         parameters.downcast_ref()
     }
 
-    /// The same, to change them.
+    /// The same, mutable.
     pub fn get_mut<P: Parameters>(&mut self) -> Option<&mut P> {
         let parameters: &mut dyn Any = &mut *self.of_family;
         parameters.downcast_mut()
     }
 
-    /// The structure to pass, with `address` in place of tensors.
+    /// The structure to pass, with pointers from `address` for the tensors.
     pub(in crate::device) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         let structure = || self.of_family.fields().structure(address, workspace_bytes);
         Structure(match self.header {

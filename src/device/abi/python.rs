@@ -4,7 +4,7 @@ use super::layout::{Declaration, declarations};
 use itertools::Itertools;
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Prefixes of constants that become one dictionary each, and the dictionary's name.
+/// Prefixes of the constants that form a dictionary, and the dictionary's name.
 const TABLES: [(&str, &str); 5] =
     [("DTYPE", "DTYPES"), ("KIND", "KINDS"), ("FEATURE", "FEATURES"), ("PATH", "PATHS"), ("REDUCE", "REDUCTIONS")];
 
@@ -49,7 +49,7 @@ pub(super) fn module(header: &'static str) -> String {
     text
 }
 
-/// Structures in the order of the header, which declares those within others first.
+/// Structures in the header's order, which declares nested ones first.
 pub(super) fn structures(header: &str) -> impl Iterator<Item = &str> {
     let names = header.split("typedef struct ").skip(1).filter_map(|rest| rest.split_once(" {").map(|(name, _)| name));
     names.filter(|name| name.starts_with("kgen_") && !name.contains(' '))
@@ -70,7 +70,7 @@ fn constants(header: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-/// The dictionary of a constant, and its word there.
+/// The dictionary of a constant, and its key there.
 fn table_of(name: &str) -> Option<(&'static str, String)> {
     let (prefix, word) = name.split_once('_')?;
     let (_, table) = TABLES.iter().find(|(known, _)| *known == prefix)?;

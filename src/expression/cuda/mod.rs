@@ -1,5 +1,5 @@
-//! An expression as CUDA text: fp32, the exact functions (`expf`, `tanhf`, `logf`), and what does not change in a loop
-//! computed before it. Contraction to `fmaf` is left to nvcc.
+//! An expression as CUDA text: fp32, the exact functions (`expf`, `tanhf`, `logf`), and loop-invariant parts computed
+//! before the loop. Contraction to `fmaf` is left to nvcc.
 
 mod prepare;
 #[cfg(test)]
@@ -12,7 +12,7 @@ pub(super) use prepare::prepared;
 use super::Expr;
 use serde::Serialize;
 
-/// Device functions that texts with [`Text::helpers`] call. A divisor is positive.
+/// Device functions called by texts with [`Text::helpers`]. A divisor is positive.
 pub const HELPERS: &str = "\
 // The largest integer not above a / b; b is positive.
 template <typename T>
@@ -28,12 +28,12 @@ __device__ __forceinline__ T floor_mod(T a, T b) {
 }
 ";
 
-/// What a kernel calls the things an expression knows.
+/// The kernel's names for the variables of an expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Spelling {
     /// The scaled product, a `float`.
     pub s: String,
-    /// Position of the query, an `int`, as are the others.
+    /// Position of the query, an `int` like the following.
     pub q: String,
     /// Position of the key.
     pub k: String,
@@ -45,11 +45,11 @@ pub struct Spelling {
     pub seqlen_q: String,
     /// Keys of this entry.
     pub seqlen_k: String,
-    /// What stands before the names of scalars (`float`), integers (`int`) and tables (`const float*`): `user.`, say.
+    /// Prefix of the names of scalars (`float`), integers (`int`) and tables (`const float*`): `user.`, say.
     pub named: String,
-    /// What stands before the names of [`Local`]s.
+    /// Prefix of the names of [`Local`]s.
     pub local: String,
-    /// Whether the name of a table is its value for the head, so that it takes no index.
+    /// True if the name of a table is its value for the head, so that it takes no index.
     pub tables_of_head: bool,
 }
 
@@ -72,14 +72,14 @@ impl Default for Spelling {
     }
 }
 
-/// Expressions as code: locals, each of which uses only those before it, and what the expressions are.
+/// Expressions as code: locals, each of which uses only earlier ones, and the results.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Text {
     /// Values that are computed once and used in several places, or known before the innermost loop.
     pub locals: Vec<Local>,
-    /// One C++ expression for each that was asked for; brackets are needed around it inside of another.
+    /// One C++ expression for each requested expression; it needs brackets inside another one.
     pub results: Vec<String>,
-    /// Whether [`HELPERS`] are called.
+    /// True if [`HELPERS`] are called.
     pub helpers: bool,
 }
 
@@ -99,8 +99,8 @@ impl Text {
         write::text(&prepared, stage, spelling)
     }
 
-    /// The locals that are known at `stage`, in their order. A template that does not keep values of a column puts
-    /// those of [`Stage::Column`] before those of [`Stage::Element`].
+    /// The locals that are known at `stage`, in order. A template that does not keep values of a column puts the locals
+    /// of [`Stage::Column`] before those of [`Stage::Element`].
     pub fn at(&self, stage: Stage) -> impl Iterator<Item = &Local> {
         self.locals.iter().filter(move |local| local.stage == stage)
     }
@@ -109,16 +109,16 @@ impl Text {
 /// A named value.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Local {
-    /// Where it is known.
+    /// The stage at which it is known.
     pub stage: Stage,
     /// `float`, `int`, `int64_t` or `bool`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its C++ expression.
     pub value: String,
-    /// Whether it depends on the head: with packed heads it is known per row at the earliest.
+    /// True if it depends on the head: with packed heads it is known per row at the earliest.
     pub per_head: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is changed before an expression becomes code, and at which loop each part is known.
+//! Transformations before an expression becomes code, and the loop at which each part is known.
 
 use crate::expression::{
     range,
@@ -7,7 +7,7 @@ use crate::expression::{
     tree::{Leaf, Type},
 };
 
-/// The outermost loop in which a part has one value.
+/// The outermost loop within which a part has one value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -22,7 +22,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Where `expr` is known.
+    /// The stage at which `expr` is known.
     pub fn of(expr: &Expr) -> Self {
         match (expr.uses(Variable::S), expr.uses(Variable::Q), expr.uses(Variable::K)) {
             (true, ..) | (_, true, true) => Self::Element,
@@ -33,8 +33,8 @@ impl Stage {
     }
 }
 
-/// The expression in the form that is computed: a quotient whose divisor is known before its dividend is a product with
-/// the reciprocal, and what may not fit 32 bits is converted before it is added or multiplied.
+/// The expression in the form that is computed: a quotient whose divisor is known before its dividend becomes a product
+/// with the reciprocal, and integers that may exceed 32 bits are converted before they are added or multiplied.
 pub(in crate::expression) fn prepared(expr: &Expr) -> Expr {
     match expr {
         Expr::Leaf(_) => expr.clone(),
@@ -46,7 +46,7 @@ pub(in crate::expression) fn prepared(expr: &Expr) -> Expr {
     }
 }
 
-/// An integer as a real number. Conversions of 64 bits are slow on a GPU, and rounded to fp32 all the same.
+/// An integer as a real number. 64-bit conversions are slow on a GPU, and the result is rounded to fp32 in any case.
 fn converted(integer: &Expr) -> Expr {
     if !range::of(integer).is_wide() {
         return unary(Unary::Real, integer.clone());
@@ -77,7 +77,7 @@ fn quotient(a: Expr, b: Expr) -> Expr {
     Expr::binary_as_is(Binary::Divide, a, b)
 }
 
-/// Whether an integer is computed with 64 bits: where it, or something it is made of, may not fit 32.
+/// True if an integer is computed with 64 bits: it, or one of its parts, may not fit in 32 bits.
 pub(super) fn is_wide(expr: &Expr) -> bool {
     expr.kind() == Type::Integer
         && (range::of(expr).is_wide() || expr.parts().into_iter().any(|part| part.kind() == Type::Integer && is_wide(part)))

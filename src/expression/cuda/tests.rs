@@ -1,4 +1,4 @@
-//! The text itself, and that a C++ compiler computes with it what the reference computes.
+//! Tests of the text, and that compiled C++ computes the reference's values with it.
 
 use super::{HELPERS, Spelling, Stage, Text};
 use crate::expression::{
@@ -74,13 +74,13 @@ fn integers_that_may_not_fit_32_bits_have_64() {
     assert!(text.helpers);
 }
 
-/// A value, and how far fp32 may be from it: the sum of the roundings, each carried on by the derivatives.
+/// A value, and a bound on its error in fp32: the sum of the rounding errors, each propagated by the derivatives.
 struct Bounded {
     value: f64,
     error: f64,
 }
 
-/// `None` where rounding decides a comparison, or a function is too steep for a bound of first order.
+/// `None` if rounding decides a comparison, or a function is too steep for a first-order bound.
 fn bounded(expr: &Expr, values: &Values) -> Option<Bounded> {
     let ulp = f64::from(f32::EPSILON);
     let value = expr.value(&values.at());
@@ -89,7 +89,7 @@ fn bounded(expr: &Expr, values: &Values) -> Option<Bounded> {
         ok.then_some(Bounded { value, error: error + ulps * ulp * value.abs() + 1e-37 })
     };
     if expr.kind() == Type::Integer {
-        // Conditions inside may rest on real numbers.
+        // Conditions inside may depend on real numbers.
         return expr.parts().into_iter().all(|part| bounded(part, values).is_some()).then_some(Bounded { value, error: 0.0 });
     }
     match expr {
@@ -128,7 +128,7 @@ fn bounded(expr: &Expr, values: &Values) -> Option<Bounded> {
     }
 }
 
-/// A function of C++ that gives every result of `text`.
+/// A C++ function that returns every result of `text`.
 fn function(name: &str, text: &Text) -> String {
     let mut code = format!("static void {name}(const values& v, double* out) {{\n");
     code +=
@@ -160,7 +160,7 @@ fn literal(values: &Values) -> String {
     format!("{{{s}, {q}, {k}, {h}, {b}, {seqlen_q}, {seqlen_k}, {{{scalars}}}, {{{n}, {m}}}, {{{slope}}}}}")
 }
 
-/// Code of `main` that calls a function with each of `values`, and prints its results.
+/// Code of `main` that calls a function with each of `values` and prints its results.
 fn calls(name: &str, values: &[Values], results: usize) -> String {
     let values = values.iter().map(literal).collect::<Vec<_>>().join(", ");
     let print = "for (int i = 0; i < RESULTS; ++i) std::printf(\"%.17g\\n\", out[i]);".replace("RESULTS", &results.to_string());
@@ -169,7 +169,7 @@ fn calls(name: &str, values: &[Values], results: usize) -> String {
     )
 }
 
-/// Compiles a program with g++, runs it, and gives the numbers it prints.
+/// Compiles a program with g++, runs it, and returns the numbers it prints.
 fn run(code: &str) -> Vec<f64> {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("test.cpp"), folder.path().join("test"));
@@ -185,7 +185,7 @@ fn run(code: &str) -> Vec<f64> {
 
 const TRIALS: usize = 12;
 
-/// Integers of more than 32 bits as real numbers, which random expressions seldom have.
+/// Integers of more than 32 bits as real numbers, which random expressions rarely contain.
 const WIDE: [&str; 5] = [
     "s + abs(q * 4096 - k * 64)",
     "s - -(q * 64) * c",
@@ -250,7 +250,7 @@ fn compiled_bounds_are_those_of_the_reference() {
         main += &calls(&name, &values, 2);
         for values in values {
             for bound in [&found.low, &found.high] {
-                // A condition on real numbers may be decided by rounding.
+                // Rounding may decide a condition on real numbers.
                 let clear = bounded(bound, &values).is_some();
                 expected.push((mask.to_string(), clear.then(|| bound.value(&values.at()))));
             }

@@ -1,10 +1,10 @@
-//! Writes prepared expressions as C++ with the brackets that its precedence asks for.
+//! Writes prepared expressions as C++ with the brackets that operator precedence requires.
 
 use super::{Local, Spelling, Stage, Text, prepare::is_wide};
 use crate::expression::tree::{Binary, Expr, Leaf, List, Relation, Type, Unary, Variable};
 use std::collections::{HashMap, HashSet};
 
-/// How tightly a part of C++ binds.
+/// Precedence of a part of C++.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 enum Level {
     Conditional,
@@ -22,7 +22,7 @@ struct Writer<'a> {
     spelling: &'a Spelling,
     /// Parts that occur more than once.
     shared: HashSet<Expr>,
-    /// Names of parts that have a local.
+    /// Names of parts that are locals.
     named: HashMap<Expr, String>,
     text: Text,
 }
@@ -43,7 +43,7 @@ pub(super) fn text(expressions: &[Expr], stage: Stage, spelling: &Spelling) -> T
     writer.text
 }
 
-/// A leaf is named already, but for a table's element, which lies in memory.
+/// True for a leaf, which has a name already; not for a table's element, which is loaded from memory.
 fn has_no_work(expr: &Expr) -> bool {
     match expr {
         Expr::Leaf(Leaf::Named(named)) => named.list != List::Tables,
@@ -66,7 +66,7 @@ fn find_shared<'e>(expr: &'e Expr, seen: &mut HashSet<&'e Expr>, shared: &mut Ha
 }
 
 impl Writer<'_> {
-    /// `expr` inside of something that binds as `around` and is known at `stage`.
+    /// `expr` as an operand within precedence `around`, known at `stage`.
     fn within(&mut self, expr: &Expr, around: Level, stage: Stage) -> String {
         let (text, level) = self.part(expr, stage);
         if level < around { format!("({text})") } else { text }
@@ -172,7 +172,7 @@ impl Writer<'_> {
             Binary::And | Binary::Or => return self.junction(op, a, b, stage),
             Binary::FloorDivide | Binary::Modulo | Binary::Min | Binary::Max => return self.call(op, whole, a, b, stage),
         };
-        // One operand of 64 bits is enough.
+        // One 64-bit operand is enough.
         let needs_cast = is_wide(whole) && !is_wide(a) && !is_wide(b);
         let tighter = match level {
             Level::Product => Level::Unary,
@@ -184,7 +184,7 @@ impl Writer<'_> {
         (format!("{left} {symbol} {right}"), level)
     }
 
-    /// An operand, which is made one of 64 bits where it is `wide` and has fewer.
+    /// An operand, cast to 64 bits if it is `wide` and is narrower.
     fn operand(&mut self, expr: &Expr, wide: bool, around: Level, stage: Stage) -> String {
         if wide && !is_wide(expr) {
             return format!("int64_t{{{}}}", self.within(expr, Level::Conditional, stage));
@@ -192,7 +192,7 @@ impl Writer<'_> {
         self.within(expr, around, stage)
     }
 
-    /// `&&` and `||`; one inside of the other gets brackets, as compilers ask for.
+    /// `&&` and `||`; one inside the other gets brackets, to avoid compiler warnings.
     fn junction(&mut self, op: Binary, a: &Expr, b: &Expr, stage: Stage) -> (String, Level) {
         let (symbol, level) = if op == Binary::And { ("&&", Level::And) } else { ("||", Level::Or) };
         let mut side = |part: &Expr| {

@@ -1,5 +1,5 @@
-//! Solves a mask for `k`. Every part of it gives an interval that holds all keys it lets through, and whether it lets
-//! all of these through.
+//! Solves a mask for `k`. Every part gives an interval that contains all keys it shows, and a flag that it shows all
+//! keys of the interval.
 
 use super::Interval;
 use crate::expression::{
@@ -8,7 +8,7 @@ use crate::expression::{
     tree::{Binary, Expr, Relation, Type, Unary, Variable},
 };
 
-/// Most steps: parts that hold each other are solved several times over.
+/// Step limit: nested parts are solved several times.
 const STEPS: u32 = 400;
 
 /// Every key.
@@ -20,7 +20,7 @@ fn none() -> Interval {
     Interval { low: Expr::integer(0), high: Expr::integer(0), exact: true }
 }
 
-/// Any keys at all.
+/// An unknown set of keys.
 fn unknown() -> Interval {
     Interval { exact: false, ..all() }
 }
@@ -57,7 +57,7 @@ fn intersected(a: Interval, b: Interval) -> Interval {
     Interval { low, high, exact: a.exact && b.exact }
 }
 
-/// The smallest interval that holds both; exact where they begin or end together.
+/// The smallest interval that contains both; exact if they begin or end together.
 fn united(a: Interval, b: Interval) -> Interval {
     for (one, other) in [(&a, &b), (&b, &a)] {
         if *one == all() || *other == none() {
@@ -71,13 +71,13 @@ fn united(a: Interval, b: Interval) -> Interval {
     Interval { low, high, exact }
 }
 
-/// One of two, by a condition that is the same for every key.
+/// One of two intervals, selected by a condition that does not depend on the key.
 fn chosen(condition: &Expr, a: Interval, b: Interval) -> Interval {
     let pick = |a, b| select(condition.clone(), a, b);
     Interval { low: pick(a.low, b.low), high: pick(a.high, b.high), exact: a.exact && b.exact }
 }
 
-/// `yes` where a condition without `k` is `wanted`, otherwise `no`.
+/// `yes` if a condition without `k` is `wanted`, otherwise `no`.
 fn decided(condition: &Expr, wanted: bool, yes: Interval, no: Interval) -> Interval {
     if wanted { chosen(condition, yes, no) } else { chosen(condition, no, yes) }
 }
@@ -110,7 +110,7 @@ impl Solver {
         }
     }
 
-    /// The keys for which both are `wanted`, or one of them.
+    /// The keys for which both are `wanted`, or at least one of them.
     fn joined(&mut self, both: bool, wanted: bool, a: &Expr, b: &Expr) -> Interval {
         for (one, other) in [(a, b), (b, a)] {
             if is_free(one) {
@@ -159,14 +159,14 @@ impl Solver {
         }
     }
 
-    /// The keys for which `part` is `bound` or less.
+    /// The keys for which `part` is at most `bound`.
     fn at_most(&mut self, part: &Expr, bound: &Expr) -> Interval {
         match part {
             Expr::Leaf(_) => {
                 let high = add(bound.clone(), Expr::integer(1));
                 if range::all_exact(&high) { Interval { high, ..all() } } else { unknown() }
             }
-            // x // c <= e where x < c * e + c
+            // x // c <= e is x < c * e + c
             Expr::Binary(Binary::FloorDivide, x, by) => {
                 let most = subtract(add(times(bound, by), (**by).clone()), Expr::integer(1));
                 self.not_positive(&subtract((**x).clone(), most))
@@ -189,12 +189,12 @@ impl Solver {
         }
     }
 
-    /// The keys for which `part` is `bound` or more.
+    /// The keys for which `part` is at least `bound`.
     fn at_least(&mut self, part: &Expr, bound: &Expr) -> Interval {
         match part {
-            // A bound that may not be exact is no bound.
+            // A bound that may be inexact is unusable.
             Expr::Leaf(_) if range::all_exact(bound) => Interval { low: bound.clone(), ..all() },
-            // x // c >= e where x >= c * e
+            // x // c >= e is x >= c * e
             Expr::Binary(Binary::FloorDivide, x, by) => self.not_positive(&subtract(times(bound, by), (**x).clone())),
             Expr::Unary(Unary::Abs, x) => {
                 let above = self.not_positive(&subtract(bound.clone(), (**x).clone()));
@@ -226,7 +226,7 @@ struct Linear {
 }
 
 impl Linear {
-    /// `None` where several parts depend on `k`.
+    /// `None` if several parts depend on `k`.
     fn of(expr: &Expr) -> Option<Self> {
         if is_free(expr) {
             return Some(Self { factor: 0, part: Expr::integer(0), rest: expr.clone() });

@@ -1,4 +1,4 @@
-//! Intervals against every pair of a query and a key in a box.
+//! Intervals compared with every pair of a query and a key in a box.
 
 use super::{Interval, Trend};
 use crate::expression::{
@@ -59,7 +59,7 @@ fn a_mask_that_would_take_for_ever_ends_with_what_is_known() {
     assert!(interval(&wide).is_some());
 }
 
-/// Whether a mask's interval holds all visible keys of every row in a box, and no other where it is exact.
+/// True if a mask's interval contains all visible keys of every row in a box, and no others if it is exact.
 #[track_caller]
 fn compare(mask: &Expr, found: &Interval, values: &Values) {
     let at = values.at();

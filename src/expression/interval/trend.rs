@@ -1,4 +1,4 @@
-//! How a bound changes from row to row.
+//! Change of a bound from row to row.
 
 use crate::expression::{
     range,
@@ -6,17 +6,17 @@ use crate::expression::{
 };
 use serde::Serialize;
 
-/// How an integer changes as `q` grows.
+/// Change of an integer as `q` grows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trend {
-    /// Not at all.
+    /// It does not change.
     Constant,
-    /// It never falls.
+    /// It never decreases.
     Rising,
-    /// It never rises.
+    /// It never increases.
     Falling,
-    /// It is not known to do any of these.
+    /// None of these is known.
     Mixed,
 }
 
@@ -29,7 +29,7 @@ impl Trend {
         }
     }
 
-    /// Of a sum, a minimum or a maximum.
+    /// The trend of a sum, a minimum or a maximum.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             (Self::Constant, trend) | (trend, Self::Constant) => trend,
@@ -50,7 +50,7 @@ pub(super) fn of(expr: &Expr) -> Trend {
         Expr::Binary(Binary::Add | Binary::Min | Binary::Max, a, b) => of(a).joined(of(b)),
         Expr::Binary(Binary::Subtract, a, b) => of(a).joined(of(b).reversed()),
         Expr::Binary(Binary::Multiply, a, b) => {
-            // What divides is positive, so the start of a chunk rises with its number.
+            // The divisor is positive, so the start of a chunk rises with its number.
             match of_chunk(a, b).or_else(|| of_chunk(b, a)) {
                 Some(trend) => trend,
                 None => scaled(a, b),
@@ -66,7 +66,7 @@ fn of_chunk(quotient: &Expr, factor: &Expr) -> Option<Trend> {
     matches!(quotient, Expr::Binary(Binary::FloorDivide, _, by) if **by == *factor).then(|| of(quotient))
 }
 
-/// A product of which one factor does not depend on `q` and has a known sign.
+/// A product with a factor that does not depend on `q` and has a known sign.
 fn scaled(a: &Expr, b: &Expr) -> Trend {
     let (changing, fixed) = if b.uses(Variable::Q) { (b, a) } else { (a, b) };
     if fixed.uses(Variable::Q) {

@@ -1,4 +1,4 @@
-//! `kgen_append_kv_params`, as Rust fills it in.
+//! Builds `kgen_append_kv_params`.
 
 use crate::{
     check::Number,
@@ -22,18 +22,18 @@ pub(super) const DESCALE_BY_PAGE: u32 = 0x20;
 static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::of(include_str!("../../../templates/append_kv/abi.h"), "kgen_append_kv_params"));
 
-/// Values of a call. Other pointers are to the tensors of their names.
+/// Values of a call. Other pointers point to the tensors with their names.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) flags: u32,
     pub(super) k_cache: Field,
     pub(super) v_cache: Field,
     pub(super) q_out: Field,
-    /// Of K, V, K's cache, V's cache, Q and `q_out`; `batch` is from page to page of a cache.
+    /// Strides of K, V, K's cache, V's cache, Q and `q_out`; `batch` is the page stride of a paged cache.
     pub(super) strides: [Strides; 6],
     pub(super) rotary_row_stride: usize,
     pub(super) page_table_stride: usize,
-    /// From batch entry to batch entry (or page to page) and from head to head, of K's and V's factors.
+    /// Batch stride (or page stride) and head stride of the factors of K and V.
     pub(super) descale_strides: [[usize; 2]; 2],
     pub(super) batch: usize,
     pub(super) seqlen_new: usize,
@@ -42,7 +42,7 @@ pub(super) struct Request {
     pub(super) total_q: usize,
     pub(super) heads: usize,
     pub(super) heads_k: usize,
-    /// Of K and V.
+    /// Head dims of K and V.
     pub(super) head_dims: [usize; 2],
     pub(super) rotary_dim: usize,
     pub(super) rotary_rows: usize,

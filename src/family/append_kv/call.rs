@@ -1,4 +1,4 @@
-//! The tensors of a case, and what must come of them.
+//! The tensors of a case, and its expected results.
 
 use super::{
     abi::{DESCALE_BY_PAGE, INTERLEAVED, Request},
@@ -14,23 +14,23 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// Rows of a sequence.
+/// Number of rows of a sequence.
 type Length = fn(&Sequence) -> usize;
 
-/// A tensor of new rows, with its values.
+/// A tensor of new rows and its values.
 struct Values {
     lie: Lie,
-    /// By index of a row, then by head.
+    /// Rows by index, then by head.
     rows: Vec<Vec<Vec<f32>>>,
     image: Image,
 }
 
-/// The part of the cache that K or V has.
+/// The part of a cache tensor that holds K or V.
 struct Part {
-    /// Of the tensor that it is in.
+    /// Name of the tensor.
     name: &'static str,
     lie: Lie,
-    /// Column of that tensor that it begins with.
+    /// First column within that tensor.
     first_column: usize,
     columns: usize,
 }
@@ -40,7 +40,7 @@ struct Written {
     row: Row,
     page: usize,
     page_row: usize,
-    /// For the rotation.
+    /// Position for the rotation.
     position: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Drawing {
 }
 
 impl AppendCase {
-    /// Values of a tensor with as many rows as `length` says; packed ones after the last sequence are there too.
+    /// Values of a tensor with `length` rows per sequence; includes the packed rows after the last sequence.
     fn values(&self, name: &str, length: Length, [heads, dim]: [usize; 2], seed: u64) -> Values {
         let lie = self.lie(name, length, heads, dim);
         let mut image = lie.image(self.number);
@@ -136,7 +136,7 @@ impl Part {
 }
 
 impl Drawing {
-    /// The same for a seed each time.
+    /// Draws the tensors; the same seed gives the same tensors.
     pub(super) fn new(case: AppendCase, seed: u64) -> Self {
         let places = Places::new(&case);
         let [d, dv] = case.head_dims;
@@ -182,7 +182,7 @@ impl Drawing {
         Call { inputs, outputs, scratch: false, multiprocessors: None, params }
     }
 
-    /// The cache: room where rows go, and nothing elsewhere.
+    /// The cache tensors: writable elements for the new rows, nothing elsewhere.
     fn caches(&self) -> Vec<(&'static str, Image)> {
         let mut images: Vec<(&'static str, Image)> = Vec::new();
         for part in &self.parts {
@@ -220,7 +220,7 @@ impl Drawing {
     fn descales(&self) -> Vec<(&'static str, Image)> {
         let case = &self.case;
         let image = |of_v: bool| {
-            // Those of pages that no row goes to are not there to be read.
+            // Factors of pages that receive no row are absent, so that a read of one is caught.
             let written: BTreeSet<usize> = self.written.iter().map(|written| written.page).collect();
             let entries = if case.descales == Descales::ByPage {
                 written.into_iter().collect()
@@ -234,7 +234,7 @@ impl Drawing {
         if case.descales == Descales::None { Vec::new() } else { vec![("k_descale", image(false)), ("v_descale", image(true))] }
     }
 
-    /// Room for the rows of Q that are written.
+    /// Space for the rows of Q that are written.
     fn unwritten_queries(&self) -> Image {
         let case = &self.case;
         let mut image = self.q_out.image(case.number);
@@ -283,13 +283,13 @@ impl Drawing {
         }
     }
 
-    /// Whether the call asks for the lengths afterwards.
+    /// True if the call requests the lengths after the append.
     fn tells_lengths(&self) -> bool {
         let slots = matches!(self.case.cache, Cache::Slots { .. });
         self.case.mask != 0 && !slots && !self.case.sequences.is_empty()
     }
 
-    /// The lengths afterwards: none beyond what the cache has places for.
+    /// Judges the returned lengths, which never exceed the cache's capacity.
     fn judge_lengths(&self, image: &Image) -> Tally {
         let mut tally = Tally::new("lengths", 0.0);
         let capacity = self.places.page_rows as i64 * self.places.pages_per_sequence.max(1) as i64;
@@ -303,7 +303,7 @@ impl Drawing {
         tally
     }
 
-    /// Compares what a run left with float64.
+    /// Compares a run's outputs with float64.
     pub(super) fn judge(&self, outputs: &Outputs) -> Comparison {
         let mut tallies = vec![self.judge_cache(0, outputs), self.judge_cache(1, outputs)];
         let name = if self.case.queries == Queries::InPlace { "q" } else { "q_out" };
@@ -313,7 +313,7 @@ impl Drawing {
         Comparison::of(&tallies, &images)
     }
 
-    /// What becomes of a row, and how many of its columns are rotated.
+    /// Expected values of a row, and the number of its rotated columns.
     fn become_of(&self, row: &[f32], position: Option<usize>) -> (Vec<f64>, usize) {
         match (&self.tables, position) {
             (Some(tables), Some(position)) => (tables.rotated(row, position), tables.rotary.dim),
@@ -321,7 +321,7 @@ impl Drawing {
         }
     }
 
-    /// K, or V if `which` is 1.
+    /// Judges K, or V if `which` is 1.
     fn judge_cache(&self, which: usize, outputs: &Outputs) -> Tally {
         let (case, part) = (&self.case, &self.parts[which]);
         let mut tally = Tally::new(["K", "V"][which], 0.0);
@@ -355,7 +355,7 @@ impl Drawing {
                 self.judge_query(&mut tally, image, row, position);
             }
         }
-        // Packed rows after the last sequence stay as they are.
+        // Packed rows after the last sequence keep their contents.
         let spare = rows.len()..if case.queries == Queries::InPlace { self.q.rows.len() } else { 0 };
         for index in spare {
             self.judge_query(&mut tally, image, &Row { index, batch: case.sequences.len(), row: index }, None);

@@ -1,4 +1,4 @@
-//! What a case is.
+//! Parameters of a case.
 
 use super::{
     call::Drawing,
@@ -16,18 +16,19 @@ pub(super) struct Sequence {
     pub(super) queries: usize,
 }
 
-/// Where new rows go.
+/// Layouts of the cache that receives the new rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cache {
-    /// A batch entry each, of so many rows; `named` by `cache_batch_idx`, which names none for the last two sequences.
+    /// One batch entry of `rows` rows per sequence; with `named`, `cache_batch_idx` selects the entry, and none for the
+    /// last two sequences.
     Dense { rows: usize, named: bool },
-    /// Pages of so many rows, so many of them in a row of the table; some entries name none where it has `holes`.
+    /// Pages of `page` rows, `pages` of them per table row; with `holes`, some entries name no page.
     Paged { page: usize, pages: usize, holes: bool },
-    /// Slots of pages of so many rows, some of them none.
+    /// Slots in pages of `page` rows; some rows have no slot.
     Slots { page: usize },
 }
 
-/// Where Q goes.
+/// Destinations of Q.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queries {
     None,
@@ -35,14 +36,14 @@ pub(super) enum Queries {
     Apart,
 }
 
-/// What positions begin at.
+/// Origin of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Starts {
     /// The cached length.
     Cached,
     /// `seqlens_rotary`.
     Given,
-    /// Each row has its own, in `positions`.
+    /// Each row has its own position, in `positions`.
     EachRow,
 }
 
@@ -53,10 +54,10 @@ pub(super) struct AppendCase {
     pub(super) stored: Number,
     pub(super) heads: usize,
     pub(super) heads_k: usize,
-    /// Of K and V.
+    /// Head dims of K and V.
     pub(super) head_dims: [usize; 2],
     pub(super) sequences: Vec<Sequence>,
-    /// `cu_seqlens_new` and `cu_seqlens_q` are given; otherwise all sequences are as long as the first.
+    /// The call has `cu_seqlens_new` and `cu_seqlens_q`; otherwise all sequences are as long as the first.
     pub(super) packed: bool,
     /// Packed rows after the last sequence.
     pub(super) spare: usize,
@@ -71,11 +72,11 @@ pub(super) struct AppendCase {
     pub(super) descales: Descales,
     /// Elements after each head, row and batch.
     pub(super) pad: usize,
-    /// What is no multiple of 16 bytes of the tensor of that name.
+    /// A tensor, and the part of its layout that is not a multiple of 16 bytes.
     pub(super) crooked: Option<(&'static str, Crooked)>,
 }
 
-/// By what the factors of an FP8 cache are.
+/// Index of the factors of an FP8 cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Descales {
     None,
@@ -98,7 +99,7 @@ impl AppendCase {
         if self.queries == Queries::None { Vec::new() } else { self.rows_of(|s| s.queries) }
     }
 
-    /// The row of the sequence's cache that a row of K goes to, if the cached length is one.
+    /// The row of the sequence's cache that a row of K goes to, if the cached length is valid.
     pub(super) fn cached_row(&self, row: &Row) -> Option<usize> {
         usize::try_from(self.sequences[row.batch].cached).ok().map(|cached| cached + row.row)
     }
@@ -107,14 +108,14 @@ impl AppendCase {
         self.sequences.iter().map(length).max().unwrap_or(0)
     }
 
-    /// How a tensor of rows of `length` lies.
+    /// Memory layout of a tensor with `length` rows per sequence.
     pub(super) fn lie(&self, name: &str, length: fn(&Sequence) -> usize, heads: usize, dim: usize) -> Lie {
         let packed_rows = self.rows_of(length).len() + self.spare;
         let extents = if self.packed { [1, packed_rows] } else { [self.sequences.len(), self.longest(length)] };
         Lie::new([extents[0], extents[1], heads, dim], self.pad, self.crooked(name))
     }
 
-    /// The starts of positions, by sequence.
+    /// First position of each sequence.
     pub(super) fn starts(&self) -> Vec<i64> {
         let of = |(number, s): (usize, &Sequence)| match self.starts {
             Starts::Cached | Starts::EachRow => s.cached.into(),
@@ -123,7 +124,7 @@ impl AppendCase {
         self.sequences.iter().enumerate().map(of).collect()
     }
 
-    /// The position of a row for the rotation, where the tables have it.
+    /// The position of a row for the rotation, if the tables contain it.
     pub(super) fn position(&self, row: &Row, by_row: bool) -> Option<usize> {
         let position = match self.starts {
             Starts::EachRow => position_of_index(row.index),
@@ -133,8 +134,8 @@ impl AppendCase {
         usize::try_from(position).ok().filter(|&position| position < rows)
     }
 
-    /// Factors of K or V by batch entry, or page, and head: powers of two and others, so that some values are the
-    /// largest, and some below the smallest normal one.
+    /// Factors of K or V by batch entry, or page, and head: powers of two and others, so that some stored values are
+    /// the largest, and some are below the smallest normal one.
     pub(super) fn descale(&self, of_v: bool, entry: usize, head: usize) -> f32 {
         if self.descales == Descales::None {
             return 1.0;
@@ -143,18 +144,18 @@ impl AppendCase {
         [0.002, 0.25, 1.7, 130.0, 0.00003, 11.0][number % 6]
     }
 
-    /// Factors from batch entry to batch entry, or from page to page.
+    /// Stride of the factors between batch entries, or pages.
     pub(super) fn descale_stride(&self) -> usize {
         self.heads_k + 1
     }
 
-    /// What is no multiple of 16 bytes of the tensor of that name.
+    /// The part of the layout of tensor `name` that is not a multiple of 16 bytes.
     pub(super) fn crooked(&self, name: &str) -> Option<Crooked> {
         self.crooked.filter(|(known, _)| *known == name).map(|(_, what)| what)
     }
 }
 
-/// Not in order, and some that the tables do not have.
+/// Positions out of order, some of them outside the tables.
 pub(super) fn position_of_index(index: usize) -> i64 {
     match index {
         2 => -1,

@@ -1,5 +1,5 @@
-//! What proves an append right: lengths at every border of pages, sequences and the cache, every way to say where rows
-//! go and at which positions they are, both rotations, every type of cache, and tensors that lie differently.
+//! Cases of an append: lengths at every border of pages, sequences and the cache, every way to specify the destination
+//! of rows and their positions, both rotations, every type of cache, and tensors with different memory layouts.
 
 use super::{
     abi,
@@ -15,7 +15,7 @@ const fn sequence(cached: i32, new: usize, queries: usize) -> Sequence {
     Sequence { cached, new, queries }
 }
 
-/// Cached and new rows at the borders of pages of 16, none of either, and fewer or more queries than keys.
+/// Cached and new rows at the borders of pages of 16, sequences with neither, and fewer or more queries than keys.
 const UNEQUAL: &[Sequence] = &[
     sequence(0, 17, 17),
     sequence(15, 1, 1),
@@ -67,14 +67,14 @@ fn rotary(dim: usize, interleaved: bool) -> Option<Rotary> {
     Some(Rotary { dim, interleaved, rows: 64 })
 }
 
-/// Without rotary embedding.
+/// The case without rotary embedding.
 fn plain(case: AppendCase) -> AppendCase {
     AppendCase { rotary: None, queries: Queries::None, ..case }
 }
 
 fn ordinary(number: Number) -> Vec<AppendCase> {
     let paged = base(number);
-    // A token each: the last row of an entry, the first one beyond, no length, an empty cache.
+    // One token each: the last row of an entry, the first one beyond it, no length, an empty cache.
     let token = |cached| sequence(cached, 1, 1);
     let tokens = AppendCase {
         sequences: [15, 16, -1, 0, i32::MAX, 7].map(token).to_vec(),
@@ -123,14 +123,14 @@ fn ordinary(number: Number) -> Vec<AppendCase> {
         AppendCase { cache: holes, ..paged.clone() },
         AppendCase { cache: Cache::Paged { page: 1, pages: 40, holes: false }, ..paged.clone() },
         AppendCase { cache: Cache::Paged { page: 5, pages: 8, holes: false }, ..plain(paged.clone()) },
-        // Positions that the tables do not have.
+        // Positions outside the tables.
         AppendCase { rotary: Some(Rotary { dim: 32, interleaved: false, rows: 18 }), ..paged.clone() },
         AppendCase { rotary: Some(Rotary { dim: 32, interleaved: true, rows: 17 }), queries: Queries::InPlace, ..paged.clone() },
         AppendCase { starts: Starts::Given, ..paged.clone() },
         AppendCase { starts: Starts::Given, mask: 0, ..dense.clone() },
         fp8(Number::E4m3),
         fp8(Number::E5m2),
-        // Threads of the last pieces of K have none of V.
+        // Threads that handle the last pieces of K have none of V.
         AppendCase { head_dims: [40, 8], rotary: rotary(16, false), sequences: UNEQUAL[..3].to_vec(), ..fp8(Number::E4m3) },
         AppendCase { descales: Descales::None, ..plain(fp8(Number::E4m3)) },
         AppendCase { stored: Number::E4m3, descales: Descales::BySequence, ..in_one },
@@ -144,7 +144,7 @@ fn ordinary(number: Number) -> Vec<AppendCase> {
     ]
 }
 
-/// Tensors of which rows, or something in one of them, are no multiple of 16 bytes.
+/// Tensors whose rows, or another part of the layout, are not multiples of 16 bytes.
 fn lying(number: Number) -> Vec<AppendCase> {
     let short = AppendCase { sequences: vec![sequence(3, 2, 2), sequence(15, 3, 1)], ..base(number) };
     let dense = AppendCase {
@@ -187,10 +187,10 @@ fn thorough(number: Number) -> Vec<AppendCase> {
         let cache = Cache::Paged { page, pages: 48_usize.div_ceil(page), holes: page % 2 == 1 };
         cases.push(AppendCase { cache, ..base(number) });
     }
-    // More sequences than a search halves in a few steps, most of them empty.
+    // More sequences than a binary search covers in a few steps, most of them empty.
     let sequences = (0..300).map(|i| sequence(i % 40, usize::from(i % 7 == 0), usize::from(i % 5 == 0))).collect();
     cases.push(AppendCase { sequences, ..base(number) });
-    // Several blocks of each part.
+    // Several blocks for each part.
     cases.push(AppendCase {
         sequences: vec![sequence(7, 100, 90), sequence(0, 33, 60)],
         cache: Cache::Dense { rows: 128, named: false },

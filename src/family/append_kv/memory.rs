@@ -1,17 +1,17 @@
-//! Where rows lie: in tensors with strides, and in a cache by table, by slot or densely.
+//! Memory layouts of rows: in tensors with strides, and in a cache by table, by slot or densely.
 
 use super::case::{AppendCase, Cache};
 use crate::{check::Number, device::Image, family::attention::abi::Strides};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// What entries of tables that must not be read hold: no page.
+/// Value of table entries that must not be read: not a page.
 const NO_PAGE: i32 = 0x7fa5_7fa5;
 
-/// Pages that no row goes to.
+/// Pages that receive no row.
 const UNUSED_PAGES: usize = 2;
 
-/// What of a tensor is no multiple of 16 bytes.
+/// Parts of a tensor's layout that are not multiples of 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crooked {
     Origin,
@@ -20,7 +20,7 @@ pub(super) enum Crooked {
     Head,
 }
 
-/// How a tensor (batch or page, row, head, column) lies in memory.
+/// Memory layout of a tensor (batch or page, row, head, column).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lie {
     pub(super) strides: Strides,
@@ -29,7 +29,7 @@ pub(super) struct Lie {
 }
 
 impl Lie {
-    /// With `pad` elements after each head, row and batch.
+    /// A layout with `pad` elements after each head, row and batch.
     pub(super) fn new([batches, rows, heads, dim]: [usize; 4], pad: usize, crooked: Option<Crooked>) -> Self {
         let longer = |elements: usize, what| elements.next_multiple_of(8) + pad + usize::from(crooked == Some(what));
         let head = longer(dim, Crooked::Head);
@@ -40,7 +40,7 @@ impl Lie {
         Self { strides, span: origin + batches * batch, origin }
     }
 
-    /// Nothing there yet.
+    /// An unwritten tensor.
     pub(super) fn image(&self, number: Number) -> Image {
         Image::poisoned(number.element(), self.span, self.origin)
     }
@@ -55,41 +55,41 @@ impl Lie {
 /// A row of K and V, or of Q.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
-    /// Among the rows of all sequences.
+    /// Index among the rows of all sequences.
     pub(super) index: usize,
     pub(super) batch: usize,
-    /// In its sequence.
+    /// Index within its sequence.
     #[expect(clippy::struct_field_names, reason = "what it is called everywhere")]
     pub(super) row: usize,
 }
 
 impl Row {
-    /// Its place in a tensor: that of its index in a packed one.
+    /// Batch entry and row in a tensor; in a packed tensor, the row is its index.
     pub(super) fn place(&self, packed: bool) -> [usize; 2] {
         if packed { [0, self.index] } else { [self.batch, self.row] }
     }
 }
 
-/// Where the new rows of a case go.
+/// Destinations of the new rows of a case.
 pub(super) struct Places {
-    /// Page and row in it of each row of K, by its index; `None` where it is not written.
+    /// Page and row within it, for each row of K by index; `None` if it is not written.
     pub(super) of_rows: Vec<Option<(usize, usize)>>,
     pub(super) page_rows: usize,
     pub(super) pages: usize,
-    /// The tensors that say so.
+    /// The tensors that specify them.
     pub(super) inputs: Vec<(&'static str, Image)>,
     pub(super) pages_per_sequence: usize,
     pub(super) table_stride: usize,
 }
 
-/// 64-bit integers.
+/// A tensor of 64-bit integers.
 pub(super) fn image_of_long(values: &[i64]) -> Image {
     let halves: Vec<i32> = values.iter().flat_map(|&value| [value as i32, (value >> 32) as i32]).collect();
     Image::of_integers(&halves)
 }
 
 impl Places {
-    /// Of a case; the same each time.
+    /// The destinations of a case; always the same for the same case.
     pub(super) fn new(case: &AppendCase) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(case.sequences.len() as u64);
         match case.cache {
@@ -124,7 +124,7 @@ impl Places {
     fn paged(case: &AppendCase, [page, per_sequence]: [usize; 2], holes: bool, mut rng: ChaCha8Rng) -> Self {
         let stride = per_sequence + 1;
         let rows = case.rows();
-        // The entries that are read: those of rows that the table has a place for.
+        // The entries that are read: those of rows that fit in the table.
         let entry = |row: &Row| case.cached_row(row).map(|at| at / page).filter(|&entry| entry < per_sequence);
         let mut read: Vec<(usize, usize)> = rows.iter().filter_map(|row| Some((row.batch, entry(row)?))).collect();
         read.dedup();
@@ -135,7 +135,7 @@ impl Places {
         let mut table = Image::poisoned(crate::device::Element::Bits32, span.max(1), 0);
         let mut entries = vec![NO_PAGE; span];
         for (number, (&(batch, entry), &page)) in read.iter().zip(&free).enumerate() {
-            // Some name no page, as an engine's padding does.
+            // Some entries name no page, as an engine's padding does.
             let named = match number {
                 1 if holes => -1,
                 3 if holes => pages as i32,
@@ -161,7 +161,7 @@ impl Places {
         let slot = |index: usize| match index {
             1 => -1,
             2 => (pages * page) as i64,
-            // Its lower half is a slot.
+            // The lower half alone would be a valid slot.
             3 => 1 << 32,
             4 => i64::MIN,
             _ => free[index],

@@ -1,4 +1,4 @@
-//! New rows of K and V into a KV cache, with rotary embedding of K and Q.
+//! Appends new rows of K and V to a KV cache, with rotary embedding of K and Q.
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 
 mod abi;

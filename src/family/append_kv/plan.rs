@@ -1,4 +1,4 @@
-//! How rows are appended: what a thread moves, and how many of them share a multiprocessor.
+//! Plan of an append: work per thread, and number of resident blocks per multiprocessor.
 
 use crate::{
     kernel::{Dtype, Target, TileKey, TileOverride, Variant},
@@ -14,45 +14,45 @@ pub(super) static KEYS: &[TileKey] = &[
     TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`."),
 ];
 
-/// Sizes of a block.
+/// Block parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tile {
     /// Warps of a block.
     pub warps: u32,
-    /// Pairs of rows that a thread has in flight, two pieces of 16 bytes of each: the key `stages`.
+    /// Pairs of rows that a thread has in flight, with two 16-byte pieces of each: the key `stages`.
     pub pairs: u32,
     /// Second argument of `__launch_bounds__`.
     pub min_blocks_per_sm: u32,
 }
 
-/// A pair of rows is 64 bytes per thread in flight, and 896 threads a multiprocessor 56 KB: more than Little's law asks
-/// of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB), though a thread waits for two or three loads in a row. Few rows per
-/// thread and small blocks spread few tokens over many multiprocessors: 64 tokens of 32 heads of Q and 8 of K are 96
-/// blocks. With 64 registers, for 8 blocks, the kernel spills.
+/// A pair of rows is 64 bytes in flight per thread; 896 threads per multiprocessor make 56 KB, more than the 18 KB that
+/// Little's law requires for HBM3 (3.35 TB/s × 0.7 µs / 132), because a thread waits for two or three loads in a row.
+/// Few rows per thread and small blocks spread few tokens over many multiprocessors: 64 tokens of 32 heads of Q and 8
+/// of K are 96 blocks. With 64 registers, for 8 blocks, the kernel spills.
 const DEFAULT: Tile = Tile { warps: 4, pairs: 1, min_blocks_per_sm: 7 };
 
-/// Registers per thread of a share of a row: two pieces.
+/// Registers per thread for a share of a row: two pieces.
 const SHARE_REGISTERS: u32 = 8;
 
-/// Registers per thread beyond the shares in flight: 16 values in fp32 that are rotated, their cosines and sines,
-/// 64-bit pointers.
+/// Registers per thread beyond the shares in flight: 16 fp32 values that are rotated, their cosines and sines, 64-bit
+/// pointers.
 const OTHER_REGISTERS: u32 = 40;
 
 impl fmt::Display for Tile {
-    /// As a cell of a table.
+    /// In the form of a table cell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pairs, {} warps", self.pairs, self.warps)
     }
 }
 
-/// Tile, and what follows from it.
+/// The tile and values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Sizes of a block.
+    /// Block parameters.
     pub tile: Tile,
-    /// Whether the target has instructions that round to FP8.
+    /// True if the target has instructions that round to FP8.
     pub converts: bool,
-    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
@@ -66,7 +66,7 @@ impl plan::Design for Design {
     }
 }
 
-/// Plans `variant` with the default tile, changed by `change`.
+/// Plans `variant` with the default tile, modified by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
     if matches!(variant.element(), Dtype::Fp8 | Dtype::Fp32) {
@@ -101,8 +101,8 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
-/// lacks.
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses no instruction that
+/// some target lacks.
 fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pairs * SHARE_REGISTERS, OTHER_REGISTERS);

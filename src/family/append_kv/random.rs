@@ -1,5 +1,5 @@
-//! Random calls: any of the ways to say where rows go, at which positions they are and what they become, with lengths
-//! that lean to borders of pages.
+//! Random calls: every way to specify destinations, positions and transformations of rows, with lengths that favour
+//! borders of pages.
 
 use super::{
     abi,
@@ -11,13 +11,13 @@ use crate::family::rotary::Rotary;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Draws from a list.
+/// A random element of a list.
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
 impl AppendCase {
-    /// A call of at most `size` sequences, and of about as many rows each; the same for a seed each time.
+    /// A call of at most `size` sequences, with about `size` rows each; the same seed gives the same call.
     pub(super) fn random(number: Number, size: u32, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let rng = &mut rng;
@@ -33,10 +33,10 @@ impl AppendCase {
             Some(_) => pick(rng, &[Starts::Cached, Starts::Cached, Starts::Given, Starts::EachRow]),
             None => Starts::Cached,
         };
-        // A position for each row is one for K and one for Q.
+        // With a position for each row, K and Q share it.
         let sequences = sequences(rng, size, page, packed, starts == Starts::EachRow);
         let rows = sequences.iter().map(|s| s.cached.max(0) as usize + s.new).max().unwrap_or(0).max(1);
-        // Mostly with room for all rows, sometimes for fewer.
+        // Usually with space for all rows, sometimes for fewer.
         let rows = if rng.random_ratio(1, 4) { rows.div_ceil(2) } else { rows + rng.random_range(0..=page) };
         let cache = match rng.random_range(0..3) {
             0 => Cache::Dense { rows, named: rng.random() },
@@ -76,13 +76,13 @@ impl AppendCase {
 
 fn rotary(rng: &mut ChaCha8Rng, size: usize) -> Option<Rotary> {
     let dim = 16 * rng.random_range(1..=if size > 8 { 16 } else { 4 });
-    // Positions of `seqlens_rotary` rise by 3 from sequence to sequence, those of rows end below 23.
+    // Positions in `seqlens_rotary` increase by 3 from sequence to sequence; positions of rows end below 23.
     let rows = pick(rng, &[4 * size + 32, 17, size]);
     let rotary = Rotary { dim, interleaved: rng.random(), rows };
     rng.random_ratio(3, 4).then_some(rotary)
 }
 
-/// At least one row of K, and one of Q; cached lengths at borders of pages, and now and then none that is one.
+/// At least one row of K, and one of Q; cached lengths at borders of pages, and occasionally an invalid one.
 fn sequences(rng: &mut ChaCha8Rng, size: usize, page: usize, packed: bool, same_rows: bool) -> Vec<Sequence> {
     let count = rng.random_range(1..=size);
     let length = |rng: &mut ChaCha8Rng| match rng.random_range(0..8) {

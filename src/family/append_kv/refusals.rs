@@ -1,4 +1,4 @@
-//! Calls that must be refused, and some that must not be.
+//! Calls that must be refused, and similar ones that must be accepted.
 
 use super::abi;
 use crate::{
@@ -18,7 +18,7 @@ fn add(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_integers(&[0; 64])));
 }
 
-/// What is changed of a call with pages.
+/// Changes of a call with pages.
 pub(super) const CHANGES: &[Change] = &[
     (
         "a structure that is too short",
@@ -124,7 +124,7 @@ pub(super) const CHANGES: &[Change] = &[
     ),
 ];
 
-/// What is changed of a call without pages, whose Q is rotated in place.
+/// Changes of a call without pages, whose Q is rotated in place.
 pub(super) const OF_DENSE: &[Change] = &[
     (
         "other strides of q_out",

@@ -1,4 +1,4 @@
-//! Rows appended to a dense cache, to be timed: every row of it, with Q.
+//! A trial of appending to a dense cache: every row of the cache is written, and Q is rotated.
 
 use super::abi::{CAUSAL, Request};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     kernel::Variant,
 };
 
-/// Sequences, and new rows of each.
+/// Numbers of sequences, and of new rows in each.
 pub(super) const SIZES: [Matrix; 2] = [Matrix { rows: 64, columns: 1 }, Matrix { rows: 64, columns: 512 }];
 
 /// Rows of Q and of K that are compared, spread over the tensors.
@@ -27,7 +27,7 @@ struct AppendTrial<'a> {
     bench: Bench<'a>,
 }
 
-/// The kernel at a size.
+/// The trial of the kernel at a size.
 pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     let Matrix { rows, columns } = Matrix::of(size)?;
     Some(Box::new(AppendTrial { number: Number::of(variant.element()), sequences: rows as usize, new: columns as usize, bench }))
@@ -38,7 +38,7 @@ impl AppendTrial<'_> {
         self.sequences * self.new * heads * HEAD_DIM
     }
 
-    /// Read and written.
+    /// Bytes read and written.
     fn bytes(&self) -> usize {
         2 * self.elements(HEADS + 2 * HEADS_K) * self.number.element().bytes()
     }
@@ -52,7 +52,7 @@ impl AppendTrial<'_> {
         Strides { batch: self.new as i64 * row, row, head: HEAD_DIM as i64 }
     }
 
-    /// Samples of a tensor that is rotated, or copied.
+    /// Compares samples of a tensor that is rotated or copied.
     fn compare(&self, what: &str, heads: usize, from: &[u8], to: &[u8], tables: Option<&Tables>) -> Result<(), String> {
         let count = self.sequences * self.new * heads;
         for row in (0..count).step_by(count.div_ceil(SAMPLES).max(1)).chain(count.checked_sub(1)) {

@@ -1,5 +1,5 @@
-//! A declared score as one call uses it: its numbers, and what it makes of one head of one sequence. The reference, the
-//! gradients, the sample check and the count of work ask here.
+//! A declared score in one call: its arguments, and its values for one head of one sequence. Used by the reference, the
+//! gradients, the sample check and the count of work.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use crate::{
@@ -7,22 +7,22 @@ use crate::{
     family::attention::abi::ScoreParams,
 };
 
-/// A score with the numbers of one call, which two small numbers stand for.
+/// A score with the arguments of one call, which two small numbers determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeclaredCall {
     /// The score.
     pub score: KeptScore,
-    /// Which of a few sets of real numbers.
+    /// Index of a set of real numbers.
     pub set: u8,
-    /// The first integer; the others follow from it. Where one divides it is at least 1.
+    /// The first integer; the others follow from it. At least 1 if an integer is a divisor.
     pub integer: i32,
 }
 
-/// Sets of real numbers: usual ones, negative ones, and sizes far apart.
+/// Number of sets of real numbers: usual ones, negative ones, and widely spread magnitudes.
 pub const SETS: u8 = 3;
 
 impl DeclaredCall {
-    /// The first set, and an integer that leaves a part of the keys.
+    /// The first set, and an integer that leaves some of the keys visible.
     pub fn usual(score: KeptScore) -> Self {
         Self { score, set: 0, integer: 40 }
     }
@@ -47,29 +47,29 @@ impl DeclaredCall {
         self.passed(List::Integers, numbers)
     }
 
-    /// The numbers that are declared, and zeros beyond.
+    /// The declared numbers, padded with zeros.
     fn passed<T: Copy + Default>(self, list: List, mut numbers: [T; MOST_SCALARS]) -> [T; MOST_SCALARS] {
         numbers[self.score.names.names(list).len()..].fill(T::default());
         numbers
     }
 
-    /// How many tables the call passes.
+    /// Number of tables that the call passes.
     pub fn tables(self) -> usize {
         self.score.names.names(List::Tables).len()
     }
 
-    /// A table's value for a query head: powers of two, of both signs in the second set.
+    /// A table's value for a query head: powers of two, with both signs in the second set.
     pub fn table(self, table: usize, head: usize) -> f32 {
         let sign = if self.set == 1 && head % 2 == 1 { -1.0 } else { 1.0 };
         sign * 0.5_f32.powi((head % 8 + table) as i32)
     }
 
-    /// What a launcher is told of it, tables aside.
+    /// The arguments for a launcher, except the tables.
     pub fn params(self) -> ScoreParams {
         ScoreParams { id: self.score.id(), scalars: self.scalars(), integers: self.integers() }
     }
 
-    /// Its rule for a head of a sequence.
+    /// The rule for one head of a sequence.
     pub fn rule(self, sequence: usize, head: usize, queries: usize, keys: usize) -> DeclaredRule {
         let mut tables = [0.0; MOST_TABLES];
         for (index, value) in tables.iter_mut().take(self.tables()).enumerate() {
@@ -87,7 +87,7 @@ impl DeclaredCall {
         }
     }
 
-    /// What names of cases say of it.
+    /// The words for names of cases.
     pub fn words(self) -> String {
         let set = if self.set == 0 { String::new() } else { format!("/{}", self.set) };
         let integer =
@@ -95,7 +95,7 @@ impl DeclaredCall {
         format!(" score={}{integer}{set}", self.score)
     }
 
-    /// Reads what follows `score=`. The score is one that this process has read: of its grid, or of a library.
+    /// Parses the text after `score=`. The score must have been read by this process, from its grid or a library.
     ///
     /// # Errors
     /// One sentence.
@@ -109,8 +109,8 @@ impl DeclaredCall {
         Ok(Self { score, set, integer })
     }
 
-    /// The sets of real numbers that leave scores numbers that 16 bits hold: an expression may take the logarithm of
-    /// one, or its exponential.
+    /// The sets of real numbers for which the scores fit in 16 bits: an expression may take the logarithm or the
+    /// exponential of a number.
     pub fn sets(score: KeptScore) -> Vec<u8> {
         let is_tame = |set: &u8| {
             let rule = Self { set: *set, ..Self::usual(score) }.rule(1, 1, 300, 300);
@@ -123,7 +123,7 @@ impl DeclaredCall {
     }
 }
 
-/// A declared score with everything but the place it is asked for.
+/// A declared score with all its inputs except the query and key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeclaredRule {
     score: KeptScore,
@@ -152,12 +152,12 @@ impl DeclaredRule {
         }
     }
 
-    /// Whether the query at position `q` sees key `k`.
+    /// True if the query at position `q` sees key `k`.
     pub fn sees(&self, q: i64, k: usize) -> bool {
         self.score.mask.as_ref().is_none_or(|mask| mask.holds(&self.at(0.0, q, k)))
     }
 
-    /// What score `s` becomes; -∞ where the mask hides it.
+    /// The declared score of `s`; -∞ if the mask hides the key.
     pub fn of(&self, s: f64, q: i64, k: usize) -> f64 {
         self.visible(s, q, k, Expr::value)
     }
@@ -174,7 +174,7 @@ impl DeclaredRule {
         self.score.score.as_ref().map_or(s, |score| of(score, &self.at(s, q, k)))
     }
 
-    /// How fast it grows with `s`; 0 where the mask hides it.
+    /// The derivative with respect to `s`; 0 if the mask hides the key.
     pub fn slope(&self, s: f64, q: i64, k: usize) -> f64 {
         if !self.sees(q, k) {
             return 0.0;
@@ -182,7 +182,7 @@ impl DeclaredRule {
         self.score.derivative().map_or(1.0, |slope| slope.value(&self.at(s, q, k)))
     }
 
-    /// What fp32 may change it by, where `s` is off by `of_s`.
+    /// Bound on the error in fp32, if `s` has an error of `of_s`.
     pub fn error(&self, s: f64, of_s: f64, q: i64, k: usize) -> f64 {
         if !self.sees(q, k) {
             return 0.0;
@@ -190,7 +190,7 @@ impl DeclaredRule {
         self.score.score.as_ref().map_or(0.0, |score| score.fp32_error(&self.at(s, q, k), of_s))
     }
 
-    /// What fp32 may change [`slope`](Self::slope) by, where `s` is off by `of_s`.
+    /// Bound on the fp32 error of [`slope`](Self::slope), if `s` has an error of `of_s`.
     pub fn slope_error(&self, s: f64, of_s: f64, q: i64, k: usize) -> f64 {
         if !self.sees(q, k) {
             return 0.0;
@@ -198,7 +198,7 @@ impl DeclaredRule {
         self.score.derivative().map_or(0.0, |slope| slope.fp32_error(&self.at(s, q, k), of_s))
     }
 
-    /// Whether it has a score, and not a mask alone.
+    /// True if it has a score, and not only a mask.
     pub fn has_score(&self) -> bool {
         self.score.score.is_some()
     }

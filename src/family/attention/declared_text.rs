@@ -1,24 +1,24 @@
-//! A declared score as the templates print it.
+//! Text of a declared score for the templates.
 
 use super::{DeclaredParts, Kind, Point};
 use crate::expression::{Expr, HELPERS, KeptScore, List, Local, Spelling, Stage, Text, Variable};
 use serde::Serialize;
 
-/// Everything that a kernel's text says of its declared score.
+/// The parts of a kernel's text that depend on its declared score.
 #[derive(Debug, Serialize)]
 pub struct DeclaredText {
     name: &'static str,
-    /// What the launcher compares calls with, as `fwd_identity` has it.
+    /// The identity that the launcher compares with calls, as in `fwd_identity`.
     #[serde(skip)]
     pub identity: String,
-    /// The score and the mask, as a person reads them.
+    /// The score and the mask in readable form.
     lines: Vec<String>,
-    /// Members of `declared_values`: type, name, what it is read from.
+    /// Members of `declared_values`: type, name, source.
     values: Vec<Member>,
-    /// Whether the device functions of division are called.
+    /// The device functions for division, if they are called.
     helpers: Option<String>,
     score: Option<Function>,
-    /// The derivative with the score.
+    /// The derivative together with the score.
     slope: Option<Function>,
     sees: Option<Function>,
     low: Option<Function>,
@@ -38,17 +38,17 @@ struct Member {
 struct Function {
     locals: Vec<String>,
     results: Vec<String>,
-    /// Which of its arguments it uses.
+    /// True if the function uses this argument.
     s: bool,
     q: bool,
     k: bool,
 }
 
-/// What stands before names of locals until it is known where they stand.
+/// Placeholder prefix of locals until their stage is known.
 const LOCAL: char = '\u{1}';
 
 impl DeclaredText {
-    /// That of a kernel; `None` where it has no declared score.
+    /// The text for a kernel; `None` if it has no declared score.
     pub fn of(point: Point) -> Option<Self> {
         let score = point.features.score()?;
         let parts = DeclaredParts::of(score, point.kind);
@@ -83,7 +83,7 @@ impl DeclaredText {
     }
 }
 
-/// `{0x1f3a…ull, 1, 0, 0, 0x0}`: id, scalars, integers, tables, and a bit for each integer that divides.
+/// `{0x1f3a…ull, 1, 0, 0, 0x0}`: id, scalars, integers, tables, and a bit for each divisor among the integers.
 fn identity(score: KeptScore) -> String {
     let count = |list| score.names.names(list).len();
     let divisors: Vec<String> = score.score.iter().chain(&score.mask).flat_map(Expr::divisors).collect();
@@ -124,17 +124,17 @@ fn named_values(score: KeptScore) -> Vec<Member> {
 
 struct Writer {
     values: Vec<Member>,
-    /// Constants that are members so far.
+    /// Number of constants that are members so far.
     blocks: usize,
     helpers: bool,
 }
 
 impl Writer {
-    /// A function of `exprs`, which `text` has the code of. What does not depend on the place becomes a member.
+    /// A function for `exprs`, whose code is in `text`. Values that do not depend on the position become members.
     fn function(&mut self, exprs: &[&Expr], text: &Text) -> Function {
         self.helpers |= text.helpers;
         let before = self.blocks;
-        // From the last one on, so that no name is taken for the beginning of another.
+        // From the last to the first, so that no name matches as the prefix of another.
         let placed = |code: &str, count: usize| {
             let code = (0..count).rev().fold(code.to_owned(), |code, index| {
                 code.replace(&format!("{LOCAL}block{index}"), &format!("declared.block{}", before + index))

@@ -1,12 +1,12 @@
-//! What refusals change in a call: its numbers, its strides, a tensor more.
+//! Helpers with which refusal cases change a call: its numbers, its strides, an additional tensor.
 
 use super::abi::{AttentionFeatures, BwdParams, FwdParams};
 use crate::device::{Call, DTYPE_FP32, Image};
 
-/// A stride that leads the second element out of all memory.
+/// A stride that puts the second element outside of any memory.
 pub const BEYOND_MEMORY: i64 = 1 << 60;
 
-/// The numbers that the structures of both passes have.
+/// The numbers that both passes' structures have.
 pub struct Numbers<'a> {
     pub batch: &'a mut i32,
     pub num_heads: &'a mut i32,
@@ -55,7 +55,7 @@ pub fn bwd(call: &mut Call) -> &mut BwdParams {
     call.params.get_mut().expect("a backward call")
 }
 
-/// Gives the call a tensor of a one and another.
+/// Adds a tensor to the call.
 pub fn push(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
     numbers(call).features.sinks_dtype = DTYPE_FP32;

@@ -1,4 +1,4 @@
-//! The type of a K and V that have another one than Q.
+//! The type of K and V if it differs from Q's.
 
 use super::{Kind, Point};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use serde::Serialize;
 
-/// An FP8 format that K and V are held in.
+/// An FP8 format of K and V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KvFormat {
@@ -21,13 +21,14 @@ impl KvFormat {
     /// Every format.
     pub const ALL: [Self; 2] = [Self::E4m3, Self::E5m2];
 
-    /// That of a kernel with these features; `None`: K and V have Q's type.
+    /// The format of a kernel with these features; `None`: K and V have Q's type.
     pub fn of(features: Features) -> Option<Self> {
         Self::ALL.into_iter().find(|format| features.has(format.feature()))
     }
 
-    /// What a kernel widens K and V from before it multiplies them; `None`: it multiplies them as they are. A split-KV
-    /// kernel of FP8 queries widens all three: it waits for memory, and 16 bits need no transposition of V.
+    /// The format that a kernel widens K and V from before it multiplies them; `None`: it multiplies them directly. A
+    /// split-KV kernel with FP8 queries widens all three: it is bound by memory, and 16-bit operands need no
+    /// transposition of V.
     pub fn widened(point: Point) -> Option<Self> {
         if point.widens_queries() { Some(Self::E4m3) } else { Self::of(point.features) }
     }
@@ -40,7 +41,7 @@ impl KvFormat {
         }
     }
 
-    /// What names of cases say of it.
+    /// The word for names of cases.
     pub fn word(self) -> &'static str {
         match self {
             Self::E4m3 => "kv-e4m3",
@@ -48,7 +49,7 @@ impl KvFormat {
         }
     }
 
-    /// Its numbers.
+    /// The number type.
     pub fn number(self) -> Number {
         match self {
             Self::E4m3 => Number::E4m3,
@@ -58,13 +59,12 @@ impl KvFormat {
 }
 
 impl Point {
-    /// Whether the kernel has queries in FP8 and multiplies them in 16 bits.
+    /// True if the kernel has FP8 queries and multiplies them in 16 bits.
     pub fn widens_queries(self) -> bool {
         self.kind == Kind::FwdSplit && self.dtype == Dtype::Fp8
     }
 
-    /// The type that the kernel multiplies. FP8 becomes fp16, of which it takes the fewest instructions and loses
-    /// nothing.
+    /// The operand type of the products. FP8 becomes fp16, the conversion with the fewest instructions, without loss.
     pub fn multiplied(self) -> Dtype {
         if self.widens_queries() { Dtype::Fp16 } else { self.dtype }
     }

@@ -1,5 +1,5 @@
-//! Which keys a query sees: the one definition that the reference, the gradients, the sample check, the count of work
-//! and the names of cases use.
+//! The keys that a query sees: the single definition for the reference, the gradients, the sample check, the count of
+//! work and the names of cases.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::{CallOptions, DeclaredRule};
@@ -21,7 +21,7 @@ impl Mask {
         Self { causal, options: CallOptions::default(), declared: None, queries, keys }
     }
 
-    /// The same with the window and the chunks that a call asks for.
+    /// The same with the window and the chunks of a call.
     #[must_use]
     pub fn with(self, options: CallOptions) -> Self {
         Self { options, ..self }
@@ -33,19 +33,19 @@ impl Mask {
         Self { declared, ..self }
     }
 
-    /// What names of cases and variants call it.
+    /// The word for names of cases and variants.
     pub fn word(causal: bool) -> &'static str {
         if causal { "causal" } else { "full" }
     }
 
-    /// The place of query `row` among the keys, where the last query has the last key's; below 0 where there are more
-    /// queries than keys.
+    /// The position of query `row` among the keys; the last query is at the last key. Negative for the first queries if
+    /// there are more queries than keys.
     pub fn position(&self, row: usize) -> i64 {
         row as i64 + self.keys as i64 - self.queries as i64
     }
 
-    /// The keys that query `row` sees; an empty range where it sees none. A declared mask may hide some of them: the
-    /// first and the last are seen.
+    /// The keys that query `row` sees; an empty range if it sees none. A declared mask may hide some of them, but
+    /// neither the first nor the last.
     pub fn keys(&self, row: usize) -> Range<usize> {
         let position = self.position(row);
         let (mut first, mut end) = (0, self.keys as i64);
@@ -76,20 +76,20 @@ impl Mask {
         }
     }
 
-    /// Whether query `row` sees `key`.
+    /// True if query `row` sees `key`.
     pub fn sees(&self, row: usize, key: usize) -> bool {
         let position = self.position(row);
         self.keys(row).contains(&key) && self.declared.is_none_or(|declared| declared.sees(position, key))
     }
 
-    /// How many keys query `row` sees.
+    /// Number of keys that query `row` sees.
     pub fn count(&self, row: usize) -> usize {
         let position = self.position(row);
         self.keys(row).filter(|key| self.declared.is_none_or(|declared| declared.sees(position, *key))).count()
     }
 
-    /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides
-    /// are equally long and nothing else is masked; elsewhere those that it leaves are counted.
+    /// Query-key pairs that count as work. By convention a causal mask counts half of them if both sides are equally
+    /// long and no other mask applies; otherwise the visible pairs are counted.
     pub fn pairs(&self) -> f64 {
         if self.causal
             && self.queries == self.keys

@@ -120,13 +120,13 @@ impl Family for Attention {
 
 #[cfg(test)]
 impl Plan {
-    /// The plan of an attention kernel with its default tile changed by `change`.
+    /// The plan of an attention kernel whose default tile is modified by `change`.
     pub(crate) fn changed(point: Point, change: &TileChange) -> Result<Self, PlanError> {
         Self::new(point, Some(&change.into()))
     }
 }
 
-/// A variant of the family as the family sees it.
+/// The point of a variant of this family.
 ///
 /// # Panics
 /// If the kernel is of another family.
@@ -134,12 +134,12 @@ fn point_of(variant: &Variant) -> Point {
     Point::of(variant).unwrap_or_else(|| panic!("`{variant}` is not an attention kernel"))
 }
 
-/// Whether there is a kernel of `point` but for one of its features, which its template does not have.
+/// True if `point` has no kernel only because its template lacks one of the features.
 pub fn lacks_a_feature(point: Point) -> bool {
     recipes::lacks_a_feature(point)
 }
 
-/// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
+/// True if the kernel of `point` reads Q, K and V only by TMA, and so refuses tensors that TMA cannot read.
 pub fn needs_tma(point: Point) -> bool {
     recipes::needs_tma(point)
 }

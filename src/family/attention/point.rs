@@ -4,26 +4,26 @@ use crate::kernel::{self, Coordinates, Dtype, Feature, Features, HeadDim, Target
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What an attention kernel computes.
+/// Kinds of attention kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
-    /// The same where there is little work: warpgroups share the keys of few query tiles.
+    /// The same for small problems: warpgroups share the keys of few query tiles.
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,
-    /// Merges the partial results of `FwdSplit`. Has no head dim, dtype or mask of its own.
+    /// Merges the partial results of `FwdSplit`. Not specialised for a head dim, dtype or mask.
     FwdCombine,
-    /// Chooses the split count of each sequence on the device. Has no head dim, dtype or mask of its own.
+    /// Chooses the split count of each sequence on the device. Not specialised for a head dim, dtype or mask.
     PrepareScheduler,
     /// Backward attention: dQ, dK, dV from O, LSE and dO.
     Bwd,
 }
 
 impl Kind {
-    /// The kind of that name among all kinds, if attention has it.
+    /// The kind with this general kind, if attention has it.
     pub fn of(kind: kernel::Kind) -> Option<Self> {
         Some(match kind {
             kernel::Kind::Fwd => Self::Fwd,
@@ -36,12 +36,12 @@ impl Kind {
         })
     }
 
-    /// True where the kernel is specialised for a head dim, dtype and mask; false for the two helper kernels.
+    /// True if the kernel is specialised for a head dim, dtype and mask; false for the two helper kernels.
     pub fn has_shape(self) -> bool {
         !matches!(self, Self::FwdCombine | Self::PrepareScheduler)
     }
 
-    /// True for the kernel that divides keys among blocks, and for those that it needs.
+    /// True for the kernel that splits keys among blocks, and for its helpers.
     pub fn splits_keys(self) -> bool {
         matches!(self, Self::FwdSplit | Self::FwdCombine | Self::PrepareScheduler)
     }
@@ -71,13 +71,13 @@ impl From<Kind> for kernel::Kind {
     }
 }
 
-/// One attention kernel: what is asked for, nothing of how it is done.
+/// One attention kernel: its specification, without implementation choices.
 ///
 /// For the two kinds without a shape (`Kind::has_shape`), `head_dim` is 0, `dtype` is the accumulator's neighbour
 /// `Fp16` and `causal` false by convention; they take no part in the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
-    /// What the kernel computes.
+    /// The kind of kernel.
     pub kind: Kind,
     /// Elements of one head's row of Q and K, and of V and O.
     #[serde(flatten)]
@@ -86,7 +86,7 @@ pub struct Point {
     pub dtype: Dtype,
     /// Causal mask, aligned to the bottom right; otherwise full attention.
     pub causal: bool,
-    /// What a call may ask for besides. Manifests of older versions do not have it.
+    /// Other features that a call may request. Manifests of older versions lack them.
     #[serde(default)]
     pub features: Features,
     /// The architecture it is generated for.
@@ -94,7 +94,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// A variant as attention sees it, if it is an attention kernel.
+    /// The point of a variant, if it is an attention kernel.
     pub fn of(variant: &Variant) -> Option<Self> {
         let at = variant.coordinates();
         Some(Self {
@@ -112,13 +112,13 @@ impl Point {
         self.features.has(Feature::Qv)
     }
 
-    /// The features of the calls that the kernel serves: its own, and for a split-KV kernel those of the one that
-    /// combines the splits.
+    /// The features of the calls that the kernel supports: its own, and for a split-KV kernel also those that the
+    /// combine kernel handles.
     pub fn served_features(&self) -> Features {
         if self.kind == Kind::FwdSplit { self.features.with(Features::combined()) } else { self.features }
     }
 
-    /// The one name of this kernel: file stem, launcher symbol, cache label.
+    /// The unique name of this kernel: file stem, launcher symbol, cache label.
     pub fn name(&self) -> String {
         Variant::from(*self).name()
     }

@@ -1,44 +1,44 @@
-//! What a product of a query and a key becomes before the softmax: the one definition that the reference, the gradients
-//! and the sample check use.
+//! The score of a query-key product before the softmax: the single definition for the reference, the gradients and the
+//! sample check.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::DeclaredRule;
 
-/// Keys that no kernel's tile exceeds.
+/// Upper bound on the keys of any kernel's tile.
 const WIDEST_KEY_TILE: u16 = 256;
 
-/// The score of one head of one sequence: the product times a scale, capped, less by the distance, and what a declared
-/// score makes of that.
+/// The score of one head of one sequence: the product times a scale, capped, minus the distance term, and transformed
+/// by a declared score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     scale: f64,
     /// 0: no bound.
     softcap: f64,
     slope: f64,
-    /// What position query row 0 has among the keys.
+    /// Position of query row 0 among the keys.
     first_position: i64,
     declared: Option<DeclaredRule>,
 }
 
 impl Score {
-    /// The product times `scale`, which holds the factors of FP8 too.
+    /// The product times `scale`, which includes the FP8 factors.
     pub fn scaled(scale: f64) -> Self {
         Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, declared: None }
     }
 
-    /// The same, bounded by `softcap` where that is not 0.
+    /// The same, bounded by `softcap` unless that is 0.
     #[must_use]
     pub fn capped(self, softcap: f64) -> Self {
         Self { softcap, ..self }
     }
 
-    /// The same, less `slope` times the distance of query and key, query row 0 being at `first_position`.
+    /// The same, minus `slope` times the distance of query and key, with query row 0 at `first_position`.
     #[must_use]
     pub fn sloped(self, slope: f64, first_position: i64) -> Self {
         Self { slope, first_position, ..self }
     }
 
-    /// The same, changed by a declared score, and -∞ where its mask hides the key.
+    /// The same, transformed by a declared score, and -∞ if its mask hides the key.
     #[must_use]
     pub fn declared(self, declared: Option<DeclaredRule>) -> Self {
         Self { declared, ..self }
@@ -52,20 +52,20 @@ impl Score {
         (self.position(row) - key as i64).abs() as f64
     }
 
-    /// What kgen's own features make of product `s`.
+    /// The score of product `s` after kgen's own features.
     fn own(&self, s: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * s;
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
         if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) }
     }
 
-    /// Of product `s` of query `row` and key `key`.
+    /// The score of product `s` of query `row` and key `key`.
     pub fn of(&self, s: f64, row: usize, key: usize) -> f64 {
         let own = self.own(s, row, key);
         self.declared.map_or(own, |declared| declared.of(own, self.position(row), key))
     }
 
-    /// The same in fp32, as a kernel that fuses nothing computes it.
+    /// The same in fp32, as computed by an unfused kernel.
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };
@@ -73,9 +73,9 @@ impl Score {
         self.declared.map_or(own, |declared| declared.naive(own, self.position(row), key))
     }
 
-    /// The same as a framework without a fused kernel has it that rounds to 16 bits after each step: the score, and how
-    /// fast it grows with product `s`. What the distance takes is not rounded, nor is a declared score between its
-    /// steps.
+    /// The same as a framework without a fused kernel computes it, rounding to 16 bits after each step: the score, and
+    /// its derivative with respect to product `s`. The distance term is not rounded, nor are the steps of a declared
+    /// score.
     pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {
         let (scaled, cap) = (round((self.scale * s) as f32), self.softcap as f32);
         let (capped, slope) = if cap > 0.0 {
@@ -96,36 +96,36 @@ impl Score {
         self.slope == 0.0
     }
 
-    /// How fast what kgen's own features make of product `s` grows with it.
+    /// The derivative of [`own`](Self::own) with respect to product `s`.
     fn own_slope(&self, s: f64) -> f64 {
         if self.softcap > 0.0 { self.scale * (1.0 - (self.scale * s / self.softcap).tanh().powi(2)) } else { self.scale }
     }
 
-    /// How fast the score grows with product `s`.
+    /// The derivative of the score with respect to product `s`.
     pub fn slope(&self, s: f64, row: usize, key: usize) -> f64 {
         let declared = self.declared.map_or(1.0, |declared| declared.slope(self.own(s, row, key), self.position(row), key));
         self.own_slope(s) * declared
     }
 
-    /// The largest slope that it has anywhere, a declared score aside.
+    /// The largest derivative anywhere, without a declared score.
     pub fn steepest(&self) -> f64 {
         self.scale
     }
 
-    /// Whether a declared score changes it.
+    /// True if a declared score changes it.
     pub fn is_declared(&self) -> bool {
         self.declared.is_some_and(|declared| declared.has_score())
     }
 
-    /// What a kernel may change a score by whose product is no larger than `product`, before a declared score. `tanh`
-    /// has a relative error of 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two
-    /// products, of the slope and distances within a key tile, however few of its keys there are.
+    /// Bound on a kernel's error in a score before a declared score, for products of at most `product`. `tanh` has a
+    /// relative error of 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). The distance term is the rounded difference of two
+    /// products of the slope and distances within a key tile, even if the tile has few keys.
     pub fn error(&self, product: f64) -> f64 {
         let capped = if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 };
         capped + self.slope.abs() * f64::from(WIDEST_KEY_TILE) * 2.0_f64.powi(-24)
     }
 
-    /// What it may change the slope by for product `s`, before a declared score.
+    /// Bound on the error of the derivative at product `s`, before a declared score.
     pub fn slope_error(&self, s: f64) -> f64 {
         if self.softcap > 0.0 {
             2.0 * self.scale * (self.scale * s / self.softcap).tanh().powi(2) * 2.0_f64.powf(-10.9)
@@ -134,14 +134,14 @@ impl Score {
         }
     }
 
-    /// What fp32 and the GPU's `tanh` may change a declared score by for product `s`, whose terms are no larger than
-    /// `product`: roundings of its own steps, and those before it, which it carries on. Without a declared score 0.
+    /// Bound on the error of a declared score at product `s`, whose terms are at most `product`, due to fp32 and the
+    /// GPU's `tanh`: rounding of its own steps, and propagated errors of earlier ones. 0 without a declared score.
     pub fn declared_error(&self, s: f64, product: f64, row: usize, key: usize) -> f64 {
         let of_own = self.error(s.abs()) + 2.0_f64.powi(-21) * self.own_bound(product, row, key);
         self.declared.map_or(0.0, |declared| declared.error(self.own(s, row, key), of_own, self.position(row), key))
     }
 
-    /// What they may change its slope by.
+    /// Bound on the error of its derivative.
     pub fn declared_slope_error(&self, s: f64, product: f64, row: usize, key: usize) -> f64 {
         let of_own = self.error(s.abs()) + 2.0_f64.powi(-21) * self.own_bound(product, row, key);
         let Some(declared) = self.declared else { return 0.0 };
@@ -150,15 +150,14 @@ impl Score {
             + self.slope_error(s) * declared.slope(own, position, key).abs()
     }
 
-    /// The largest magnitude of the terms of what kgen's own features make of a product no larger than `product`.
+    /// The largest magnitude of a term in kgen's own features, for products of at most `product`.
     fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
         capped + self.slope.abs() * self.distance(row, key)
     }
 
-    /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys, a
-    /// declared score aside.
+    /// The largest magnitude of a score over `keys` keys for products of at most `product`, without a declared score.
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };

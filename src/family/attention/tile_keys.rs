@@ -4,22 +4,22 @@ use crate::kernel::{TileKey, TileOverride, TileType, TileValue};
 use serde::Serialize;
 use std::fmt;
 
-/// How a tile of K or V gets from device to shared memory.
+/// Ways to copy a tile of K or V from device to shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyPath {
     /// Each thread copies its 16-byte pieces: `cp.async` on targets that have it, registers on others.
     #[default]
     CpAsync,
-    /// One thread asks the Tensor Memory Accelerator for a whole tile: sm90 and newer.
+    /// One thread issues a Tensor Memory Accelerator copy of a whole tile: sm90 and newer.
     Tma,
 }
 
-/// How O gets from registers to device memory.
+/// Ways to store O from registers to device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StorePath {
-    /// Each thread stores what it holds.
+    /// Each thread stores its own elements.
     #[default]
     Direct,
     /// Through shared memory, from which the Tensor Memory Accelerator stores whole tiles.
@@ -30,10 +30,10 @@ pub enum StorePath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accuracy {
-    /// As exact as `rescale_threshold` allows: a weight that dominates its row is.
+    /// As exact as `rescale_threshold` allows: a weight that dominates its row is exact.
     #[default]
     Fast,
-    /// The most exact form: O is rescaled at every growth of a maximum, as with a `rescale_threshold` of 0.
+    /// The most exact form: O is rescaled whenever a maximum grows, as with a `rescale_threshold` of 0.
     Exact,
 }
 
@@ -50,29 +50,28 @@ pub enum Fp8Mma {
     BlockScaled,
 }
 
-/// What the warpgroups of a Hopper kernel do one after the other, so that they do not all wait for the same unit at
-/// once.
+/// Work that the warpgroups of a Hopper kernel do in turns, so that they do not all wait for the same unit at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {
-    /// Nothing: each goes on as it can.
+    /// No turns.
     #[default]
     None,
-    /// Handing products to the tensor cores ("ping-pong").
+    /// Issuing products to the tensor cores ("ping-pong").
     Products,
-    /// Exponentials, of which a multiprocessor makes 16 a clock.
+    /// Exponentials, which a multiprocessor computes at 16 per clock.
     Exponentials,
 }
 
 /// The type of a key in [`TileChange`].
 trait KeyType: Copy {
-    /// The same as a type of TOML.
+    /// The corresponding TOML type.
     const TAKES: TileType;
 
     /// The value, if it is of this type.
     fn read(value: TileValue) -> Option<Self>;
 
-    /// The value as TOML has it.
+    /// The value in TOML.
     fn value(self) -> TileValue;
 }
 
@@ -100,7 +99,7 @@ impl KeyType for bool {
     }
 }
 
-/// Makes an enum a [`KeyType`]: the word of each of its values.
+/// Implements [`KeyType`] for an enum: the word of each of its values.
 macro_rules! words {
     ($type:ident: $($value:ident = $word:literal),+) => {
         impl $type {
@@ -143,13 +142,13 @@ words! { Turns: None = "none", Products = "products", Exponentials = "exponentia
 /// [`TileOverride`].
 macro_rules! tile_keys {
     ($($(#[doc = $doc:literal])+ $key:ident: $type:ty $(, replaces $other:literal)?;)+) => {
-        /// Changes to the default tile of an attention kernel; a field of `None` leaves it as it is.
+        /// Changes to the default tile of an attention kernel; `None` leaves a key unchanged.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct TileChange {
             $($(#[doc = $doc])+ pub $key: Option<$type>,)+
         }
 
-        /// Every key of attention's, in the order of documentation.
+        /// Every key of attention, in the order of documentation.
         pub(super) static KEYS: &[TileKey] = &[$(TileKey {
             name: stringify!($key),
             about: concat!($($doc),+).trim_ascii_start(),
@@ -158,7 +157,7 @@ macro_rules! tile_keys {
         }),+];
 
         impl From<&TileOverride> for TileChange {
-            /// The keys that attention has; of others it knows nothing.
+            /// The keys that attention has; other keys are dropped.
             fn from(change: &TileOverride) -> Self {
                 Self { $($key: change.get(stringify!($key)).and_then(KeyType::read),)+ }
             }
@@ -181,27 +180,27 @@ tile_keys! {
     n: u32;
     /// Warps per block.
     warps: u32;
-    /// Buffers for each tensor that is walked over.
+    /// Number of buffers for each tensor that the main loop reads: K and V, in the backward pass Q and dO.
     stages: u32;
     /// Q fragments stay in registers, instead of being read from shared memory in each step.
     q_in_registers: bool;
     /// Second argument of `__launch_bounds__`: caps registers so that this many blocks fit.
     min_blocks_per_sm: u32;
-    /// Powers of two a row maximum may grow before O is rescaled; 0 rescales at every growth.
+    /// Powers of two a row maximum may grow before O is rescaled; 0 rescales whenever it grows.
     rescale_threshold: u32, replaces "accuracy";
     /// `exact`: a `rescale_threshold` of 0, whatever the default is.
     accuracy: Accuracy, replaces "rescale_threshold";
-    /// How tiles reach shared memory.
+    /// The way tiles reach shared memory.
     copy: CopyPath;
     /// The instruction of FP8 kernels.
     fp8_mma: Fp8Mma;
-    /// Hopper: Q K^T of the next keys runs under the softmax of these.
+    /// Hopper: Q K^T of the next keys overlaps with the softmax of the current ones.
     overlap: bool;
-    /// Hopper: what warpgroups take turns at.
+    /// Hopper: the work that warpgroups do in turns.
     turns: Turns;
-    /// Hopper: one block per multiprocessor walks over all work, instead of one block for each piece of it.
+    /// Hopper: one block per multiprocessor iterates over all work items, instead of one block for each item.
     persistent: bool;
-    /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share what they fetch of K and V.
+    /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share the loaded tiles of K and V.
     cluster: u32;
     /// Hopper: how O reaches device memory.
     store: StorePath;
@@ -241,7 +240,7 @@ mod tests {
         assert_eq!(TileChange::from(&TileOverride::from(&change)), change);
     }
 
-    /// Of two tables the later one counts.
+    /// If both are set, the later table wins.
     #[test]
     fn accuracy_and_rescale_threshold_replace_each_other() {
         let of = |change: TileChange| TileOverride::from(&change);

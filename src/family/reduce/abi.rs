@@ -1,4 +1,4 @@
-//! `kgen_reduce_params`, as Rust fills it in.
+//! Builds `kgen_reduce_params`.
 
 use super::operation::Operation;
 use crate::{

@@ -1,6 +1,5 @@
-//! What proves a reduction right: rows of every length at the borders of pieces, warps and chunks, with the elements
-//! that matter at every kind of place; results that are exact where arithmetic allows it; and calls that must be
-//! refused.
+//! Cases of a reduction: rows of every length at the borders of pieces, warps and chunks, with the decisive elements at
+//! every kind of position; results that are exact if arithmetic allows; and calls that must be refused.
 
 use super::{abi, operation::Operation};
 use crate::{
@@ -13,17 +12,17 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// What the matrix holds.
+/// Contents of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inputs {
     /// -2 to 2: sums are exact.
     Integers,
     /// Standard normal.
     Normal,
-    /// Normal, but for one element of each row, at another place in each, that outweighs all others by so much that its
-    /// exponential overflows relative to any of them.
+    /// Normal, except for one element of each row, at varying positions, which outweighs all others: an exponential
+    /// relative to any other element overflows.
     Spike,
-    /// Near -200, so that a maximum must begin at -infinity.
+    /// Near -200, so that a maximum must be initialised to -infinity.
     Low,
     /// Rising along the row from -40 to 40: the maximum grows in every step.
     Rising,
@@ -51,10 +50,10 @@ struct ReduceCase {
     number: Number,
     rows: usize,
     columns: usize,
-    /// Elements from an aligned place to the first one.
+    /// Elements from an aligned address to the first one.
     offset: usize,
     inputs: Inputs,
-    /// `out` lies in `in`; such a call is refused.
+    /// `out` is inside `in`; such a call is refused.
     shared: bool,
 }
 
@@ -70,7 +69,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(0, 5),
         plain(3, 0),
         plain(1, 1),
-        // More rows than a block has warps; rows of which no, some and all start at multiples of 16 bytes.
+        // More rows than a block has warps; rows of which none, some and all start at multiples of 16 bytes.
         plain(11, piece - 1),
         plain(11, 2 * piece),
         plain(3, 33 * piece + 1),
@@ -97,7 +96,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         of(2, chunk + 77, Inputs::Rising),
     ];
     if number == Number::Fp32 || level == Level::Thorough {
-        // More chunks than the block has threads that folds them. Chunks of 16-bit elements hold twice as many.
+        // More chunks than threads in the block that folds them. Chunks of 16-bit elements hold twice as many.
         cases.push(plain(1, 257 * chunk + 5));
     }
     if operation != Operation::Sum {
@@ -123,7 +122,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         .collect()
 }
 
-/// What is changed of a call that the kernel takes.
+/// Changes of a call that the kernel accepts.
 const CHANGES: &[Change] = &[
     (
         "a structure that is too short",
@@ -168,10 +167,10 @@ const CHANGES: &[Change] = &[
     ("out that ends in in", |c| *c.field("out") = Field::TensorAt("in", -8), Refused(ERROR_INVALID_VALUE, "out overlaps in")),
 ];
 
-/// What is changed of a call whose rows have no element.
+/// Changes of a call whose rows have no elements.
 const EMPTY: &[Change] = &[("no in", |c| drop_tensor(c, "in"), Same)];
 
-/// What is changed of a call whose only row has several chunks.
+/// Changes of a call whose only row has several chunks.
 const WORKSPACE: &[Change] = &[
     ("no workspace", |c| c.scratch = false, Refused(ERROR_INVALID_VALUE, "workspace must not be NULL")),
     (
@@ -196,7 +195,7 @@ const WORKSPACE: &[Change] = &[
     ),
 ];
 
-/// No memory is touched: a matrix that no machine holds.
+/// A matrix larger than any memory, which must not be touched.
 fn far_apart(call: &mut Call, rows: u64, columns: u64) {
     call.scratch = false;
     *call.field("in") = Field::U64(1 << 60);
@@ -210,7 +209,7 @@ fn resize(call: &mut Call, rows: u64, columns: u64) {
 }
 
 impl ReduceCase {
-    /// The place of the element of a row that matters most.
+    /// Index of a row's decisive element.
     fn spike(&self, row: usize) -> usize {
         let places = [self.columns - 1, 0, self.columns / 2, self.columns - self.columns.min(9), self.columns / 3];
         places[row % places.len()]
@@ -232,22 +231,22 @@ impl ReduceCase {
         normal.values().iter().enumerate().map(value).collect()
     }
 
-    /// The result of a row in float64, and how far from it a kernel may be.
+    /// The result of a row in float64, and its tolerance.
     fn expected(&self, row: &[f32]) -> (f64, f64) {
         let wide = || row.iter().map(|value| f64::from(*value));
         let largest = wide().fold(f64::NEG_INFINITY, f64::max);
         match self.operation {
             Operation::Max => (largest, 0.0),
             Operation::Sum if self.inputs == Inputs::Integers => (wide().sum(), 0.0),
-            // A thread adds pieces one after the other, then lanes, warps and chunks are added: about a hundred
-            // roundings of sums that are no larger than the sum of magnitudes.
+            // A thread adds pieces in sequence, then lanes, warps and chunks are added: about a hundred roundings of
+            // sums no larger than the sum of magnitudes.
             Operation::Sum => (wide().sum(), 100.0 * f64::from(f32::EPSILON) / 2.0 * wide().map(f64::abs).sum::<f64>()),
             Operation::Logsumexp if largest == f64::NEG_INFINITY => (largest, 0.0),
             Operation::Logsumexp => {
                 let sum: f64 = wide().map(|value| (value - largest).exp()).sum();
                 let expected = largest + sum.ln();
-                // ex2.approx errs by 2⁻²² of each weight, and a rescaled sum of each factor; lg2.approx by 2⁻²²; the
-                // result is rounded, as are differences of up to 100.
+                // ex2.approx has an error of 2⁻²² in each weight, and a rescaled sum in each factor; lg2.approx 2⁻²²;
+                // the result is rounded, as are differences of up to 100.
                 (expected, 2.0_f64.powi(-15) + expected.abs() * f64::from(f32::EPSILON))
             }
         }

@@ -7,9 +7,9 @@ use crate::kernel::{Kind, Variant};
 pub(super) enum Operation {
     /// The sum of the elements.
     Sum = 0,
-    /// The largest of them.
+    /// The largest element.
     Max = 1,
-    /// The logarithm of the sum of their exponentials.
+    /// The logarithm of the sum of exponentials.
     Logsumexp = 2,
 }
 

@@ -1,5 +1,5 @@
-//! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads
-//! depends on the length of a row alone.
+//! Plan of a reduction: every thread has enough loads in flight to hide memory latency, and the elements that a block
+//! reads depend on the row length alone.
 
 use super::operation::Operation;
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
 };
 use serde::Serialize;
 
-/// 4 pieces are 64 bytes per thread in flight, and 1024 threads a multiprocessor 64 KB: more than Little's law asks of
-/// HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
+/// 4 pieces are 64 bytes in flight per thread; 1024 threads per multiprocessor make 64 KB, more than the 18 KB that
+/// Little's law requires for HBM3 (3.35 TB/s × 0.7 µs / 132).
 const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
 
 /// Bytes of the largest state: a maximum and a sum.
@@ -19,39 +19,39 @@ const STATE_BYTES: u32 = 8;
 /// Registers of a thread beyond the values in flight: 64-bit pointers and counts, the state.
 const OTHER_REGISTERS: u32 = 24;
 
-/// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU,
-/// and for 64 MiB to be two waves of blocks: with a single wave, nothing fills the tail.
+/// Rounds of loads per chunk: enough to amortise a block, few enough for rows of a million elements to fill a GPU, and
+/// for 64 MiB to be two waves of blocks: with a single wave, nothing fills the tail.
 const ROUNDS: u32 = 4;
 
-/// Rounds of loads in the longest row that one block reads: a second kernel costs more than they do.
+/// Rounds of loads in the longest row that one block reads: a second kernel would cost more than these rounds.
 const WHOLE_ROUNDS: u32 = 8;
 
-/// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must
-/// be more of them. logsumexp looks at its elements twice and needs more registers.
+/// Resident blocks per multiprocessor for rows of one round: nothing is in flight while they fold, so more blocks are
+/// needed. logsumexp reads its elements twice and needs more registers.
 const fn one_round_blocks(operation: Operation) -> u32 {
     if matches!(operation, Operation::Logsumexp) { 5 } else { 6 }
 }
 
-/// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
-/// fold its warps than to read; more rounds would leave a GPU idle where rows are few.
+/// Rounds of loads in the longest row that a warp reduces alone. For such a row a block takes longer to fold its warps
+/// than to read; more rounds would leave a GPU idle if there are few rows.
 const SHORT_ROUNDS: u32 = 4;
 
-/// Tile, and what follows from it.
+/// The tile and values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Sizes of a block.
+    /// Block parameters.
     pub tile: Tile,
-    /// Elements of a row that a block reads, where several read it.
+    /// Elements of a row that a block reads, if several blocks share a row.
     pub chunk: u32,
-    /// Elements of a row, at most, that one block reads.
+    /// Maximum number of elements of a row that one block reads.
     pub whole_row: u32,
-    /// Warps of a block, or the next power of two: lanes fold as many states by butterflies.
+    /// Warps of a block, rounded up to a power of two: lanes fold this many states by butterflies.
     pub warps_to_fold: u32,
-    /// `__launch_bounds__` of the kernel of rows that take one round.
+    /// `__launch_bounds__` of the kernel for rows of one round.
     pub one_round_blocks: u32,
-    /// Elements of a row, at most, that a warp reads by itself.
+    /// Maximum number of elements of a row that one warp reads.
     pub short_row: u32,
-    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
@@ -65,7 +65,7 @@ impl plan::Design for Design {
     }
 }
 
-/// Plans `variant` with the default tile, changed by `change`.
+/// Plans `variant` with the default tile, modified by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     if variant.element() == Dtype::Fp8 {
         let reason = "rows are reduced of `fp32`, `fp16` or `bf16`".to_owned();
@@ -75,11 +75,11 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
     resolve(variant, None, tile)
 }
 
-/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
-/// lacks.
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses no instruction that
+/// some target lacks.
 fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
-    // Two rounds: one is on its way while the other is folded.
+    // Two rounds: one is in flight while the other is folded.
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
     let resources = Resources {
         threads,

@@ -1,4 +1,4 @@
-//! A reduction, to be timed.
+//! The trial of a reduction.
 
 use super::{abi, operation::Operation};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 /// Rows that are compared, spread over the matrix.
 const SAMPLES: usize = 64;
 
-/// Relative error of a result, by the sum of magnitudes of its row or 1, that rounding may make.
+/// Largest error of a result due to rounding, relative to the sum of magnitudes of its row or 1.
 const LARGEST_ERROR: f64 = 1e-4;
 
 struct ReduceTrial<'a> {
@@ -21,7 +21,7 @@ struct ReduceTrial<'a> {
     bench: Bench<'a>,
 }
 
-/// The kernel at a size.
+/// The trial of the kernel at a size.
 pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     let matrix = Matrix::of(size)?;
     Some(Box::new(ReduceTrial { operation: Operation::of(variant), number: Number::of(variant.element()), matrix, bench }))

@@ -1,4 +1,4 @@
-//! `kgen_rmsnorm_params`, as Rust fills it in.
+//! Builds `kgen_rmsnorm_params`.
 
 use crate::{
     check::Number,

@@ -1,6 +1,6 @@
-//! What proves a normalisation right: rows of every length at the borders of pieces, warps and blocks, with a spike at
-//! every kind of place, of any magnitude, with gaps between rows and starts that no piece has, in place and not; and
-//! calls that must be refused.
+//! Cases of a normalisation: rows of every length at the borders of pieces, warps and blocks, with spikes of any
+//! magnitude at every kind of position, with gaps between rows and starts that are not aligned to pieces, in place and
+//! not; and calls that must be refused.
 
 use super::abi;
 use crate::{
@@ -13,18 +13,19 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// What the matrices hold.
+/// Contents of the matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inputs {
     /// Standard normal.
     Normal,
-    /// Hundredths of that, but for one element of each row, at another place in each, that outweighs all others.
+    /// Hundredths of normal numbers, except for one element of each row, at varying positions, which outweighs all
+    /// others.
     Spike,
-    /// Near the largest numbers whose squares fp32 holds, or the largest of the dtype.
+    /// Near the largest numbers whose squares fit in fp32, or the largest of the dtype.
     Huge,
-    /// So small that squares come near the smallest of fp32, or numbers of the dtype are subnormal.
+    /// So small that squares come near fp32's smallest numbers, or numbers of the dtype are subnormal.
     Tiny,
-    /// Larger than any whose square fp32 holds.
+    /// Larger than any number whose square fits in fp32.
     Beyond,
 }
 
@@ -39,7 +40,7 @@ impl Inputs {
         }
     }
 
-    /// The factor of standard normal numbers.
+    /// The factor on standard normal numbers.
     fn scale(self, number: Number) -> f32 {
         match (self, number) {
             (Self::Normal, _) => 1.0,
@@ -53,22 +54,22 @@ impl Inputs {
     }
 }
 
-/// A row in float64, and what a kernel may make of it.
+/// A row in float64, and the allowed results of a kernel.
 pub(super) struct Reference {
     /// The sum with the residual, rounded to the dtype.
     pub h: Vec<f32>,
-    /// The least and the greatest number that each element may be.
+    /// The smallest and largest allowed value of each element.
     bounds: Vec<[f64; 2]>,
 }
 
 impl Reference {
-    /// Of a row of `number`.
+    /// The reference for a row of `number`.
     ///
     /// With u = 2⁻²⁴, a lane of at least 32 adds at most columns / 32 + 8 squares one after the other, and ten
     /// butterflies follow: (columns / 32 + 18) u of a sum of positive numbers. The share of a column and the sum with
-    /// eps add 2 u. The root halves that; rsqrt.approx errs by 4 u, two products by 2 u. So what is rounded to the
-    /// dtype, once, is within (columns / 64 + 17) u of the value in float64, and since rounding is monotonic, the
-    /// result lies between the rounded ends of that interval.
+    /// eps add 2 u. The root halves that; rsqrt.approx adds an error of 4 u, two products 2 u. So the value that is
+    /// rounded to the dtype, once, is within (columns / 64 + 17) u of the value in float64, and since rounding is
+    /// monotonic, the result is between the rounded ends of that interval.
     pub fn of(number: Number, input: &[f32], residual: Option<&[f32]>, weight: &[f32], eps: f32) -> Self {
         let h: Vec<f32> = match residual {
             Some(residual) => input.iter().zip(residual).map(|(a, b)| number.through(a + b)).collect(),
@@ -76,7 +77,7 @@ impl Reference {
         };
         let squares: f64 = h.iter().map(|h| f64::from(*h) * f64::from(*h)).sum();
         let mean = squares / h.len() as f64;
-        // A mean that fp32 does not hold is infinite.
+        // A mean beyond fp32's range is infinite.
         let scale = if squares > f64::from(f32::MAX) { 0.0 } else { 1.0 / (mean + f64::from(eps)).sqrt() };
         let allowed = (h.len() as f64 / 64.0 + 17.0) * 2.0_f64.powi(-24);
         let rounded = |value: f64| f64::from(number.through(value as f32));
@@ -88,13 +89,13 @@ impl Reference {
         Self { h, bounds }
     }
 
-    /// Whether element `at` may be `got`; never a NaN.
+    /// True if element `at` may be `got`; never for a NaN.
     pub fn allows(&self, at: usize, got: f64) -> bool {
         let [least, greatest] = self.bounds[at];
         least <= got && got <= greatest
     }
 
-    /// What `got` is compared with: itself where it is allowed.
+    /// The value to compare `got` with: `got` itself if it is allowed.
     fn expected(&self, at: usize, got: f64) -> f64 {
         if self.allows(at, got) { got } else { self.bounds[at][0] }
     }
@@ -108,13 +109,13 @@ pub(super) struct NormCase {
     pub columns: usize,
     pub inputs: Inputs,
     pub eps: f32,
-    /// Whether there is a residual.
+    /// True if there is a residual.
     pub residual: bool,
-    /// Whether `out` is `in`, and `residual_out` is `residual`.
+    /// True if `out` is `in`, and `residual_out` is `residual`.
     pub in_place: bool,
     /// Elements between rows of `in`, `residual`, `out` and `residual_out`; in place, the first two count.
     pub gaps: [usize; 4],
-    /// Elements from an aligned place to the first element of these and of `weight`.
+    /// Elements from an aligned address to the first element of these and of `weight`.
     pub offsets: [usize; 5],
 }
 
@@ -163,7 +164,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         NormCase { eps: 3.0, ..of(Inputs::Normal, 3, 77) },
         NormCase { eps: 1e-3, ..of(Inputs::Tiny, 3, 77) },
     ];
-    // One matrix, or `weight`, whose start or whose rows are no multiples of 16 bytes.
+    // One matrix, or `weight`, whose start or rows are not multiples of 16 bytes.
     for which in 0..5 {
         let mut crooked = plain(3, 4 * piece);
         crooked.offsets[which] = 1;
@@ -209,7 +210,7 @@ macro_rules! refused {
     };
 }
 
-/// What is changed of a call that the kernel takes.
+/// Changes of a call that the kernel accepts.
 const CHANGES: &[Change] = &[
     (
         "a structure that is too short",
@@ -246,19 +247,19 @@ const CHANGES: &[Change] = &[
     ("more blocks than a grid has", far_apart, Refused(ERROR_INVALID_VALUE, "more than a grid has")),
 ];
 
-/// What is changed of a call without a residual.
+/// Changes of a call without a residual.
 const RESIDUAL: &[Change] = &[refused!("a residual_out", "residual_out", Field::Tensor("in"), "must both be NULL, or neither")];
 
-/// What is changed of a call without rows.
+/// Changes of a call without rows.
 const EMPTY: &[Change] = &[("no in", |c| drop_tensor(c, "in"), Nothing)];
 
-/// What is changed of a call of one row: strides are not read.
+/// Changes of a call of one row, for which strides are not read.
 const ONE_ROW: &[Change] = &[
     ("a stride of 0", |c| *c.field("in_row_stride") = Field::I64(0), Same),
     ("a negative stride", |c| *c.field("out_row_stride") = Field::I64(-9), Same),
 ];
 
-/// No memory is touched: matrices that no machine holds.
+/// Matrices larger than any memory, which must not be touched.
 fn far_apart(call: &mut Call) {
     for (place, name) in ["in", "residual", "weight", "out", "residual_out"].into_iter().enumerate() {
         *call.field(name) = Field::U64((place as u64 + 1) << 58);
@@ -267,20 +268,20 @@ fn far_apart(call: &mut Call) {
 }
 
 impl NormCase {
-    /// Contiguous matrices, each in memory of its own, with a residual and a spike in each row.
+    /// Contiguous matrices, each in separate memory, with a residual and a spike in each row.
     pub fn plain(number: Number, rows: usize, columns: usize) -> Self {
-        // `out` differs from `in` in its stride, so that neither is taken for the other's.
+        // `out` has another stride than `in`, so that confusing the two is caught.
         let (gaps, offsets) = ([0, 0, 16, 0], [0; 5]);
         Self { number, rows, columns, inputs: Inputs::Spike, eps: 1e-6, residual: true, in_place: false, gaps, offsets }
     }
 
-    /// The gaps and offsets that count.
+    /// The gaps and offsets in effect.
     fn layout(&self) -> ([usize; 4], [usize; 5]) {
         let ([a, b, ..], [c, d, .., weight]) = (self.gaps, self.offsets);
         if self.in_place { ([a, b, a, b], [c, d, c, d, weight]) } else { (self.gaps, self.offsets) }
     }
 
-    /// Values of a matrix, of which each row has a spike if `spiked`.
+    /// Values of a matrix; each row has a spike if `spiked`.
     fn values(&self, spiked: bool, seed: u64) -> Vec<f32> {
         let Self { number, rows, columns, inputs, .. } = *self;
         let scale = inputs.scale(number);

@@ -1,4 +1,4 @@
-//! How rows are normalised: as long a part of a row as threads have pieces in flight for stays in registers.
+//! Plan of a normalisation: the part of a row that threads have pieces in flight for stays in registers.
 
 use crate::{
     family::pieces::{PIECE_BYTES, Tile},
@@ -7,23 +7,24 @@ use crate::{
 };
 use serde::Serialize;
 
-/// 4 pieces of two matrices are 128 bytes per thread in flight, and 1024 threads a multiprocessor 128 KB: more than
-/// Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB), since nothing is in flight while a row is folded.
+/// 4 pieces of two matrices are 128 bytes in flight per thread; 1024 threads per multiprocessor make 128 KB, more than
+/// the 18 KB that Little's law requires for HBM3 (3.35 TB/s × 0.7 µs / 132), because nothing is in flight while a row
+/// is folded.
 const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
 
 /// Registers of a thread beyond the pieces: five 64-bit pointers, columns, the sum.
 const OTHER_REGISTERS: u32 = 24;
 
-/// Tile, and what follows from it.
+/// The tile and values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Sizes of a block.
+    /// Block parameters.
     pub tile: Tile,
-    /// Elements of a row, at most, that a warp takes.
+    /// Maximum number of elements of a row that one warp handles.
     pub short_row: u32,
-    /// Elements of a row, at most, that a block keeps in registers.
+    /// Maximum number of elements of a row that a block keeps in registers.
     pub held_row: u32,
-    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
@@ -37,7 +38,7 @@ impl plan::Design for Design {
     }
 }
 
-/// Plans `variant` with the default tile, changed by `change`.
+/// Plans `variant` with the default tile, modified by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     if !matches!(variant.element(), Dtype::Fp16 | Dtype::Bf16) {
         let reason = "rows are normalised in `fp16` or `bf16`".to_owned();
@@ -47,8 +48,8 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
     resolve(variant, None, tile)
 }
 
-/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
-/// lacks.
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses no instruction that
+/// some target lacks.
 pub(super) fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let (threads, target) = (tile.warps * 32, run_as.unwrap_or(variant.target()));
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);

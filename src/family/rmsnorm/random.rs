@@ -1,11 +1,11 @@
-//! Random calls: sizes that lean to borders of pieces, any gaps and starts, in place or not.
+//! Random calls: sizes that favour borders of pieces, any gaps and starts, in place or not.
 
 use super::cases::{Inputs, NormCase};
 use crate::check::Number;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A call of at most `4 * size` rows of about `size` pieces; the same for a seed each time.
+/// A call of at most `4 * size` rows of about `size` pieces; the same seed gives the same call.
 pub(super) fn case(number: Number, size: u32, seed: u64) -> NormCase {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     let size = size.max(1) as usize;

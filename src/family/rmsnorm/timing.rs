@@ -1,4 +1,4 @@
-//! A normalisation with a residual, to be timed.
+//! The trial of a normalisation with a residual.
 
 use super::{abi, cases::Reference};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 /// Rows that are compared, spread over the matrix.
 const SAMPLES: usize = 64;
 
-/// What is added to the mean, as models have it.
+/// The epsilon added to the mean square, as in common models.
 const EPS: f32 = 1e-6;
 
 struct NormTrial<'a> {
@@ -20,7 +20,7 @@ struct NormTrial<'a> {
     bench: Bench<'a>,
 }
 
-/// The kernel at a size.
+/// The trial of the kernel at a size.
 pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     let matrix = Matrix::of(size)?;
     Some(Box::new(NormTrial { number: Number::of(variant.element()), matrix, bench }))

@@ -1,4 +1,4 @@
-//! `kgen_transpose_params`, as Rust fills it in.
+//! Builds `kgen_transpose_params`.
 
 use crate::device::{Field, Layout, Params};
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes
-//! and rows that are not on either side, in place, and calls that must be refused. Every element has bits of its own.
+//! Cases of a transposition: matrices of no, one and several tiles, with rows that are multiples of 16 bytes and rows
+//! that are not on either side, in place, and calls that must be refused. Every element has distinct bits.
 
 use super::abi;
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// Where `out` lies.
+/// Placement of `out`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In memory of its own.
+    /// In separate memory.
     Apart,
-    /// Where `in` lies.
+    /// At the address of `in`.
     Same,
-    /// So many elements after the start of `in`; such a call is refused.
+    /// This many elements after the start of `in`; such a call is refused.
     Overlapping(isize),
 }
 
@@ -25,7 +25,7 @@ struct TransposeCase {
     element: Element,
     rows: usize,
     columns: usize,
-    /// Elements from an aligned place to the first element of `in` and of `out`.
+    /// Elements from an aligned address to the first element of `in` and of `out`.
     offsets: [usize; 2],
     place: Place,
 }
@@ -54,7 +54,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(side - 1, side + 1),
         // More rows of tiles than blocks go down at a time.
         plain(17 * side + piece, 2 * side),
-        // Starts that are no multiples of 16 bytes.
+        // Starts that are not multiples of 16 bytes.
         TransposeCase { offsets: [1, 0], ..plain(side + piece, piece) },
         TransposeCase { offsets: [0, 1], ..plain(piece, side + piece) },
         square(1, 0),
@@ -80,7 +80,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     cases.chain(changed(&base, &[STRUCTURE, CHANGES, wide])).collect()
 }
 
-/// What is changed of a call that the kernel takes.
+/// Changes of a call that the kernel accepts.
 const CHANGES: &[Change] = &[
     (
         "a structure that is too short",
@@ -107,7 +107,7 @@ const CHANGES: &[Change] = &[
     ),
 ];
 
-/// What is changed of a call with elements of more than a byte.
+/// Changes of a call whose elements have more than one byte.
 const BETWEEN: &[Change] = &[
     (
         "in between elements",
@@ -121,7 +121,7 @@ const BETWEEN: &[Change] = &[
     ),
 ];
 
-/// No memory is touched: a square matrix that no machine holds.
+/// A square matrix larger than any memory, which must not be touched.
 fn far_apart(call: &mut Call, [input, out]: [u64; 2]) {
     *call.field("in") = Field::U64(input);
     *call.field("out") = Field::U64(out);

@@ -1,5 +1,5 @@
-//! How a matrix is transposed: tiles whose rows are long runs of device memory on both sides, and which fill shared
-//! memory so that several blocks share a multiprocessor.
+//! Plan of a transposition: tiles whose rows are long contiguous runs of device memory on both sides, and which fill
+//! shared memory so that several blocks share a multiprocessor.
 
 use crate::{
     kernel::{Dtype, Target, TileKey, TileOverride, Variant},
@@ -16,12 +16,12 @@ pub(super) static KEYS: &[TileKey] = &[
     TileKey::count("min_blocks_per_sm", "Second argument of `__launch_bounds__`, out of place."),
 ];
 
-/// Sizes of a block.
+/// Block parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tile {
     /// Elements of a row and of a column of the tile: the key `m`.
     pub side: u32,
-    /// Rows of tiles that blocks go down before they go on to the next column: the key `n`.
+    /// Rows of tiles that blocks go down before they move to the next column: the key `n`.
     pub group_rows: u32,
     /// Warps of a block.
     pub warps: u32,
@@ -30,36 +30,36 @@ pub struct Tile {
 }
 
 impl fmt::Display for Tile {
-    /// As a cell of a table.
+    /// In the form of a table cell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{0}×{0}, {1} warps", self.side, self.warps)
     }
 }
 
-/// Tile, and what follows from it.
+/// The tile and values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Sizes of a block.
+    /// Block parameters.
     pub tile: Tile,
-    /// Bits of an element.
+    /// Bits per element.
     pub element_bits: u32,
-    /// Elements of a 32-bit word.
+    /// Elements per 32-bit word.
     pub word_elements: u32,
-    /// Bytes of a tile's row.
+    /// Bytes per row of a tile.
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
-    /// The tile's.
+    /// As in the tile.
     pub group_rows: u32,
-    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
-/// Some 500 blocks run at a time on GPUs of a hundred multiprocessors or more: 16 rows make them cover a region that is
-/// about square.
+/// About 500 blocks run at once on GPUs of a hundred multiprocessors or more; with 16 rows they cover a roughly square
+/// region.
 const GROUP_ROWS: u32 = 16;
 
-/// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.
+/// Rows of 256 bytes, or 128 for single bytes: a tile of 16 or 32 KB, four or eight 16-byte loads per thread.
 fn default_tile(bytes: u32) -> Tile {
     Tile {
         side: if bytes == 4 { 64 } else { 128 },
@@ -69,7 +69,7 @@ fn default_tile(bytes: u32) -> Tile {
     }
 }
 
-/// Registers of a thread beyond the words in flight: pointers, counts and places of 64 bits.
+/// Registers of a thread beyond the words in flight: pointers, counts and 64-bit offsets.
 const OTHER_REGISTERS: u32 = 30;
 
 impl plan::Design for Design {
@@ -83,7 +83,7 @@ impl plan::Design for Design {
     }
 }
 
-/// Plans `variant` with the default tile, changed by `change`.
+/// Plans `variant` with the default tile, modified by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
     if variant.element() == Dtype::Bf16 {
@@ -111,7 +111,7 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
 fn broken_rule(variant: Variant, tile: &Tile) -> Option<String> {
     let Tile { side, group_rows, warps, min_blocks_per_sm } = *tile;
     let bytes = variant.element().bytes();
-    // Eight pieces of 16 bytes in a row, so that eight chunks of a column stand in different banks.
+    // Eight pieces of 16 bytes per row, so that eight chunks of a column are in different banks.
     let step = 128 / bytes;
     if side == 0 || !side.is_multiple_of(step) || side > 256 {
         return Some(format!("`m` is {side}; it must be a multiple of {step} up to 256"));
@@ -119,7 +119,7 @@ fn broken_rule(variant: Variant, tile: &Tile) -> Option<String> {
     if !(1..=1024).contains(&group_rows) {
         return Some(format!("`n` is {group_rows}; it must be 1 to 1024"));
     }
-    // A warp takes eight pieces of four groups of rows at a time.
+    // A warp handles eight pieces of four groups of rows at a time.
     let parts = side * side * bytes * bytes / (16 * 4 * 32);
     if warps == 0 || warps > 32 || !parts.is_multiple_of(warps) {
         return Some(format!("`warps` is {warps}; it must divide {parts} and be at most 32"));
@@ -127,8 +127,8 @@ fn broken_rule(variant: Variant, tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
-/// lacks.
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses no instruction that
+/// some target lacks.
 fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let bytes = variant.element().bytes();
     let threads = tile.warps * 32;

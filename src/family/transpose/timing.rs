@@ -1,4 +1,4 @@
-//! A transposition out of place, to be timed.
+//! The trial of a transposition out of place.
 
 use super::abi;
 use crate::{
@@ -17,7 +17,7 @@ struct TransposeTrial<'a> {
     bench: Bench<'a>,
 }
 
-/// The kernel at a size.
+/// The trial of the kernel at a size.
 pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     let matrix = Matrix::of(size)?;
     Some(Box::new(TransposeTrial { number: Number::of(variant.element()), matrix, bench }))

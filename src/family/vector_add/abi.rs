@@ -1,4 +1,4 @@
-//! `kgen_vector_add_params`, as Rust fills it in.
+//! Builds `kgen_vector_add_params`.
 
 use crate::{
     check::Number,

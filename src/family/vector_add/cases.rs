@@ -1,5 +1,5 @@
-//! What proves a sum of vectors right: sizes at every border of pieces and blocks, vectors that lie alike and
-//! differently relative to 16 bytes, and calls that must be refused.
+//! Cases of a sum of vectors: sizes at every border of pieces and blocks, vectors with equal and different alignment
+//! relative to 16 bytes, and calls that must be refused.
 
 use super::abi;
 use crate::{
@@ -16,9 +16,9 @@ use std::rc::Rc;
 struct AddCase {
     number: Number,
     count: usize,
-    /// Elements from an aligned place to the first element of `a`, `b` and `out`.
+    /// Elements from an aligned address to the first element of `a`, `b` and `out`.
     offsets: [usize; 3],
-    /// `out` begins so many elements after the first of `a`, in the same memory; such a call is refused.
+    /// `out` begins this many elements after the first of `a`, in the same memory; such a call is refused.
     shared: Option<isize>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(block, [0; 3]),
         plain(block + 1, [0; 3]),
         plain(3 * block + 2 * piece - 1, [piece - 1; 3]),
-        // One vector lies otherwise than the two others.
+        // One vector with another alignment than the other two.
         plain(block + 3, [1, 0, 0]),
         plain(block + 3, [0, 1, 0]),
         plain(block + 3, [0, 0, 1]),
@@ -59,7 +59,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     cases.chain(changed(&base, &[STRUCTURE, CHANGES])).collect()
 }
 
-/// What is changed of a call that the kernel takes.
+/// Changes of a call that the kernel accepts.
 const CHANGES: &[Change] = &[
     (
         "a structure that is too short",
@@ -86,7 +86,7 @@ const CHANGES: &[Change] = &[
     ("more blocks than a grid has", far_apart, Refused(ERROR_INVALID_VALUE, "more than a grid has")),
 ];
 
-/// No memory is touched: vectors that no machine holds.
+/// Vectors larger than any memory, which must not be touched.
 fn far_apart(call: &mut Call) {
     for (name, address) in [("a", 1 << 56), ("b", 2 << 56), ("out", 3 << 56)] {
         *call.field(name) = Field::U64(address);

@@ -1,4 +1,4 @@
-//! Sum of two vectors: the smallest family, and the pattern of a new one.
+//! Sum of two vectors: the smallest family, and the model for a new one.
 
 mod abi;
 mod cases;

@@ -1,4 +1,4 @@
-//! How a sum of vectors is done: every thread has enough loads in flight to hide the latency of memory.
+//! Plan of a sum of vectors: every thread has enough loads in flight to hide memory latency.
 
 use crate::{
     family::pieces::{PIECE_BYTES, Tile},
@@ -7,22 +7,22 @@ use crate::{
 };
 use serde::Serialize;
 
-/// Two vectors of 2 pieces each are 64 bytes per thread in flight, and 1280 threads a multiprocessor 80 KB: several
-/// times what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB). More would only spread what the device
-/// reads at a time over more of its pages, and make the last wave of blocks longer.
+/// Two vectors of 2 pieces each are 64 bytes in flight per thread; 1280 threads per multiprocessor make 80 KB, several
+/// times the 18 KB that Little's law requires for HBM3 (3.35 TB/s × 0.7 µs / 132). More would only spread concurrent
+/// reads over more pages of device memory, and lengthen the last wave of blocks.
 const DEFAULT: Tile = Tile { warps: 8, pieces: 2, min_blocks_per_sm: 5 };
 
 /// Registers of a thread beyond the pieces: three 64-bit pointers, two counts, the index.
 const OTHER_REGISTERS: u32 = 24;
 
-/// Tile, and what follows from it.
+/// The tile and values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
-    /// Sizes of a block.
+    /// Block parameters.
     pub tile: Tile,
     /// Elements that a block adds.
     pub elements: u32,
-    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
@@ -36,7 +36,7 @@ impl plan::Design for Design {
     }
 }
 
-/// Plans `variant` with the default tile, changed by `change`.
+/// Plans `variant` with the default tile, modified by `change`.
 pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     if variant.element() == Dtype::Fp8 {
         let reason = "vectors are added in `fp32`, `fp16` or `bf16`".to_owned();
@@ -46,8 +46,8 @@ pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Pl
     resolve(variant, None, tile)
 }
 
-/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
-/// lacks.
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses no instruction that
+/// some target lacks.
 fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);

@@ -1,4 +1,4 @@
-//! A sum of vectors, to be timed.
+//! The trial of a sum of vectors.
 
 use super::abi;
 use crate::{
@@ -17,7 +17,7 @@ struct AddTrial<'a> {
     bench: Bench<'a>,
 }
 
-/// The kernel at a size.
+/// The trial of the kernel at a size.
 pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
     let matrix = Matrix::of(size)?;
     Some(Box::new(AddTrial { number: Number::of(variant.element()), matrix, bench }))

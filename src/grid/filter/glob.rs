@@ -1,10 +1,10 @@
-//! Shell-style patterns over variant names: `*` is any run of characters, `?` any one.
+//! Shell-style patterns for variant names: `*` matches any run of characters, `?` any single one.
 
-/// True where the whole of `name` fits `pattern`.
+/// True if `pattern` matches all of `name`.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // After a mismatch the last `*` takes one character more; earlier stars never need to grow again.
+    // After a mismatch the last `*` matches one more character; earlier stars never need to be extended.
     let mut last_star = None;
     while n < name.len() {
         match pattern.get(p) {

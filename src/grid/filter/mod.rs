@@ -1,5 +1,5 @@
-//! Filter expressions: `hdim >= 128 and dtype == bf16`. The same language selects on the command line and says which
-//! variants an `[[exclude]]`, a `[[tile]]` or a set of `variants.toml` means.
+//! Filter expressions: `hdim >= 128 and dtype == bf16`. The same language selects on the command line and defines the
+//! variants of an `[[exclude]]`, a `[[tile]]` or a set of `variants.toml`.
 
 mod glob;
 mod parse;
@@ -21,11 +21,11 @@ use std::{fmt, ops::Range, str::FromStr};
 /// joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an
 /// axis.
 ///
-/// `hdim == 64` is a kernel whose head dims are all 64; where V and O have another, `hdim == 192_128` names both, and
+/// `hdim == 64` is a kernel whose head dims are all 64; if V and O have another, `hdim == 192_128` names both, and
 /// `<`, `<=`, `>`, `>=` take the larger of the two.
 ///
-/// A test of an axis that a kernel does not have is false for it, and its negation true: the helpers of split-KV have
-/// no head dim, dtype or mask.
+/// A test of an axis that a kernel lacks is false, and its negation true: the helpers of split-KV have no head dim,
+/// dtype or mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -33,7 +33,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// True where `variant` meets the condition.
+    /// True if `variant` meets the condition.
     pub fn matches(&self, variant: &Variant) -> bool {
         self.root.matches(*variant)
     }
@@ -57,7 +57,8 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Why a text is no filter. Its `Display` is several lines: the reason, the text with a caret, what to change.
+/// The reason why a text is not a filter. Its `Display` is several lines: the reason, the text with a caret, and the
+/// remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", finding.render("filter", text))]
 pub struct FilterError {
@@ -66,7 +67,7 @@ pub struct FilterError {
 }
 
 impl FilterError {
-    /// The part of the text that could not be read, in bytes; empty at its end.
+    /// The part of the text that could not be parsed, in bytes; empty at its end.
     pub fn span(&self) -> Range<usize> {
         self.finding.span.clone()
     }
@@ -98,7 +99,7 @@ enum Test {
     Dtype(Vec<Dtype>),
     Causal(Vec<bool>),
     Feature(Feature),
-    /// Names of declared scores; `none` is a kernel without one.
+    /// Names of declared scores; `none` matches a kernel without one.
     Score(Vec<String>),
     Plain,
     /// A feature, or a declared score, that changes scores before the mask.
@@ -108,7 +109,7 @@ enum Test {
     NameLike(String),
 }
 
-/// How a value of an ordered field is tested.
+/// The test of a value of an ordered field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Check<T> {
     OneOf(Vec<T>),

@@ -7,7 +7,7 @@
 //! value := word | 'quoted' | "quoted"; after `in` and `not in`: "(" value ("," value)* [","] ")"
 //! ```
 //!
-//! The first word of every rule decides it, so a rule that has begun never backtracks: its error is the one shown.
+//! The first word of every rule determines it, so a rule that has begun never backtracks: its error is the one shown.
 
 use super::{Check, Node, Order, Test};
 use crate::{
@@ -24,10 +24,10 @@ use winnow::{
     token::{one_of, take_till, take_while},
 };
 
-/// Fields as users write them, for messages.
+/// Fields in the users' spelling, for messages.
 const FIELDS: [&str; 12] = ["kind", "hdim", "head_dim", "qk", "v", "dtype", "causal", "full", "mask", "score", "target", "name"];
 
-/// Parentheses and negations within each other; far beyond what a person writes, and safe for the stack.
+/// Nesting limit of parentheses and negations; far beyond normal use, and safe for the stack.
 const MAX_DEPTH: u32 = 64;
 
 type Input<'i> = LocatingSlice<&'i str>;
@@ -51,14 +51,14 @@ pub(super) fn filter(text: &str) -> Result<Node, Finding> {
     };
     whole(&mut input).map_err(|error| match error {
         ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => finding,
-        // Only partial input is ever incomplete, and this input is whole.
+        // Only partial input is ever incomplete, and this input is complete.
         ErrMode::Incomplete(_) => Finding::new("the filter ends too early", text.len()..text.len(), "here", EXAMPLE),
     })
 }
 
 const EXAMPLE: &str = "a filter looks like `hdim >= 128 and dtype == bf16`";
 
-/// The parser's error: the finding that will be shown.
+/// The parser's error: the finding to show.
 #[derive(Debug)]
 struct Reject(Finding);
 
@@ -88,7 +88,7 @@ fn all<'i>(depth: u32) -> impl Parser<Input<'i>, Node, ErrMode<Reject>> {
         .map(|parts| joined(parts, Node::All))
 }
 
-/// A single part stays itself, so that parentheses leave no trace in the tree.
+/// A single part stays itself, so that parentheses do not appear in the tree.
 fn joined(mut parts: Vec<Node>, join: fn(Vec<Node>) -> Node) -> Node {
     if parts.len() == 1 { parts.remove(0) } else { join(parts) }
 }
@@ -129,12 +129,12 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     let operator_at = rest_of_token(i);
     let operator = opt(operator).parse_next(i)?;
     if field == "full" && operator.is_some() {
-        return Err(reject("`full` stands alone", operator_at, "no operator here", "write `full`, or `mask == full`"));
+        return Err(reject("`full` takes no operator", operator_at, "no operator here", "write `full`, or `mask == full`"));
     }
     if let Some(test) = alone {
         if operator.is_some() {
             let help = format!("write `{field}`, or `not {field}`");
-            return Err(reject(format!("`{field}` stands alone"), operator_at, "no operator here", help));
+            return Err(reject(format!("`{field}` takes no operator"), operator_at, "no operator here", help));
         }
         return Ok(Node::Test(test));
     }
@@ -161,7 +161,7 @@ fn alone(word: &str) -> Option<Test> {
     head_dim.or_else(|| word.parse().ok().map(Test::Feature))
 }
 
-/// `64` and `192_128`, possible or not.
+/// A head dim such as `64` or `192_128`, not necessarily a valid one.
 fn pair(text: &str) -> Option<HeadDim> {
     let number = |digits: &str| digits.parse::<u32>().ok();
     match text.split_once('_') {
@@ -187,7 +187,7 @@ fn operators(field: &str) -> &'static str {
     }
 }
 
-/// What an operator relates a field to, negation apart.
+/// The relation of an operator, without negation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Relation {
     /// `==` and `!=`.
@@ -200,7 +200,7 @@ enum Relation {
     Compare(Order),
 }
 
-/// An operator: its relation, and whether it is the negated form.
+/// An operator: its relation, and true for the negated form.
 fn operator(i: &mut Input<'_>) -> ModalResult<(Relation, bool), Reject> {
     let order = alt((
         symbol("<=").value(Order::AtMost),
@@ -231,10 +231,10 @@ fn check_operator(field: &str, relation: Relation, at: Range<usize>) -> ModalRes
     Err(reject(problem, at, label, "use an operator this field has"))
 }
 
-/// A value with its place.
+/// A value and its position.
 type Value = (String, Range<usize>);
 
-/// One value, or after `in` a list of them.
+/// One value, or a list of them after `in`.
 fn values(i: &mut Input<'_>, relation: Relation, field: &str) -> ModalResult<Vec<Value>, Reject> {
     if relation != Relation::In {
         return Ok(vec![value(i, field)?]);
@@ -267,7 +267,7 @@ fn value(i: &mut Input<'_>, field: &str) -> ModalResult<Value, Reject> {
     }
 }
 
-/// What a value of `field` looks like, for messages.
+/// Description of the values of `field`, for messages.
 fn expected(field: &str) -> &'static str {
     match field {
         "hdim" | "head_dim" | "qk" | "v" => "expected a number such as 128",
@@ -281,7 +281,7 @@ fn expected(field: &str) -> &'static str {
     }
 }
 
-/// Reads the values as the field's type.
+/// Parses the values as the field's type.
 fn test(field: &str, relation: Relation, values: &[Value]) -> ModalResult<Test, Reject> {
     let wrong = |(text, at): &Value| {
         let help = "head dims are multiples of 8 from 16 to 256; `192_128` is that of Q and K, then that of V and O";
@@ -333,7 +333,7 @@ fn one_of_two(field: &str, values: &[Value], yes: &str, no: &str) -> ModalResult
     values.iter().map(read).collect()
 }
 
-/// A bare word: what axis names, numbers, variant names and simple patterns are made of.
+/// A bare word: the characters of axis names, numbers, variant names and simple patterns.
 fn word<'i>(i: &mut Input<'i>) -> ModalResult<&'i str, Reject> {
     preceded(multispace0, take_while(1.., is_word)).parse_next(i)
 }
@@ -342,18 +342,18 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?')
 }
 
-/// A word of the language itself, in any case.
+/// A keyword of the language, in any case.
 fn keyword<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode<Reject>> {
     word.verify(move |found: &str| found.eq_ignore_ascii_case(expected)).void()
 }
 
-/// Punctuation. `!` is negation only where it does not begin `!=` or `!~`.
+/// Punctuation. `!` is a negation only if it does not begin `!=` or `!~`.
 fn symbol<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode<Reject>> {
     let not_longer = not(one_of(move |c: char| expected == "!" && matches!(c, '=' | '~')));
     terminated(preceded(multispace0, expected), not_longer).void()
 }
 
-/// Punctuation that has to stand here.
+/// Required punctuation.
 fn require(i: &mut Input<'_>, expected: &'static str, label: &str, help: &str) -> ModalResult<(), Reject> {
     if opt(symbol(expected)).parse_next(i)?.is_some() {
         return Ok(());
@@ -362,7 +362,7 @@ fn require(i: &mut Input<'_>, expected: &'static str, label: &str, help: &str) -
     Err(reject(format!("`{expected}` is missing"), rest_of_token(i), label, help))
 }
 
-/// Where the next word, or run of punctuation, lies; empty at the end of the text. Expects no blanks before it.
+/// Position of the next word or run of punctuation; empty at the end of the text. Expects no blanks before it.
 fn rest_of_token(i: &Input<'_>) -> Range<usize> {
     let start = i.current_token_start();
     let rest: &str = i.as_ref();

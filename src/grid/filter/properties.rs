@@ -1,4 +1,5 @@
-//! Properties of the filter language over random expressions: what is written is what is meant, and no text panics.
+//! Properties of the filter language over random expressions: the parsed filter has the intended meaning, and no text
+//! causes a panic.
 
 use super::Filter;
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// A meaning to compare with: a closure over the variant, built beside the text.
+/// The intended meaning: a closure over the variant, built together with the text.
 type Meaning = Box<dyn Fn(&Variant) -> bool>;
 
 fn pick<T: Copy>(rng: &mut impl Rng, from: &[T]) -> T {
@@ -55,7 +56,7 @@ fn condition(rng: &mut ChaCha8Rng) -> (String, Meaning) {
     }
 }
 
-/// A random expression. Every join is in parentheses, so its meaning does not rest on precedence.
+/// A random expression. Every join is in parentheses, so its meaning does not depend on precedence.
 fn expression(rng: &mut ChaCha8Rng, depth: u32) -> (String, Meaning) {
     if depth == 0 || rng.random_bool(0.3) {
         return condition(rng);

@@ -1,4 +1,4 @@
-//! What a selection means, on a small grid of three families.
+//! Selections on a small grid of three families.
 
 use super::*;
 use crate::family::attention;
@@ -208,7 +208,7 @@ fn an_impossible_head_dim_is_refused() {
     assert!(message.contains("impossible head dim `264`") && message.contains("16 to 256"), "{message}");
 }
 
-/// A head dim extends families that do not declare it, but not that of queries of two parts, which have one.
+/// A head dim extends families that do not declare it, except that of two-part queries, which has only one.
 #[test]
 fn queries_of_two_parts_have_no_other_head_dims() {
     let parts = |head_dim| {

@@ -1,4 +1,4 @@
-//! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
+//! `kgen_bwd_params` of `kgen.h`: parameters of backward launchers.
 
 use super::{AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, HEADER, Strides, Values};
 use crate::device::{Field, Fields, Layout, Parameters};
@@ -19,15 +19,15 @@ pub struct BwdParams {
     pub num_heads: i32,
     /// Key heads.
     pub num_heads_k: i32,
-    /// Rows of Q, or a bound on them.
+    /// Rows of Q, or an upper bound.
     pub seqlen_q: i32,
-    /// Rows of K, or a bound on them.
+    /// Rows of K, or an upper bound.
     pub seqlen_k: i32,
-    /// Rows of packed Q; 0: not given.
+    /// Rows of packed Q; 0 if unspecified.
     pub total_q: i32,
     /// Elements of a row of Q and K.
     pub head_dim: i32,
-    /// Elements of a row of V and O; 0: as of Q and K.
+    /// Elements of a row of V and O; 0 for the same as Q and K.
     pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,

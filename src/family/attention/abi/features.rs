@@ -3,16 +3,16 @@
 use super::{FLAG_WINDOW, ScoreParams, Values};
 use crate::device::Field;
 
-/// Numbers of masks and scores. The default asks for nothing.
+/// Parameters of masks and scores. The default requests none.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AttentionFeatures {
-    /// Keys that a query sees before its position, and after it; -1: no limit on that side. `None`: no window.
+    /// Keys visible before and after a query's position; -1: no limit on that side. `None`: no window.
     pub window: Option<[i32; 2]>,
     /// Positions of a chunk; 0: no chunks.
     pub chunk: i32,
     /// Bound of the scores; 0: none.
     pub softcap: f32,
-    /// Floats from the slopes of one batch entry to the next; 0: all have the same.
+    /// Stride in floats between the slopes of batch entries; 0: all share them.
     pub alibi_batch_stride: i64,
     /// `KGEN_DTYPE_*` of the sinks.
     pub sinks_dtype: i32,
@@ -21,12 +21,12 @@ pub struct AttentionFeatures {
 }
 
 impl AttentionFeatures {
-    /// The flags that go with it.
+    /// The corresponding flags.
     pub(super) fn flags(&self) -> u32 {
         if self.window.is_some() { FLAG_WINDOW } else { 0 }
     }
 
-    /// Adds the values of `kgen_attention_features`, a structure within.
+    /// Adds the values of `kgen_attention_features`, a nested structure.
     pub(super) fn add_to(&self, values: &mut Values) {
         let [left, right] = self.window.unwrap_or_default();
         values.integers([

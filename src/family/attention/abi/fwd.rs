@@ -1,4 +1,4 @@
-//! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
+//! `kgen_fwd_params` of `kgen.h`: parameters of forward, split-KV, combine and scheduler launchers.
 
 use super::{AttentionFeatures, FLAG_CAUSAL, HEADER, Strides, Values};
 use crate::device::{Field, Fields, Layout, Parameters};
@@ -19,29 +19,29 @@ pub struct FwdParams {
     pub num_heads: i32,
     /// Key heads.
     pub num_heads_k: i32,
-    /// Rows of Q, or a bound on them.
+    /// Rows of Q, or an upper bound.
     pub seqlen_q: i32,
-    /// Rows of K, or a bound on them.
+    /// Rows of K, or an upper bound.
     pub seqlen_k: i32,
-    /// Rows of packed Q and K; 0: not given.
+    /// Rows of packed Q and K; 0 if unspecified.
     pub total_rows: [i32; 2],
-    /// Most splits of the keys; 0: the library chooses.
+    /// Maximum number of splits; 0: the library chooses.
     pub num_splits: i32,
-    /// Blocks that run at once, as `prepare_scheduler` is to assume; 0: two a multiprocessor.
+    /// Number of concurrent blocks that `prepare_scheduler` should assume; 0: two per multiprocessor.
     pub concurrent_blocks: i32,
     /// Elements of a row of Q and K.
     pub head_dim: i32,
-    /// Elements of a row of V and O; 0: as of Q and K.
+    /// Elements of a row of V and O; 0 for the same as Q and K.
     pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,
-    /// `KGEN_DTYPE_*` of K and V; 0: that of Q.
+    /// `KGEN_DTYPE_*` of K and V; 0: Q's type.
     pub kv_dtype: i32,
     /// Causal mask.
     pub causal: bool,
-    /// `KGEN_FLAG_MERGE_*`: how partial results are to be merged; 0: the library chooses.
+    /// `KGEN_FLAG_MERGE_*`: the way to merge partial results; 0: the library chooses.
     pub merging: u32,
-    /// Words of `arrivals`.
+    /// Number of words of `arrivals`.
     pub arrivals: i64,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
@@ -51,41 +51,41 @@ pub struct FwdParams {
     pub qv_strides: Option<Strides>,
     /// Pages; `None`: K and V are contiguous.
     pub pages: Option<PagedKeys>,
-    /// Entries of K and V that `cache_batch_idx` may name; 0: not given.
+    /// Entries of K and V that `cache_batch_idx` may name; 0 if unspecified.
     pub cache_entries: i32,
     /// New rows of K and V; `None`: there are none.
     pub new_rows: Option<NewRows>,
 }
 
-/// New rows of K and V that attention writes into the cache, but for the tensors.
+/// New rows of K and V that attention writes into the cache; the tensors themselves are separate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NewRows {
-    /// Strides of K's and V's.
+    /// Strides of the new K and V.
     pub strides: [Strides; 2],
-    /// Elements of a row of the tables of the rotation, with what lies between rows.
+    /// Row stride of the rotation tables, in elements.
     pub rotary_row_stride: i64,
-    /// New rows of each sequence.
+    /// New rows per sequence.
     pub seqlen: i32,
     /// Columns that are rotated.
     pub rotary_dim: i32,
     /// Rows of the tables.
     pub rotary_rows: i32,
-    /// Pairs of columns lie side by side.
+    /// Pairs are adjacent columns.
     pub interleaved: bool,
 }
 
-/// K and V in pages, but for the table itself.
+/// Paged K and V; the table itself is separate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PagedKeys {
-    /// Entries of the table from one sequence's first to the next one's.
+    /// Row stride of the table, in entries.
     pub table_stride: i64,
     /// Rows of a page.
     pub size: i32,
     /// Pages of K and V.
     pub count: i32,
-    /// Fewest and most queries of the sequences that a launcher serves; 0: no limit.
+    /// Minimum and maximum number of queries of the sequences that a launcher handles; 0: no limit.
     pub query_limits: [i32; 2],
-    /// Page and head stride of the pages' descales of K and of V.
+    /// Page and head stride of the page descales of K and of V.
     pub descale_strides: [[i64; 2]; 2],
 }
 

@@ -1,4 +1,4 @@
-//! `kgen_fwd_params` and `kgen_bwd_params` of `kgen.h`, as Rust fills them in.
+//! Builds `kgen_fwd_params` and `kgen_bwd_params` of `kgen.h`.
 
 mod bwd;
 mod features;
@@ -27,7 +27,7 @@ const FLAG_WINDOW: u32 = 4;
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strides {
-    /// From one batch entry to the next; not read if `cu_seqlens` is given.
+    /// From one batch entry to the next; not read if the call has `cu_seqlens`.
     pub batch: i64,
     /// From one token to the next.
     pub row: i64,
@@ -35,7 +35,7 @@ pub struct Strides {
     pub head: i64,
 }
 
-/// Values of fields by their names in C. Pointers to tensors need none: they have the tensors' names.
+/// Values of fields by their names in C. Pointers to tensors need none: their fields have the tensors' names.
 #[derive(Debug, Default)]
 struct Values(Vec<(String, Field)>);
 
@@ -48,7 +48,7 @@ impl Values {
         self.0.extend(integers.map(|(name, value)| (name.to_owned(), Field::I32(value))));
     }
 
-    /// `<tensor>_<axis>_stride` of two axes.
+    /// `<tensor>_<axis>_stride` for two axes.
     fn pair(&mut self, tensor: &str, axes: [&str; 2], strides: [i64; 2]) {
         let values = axes.into_iter().zip(strides);
         self.0.extend(values.map(|(axis, stride)| (format!("{tensor}_{axis}_stride"), Field::I64(stride))));

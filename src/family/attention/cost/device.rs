@@ -1,9 +1,9 @@
-//! What the model knows of a GPU.
+//! GPU parameters of the cost model.
 
 use serde::Serialize;
 
-/// Part of the memory's rated bandwidth that a kernel which only reads reaches, per mille: 3180 GB/s on an H100 rated
-/// 3350 GB/s (docs/results/2026-11-22-families-h100.md, the probe that only reads 1 GiB).
+/// Fraction of the rated memory bandwidth that a read-only kernel reaches, per mille: 3180 GB/s on an H100 rated 3350
+/// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
 pub const DRAM_PER_MILLE: u32 = 950;
 
 /// GPUs of one compute capability.
@@ -13,7 +13,7 @@ pub struct DeviceRow {
     pub capability: u32,
     /// Clock of the multiprocessors under load (MHz).
     pub clock_mhz: u32,
-    /// Rated bandwidth of device memory (GB/s), where the driver does not tell bus width and memory clock.
+    /// Rated bandwidth of device memory (GB/s), used if the driver does not report bus width and memory clock.
     pub dram_gbs: u32,
     /// Bandwidth of L2 (GB/s).
     pub l2_gbs: u32,
@@ -25,12 +25,12 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
     DeviceRow { capability, clock_mhz, dram_gbs, l2_gbs, l2_mb }
 }
 
-/// By compute capability, oldest first; a capability that is not listed has the numbers of the one before it.
+/// Sorted by compute capability; a capability that is not listed uses the previous row.
 ///
 /// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
-/// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these
-/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes a clock and multiprocessor; the others are that
-/// times clock and multiprocessors, not measured.
+/// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, its sustained clock under these
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes per clock and multiprocessor; the others are
+/// scaled by clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
     row(75, 1590, 320, 3400, 4),
     row(80, 1410, 2039, 8100, 40),

@@ -1,4 +1,4 @@
-//! What the model knows of a kernel: numbers that follow from its plan.
+//! Kernel parameters of the cost model, derived from the plan.
 
 use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
@@ -7,42 +7,42 @@ use crate::{
 };
 use serde::Serialize;
 
-/// The numbers of a kernel of the forward pass. All zero for any other.
+/// Parameters of a forward kernel. All zero for any other kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelCost {
-    /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps look at together.
+    /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps handle at once.
     pub rows: u32,
     /// Rows per MMA group (64 per warpgroup on Hopper, else the tile's M). A group without valid rows skips its MMAs.
     pub group_rows: u32,
-    /// Keys that a block takes at a step; `fwd_combine`: its threads.
+    /// Keys per step of a block; `fwd_combine`: its threads.
     pub keys: u32,
-    /// Blocks that a multiprocessor holds at once, shared memory aside.
+    /// Resident blocks per multiprocessor, without the shared-memory limit.
     pub resident: u32,
-    /// From the launch to the first product, and from the last store to the end (ns).
+    /// Time from the launch to the first product, plus from the last store to the end (ns).
     pub launch_ns: u32,
-    /// What a launch takes besides where its blocks fill more than half of the places (ns). A kernel that is launched
-    /// early then finds no room for its blocks beside those of the call before, and no prologue is hidden.
+    /// Extra time of a launch whose blocks fill more than half of the slots (ns). A kernel that is launched early then
+    /// finds no space beside the blocks of the previous call, and its prologue is not hidden.
     pub crowded_ns: u32,
-    /// A query tile besides its steps (cycles).
+    /// Fixed cost of a query tile, without its steps (cycles).
     pub tile_cycles: u32,
-    /// A step of a block that has a multiprocessor to itself: it waits for its products, its exponentials and its
-    /// copies one after another (cycles).
+    /// A step of a block that is alone on a multiprocessor: it waits for its products, its exponentials and its copies
+    /// in sequence (cycles).
     pub chain_cycles: u32,
-    /// A step where enough blocks or warpgroups share a multiprocessor to keep its units busy (cycles).
+    /// A step if enough blocks or warpgroups share a multiprocessor to keep its units busy (cycles).
     pub step_cycles: u32,
-    /// Whether the tiles with the most keys are dealt out first, so that those without keys fill what the others leave.
+    /// True if tiles are scheduled in order of decreasing number of keys, so that tiles without keys fill the tail.
     pub longest_first: bool,
 }
 
-/// Cycles of a multiprocessor's units for one step, and what of them can be had.
+/// Cycles that one step occupies a multiprocessor's units.
 struct Units {
-    /// The tensor cores alone.
+    /// Cycles of the tensor cores alone.
     tensor: f64,
-    /// The special function units alone.
+    /// Cycles of the special function units alone.
     exponentials: f64,
 }
 
-/// Exponentials that a multiprocessor does in a cycle, every compute capability that kgen knows (CUDA C++ Programming
+/// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
 /// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
 const EXPONENTIALS_A_CYCLE: f64 = 16.0;
 
@@ -51,30 +51,29 @@ impl Units {
         Self { tensor: pairs * 2.0 * f64::from(qk + v) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
     }
 
-    /// All blocks of a multiprocessor together: exponentials run beside products, and neither is hidden as a whole.
+    /// All blocks of a multiprocessor together: exponentials overlap with products, and neither is completely hidden.
     fn shared(&self, [products, exponentials]: [f64; 2]) -> f64 {
         products * self.tensor + exponentials * self.exponentials
     }
 }
 
-/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, like all numbers of [`KernelCost::hopper`],
-/// [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100: docs/dispatch.md, "The
-/// numbers".
+/// The parts of `wgmma` and of concurrent exponentials that are not hidden. Fitted, like all numbers of
+/// [`KernelCost::hopper`], [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100:
+/// docs/dispatch.md, "The numbers".
 const WGMMA: [f64; 2] = [0.65, 0.84];
 
-/// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another.
+/// The same without turns, when a warpgroup's own products and exponentials follow one another.
 const WGMMA_OF_ONE_STEP: [f64; 2] = [0.82, 0.92];
 
-/// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220
-/// TFLOP/s.
+/// The same for `mma.sync`: FlashAttention-2's authors report 180 and 220 TFLOP/s on an A100 at head dims 64 and 128.
 const MMA: [f64; 2] = [1.03, 1.18];
 
-/// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
+/// The same for blocks of 16 rows, which load K and V from shared memory for few products.
 const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
 
-/// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums.
-/// NVIDIA's data sheets: T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync`
-/// reaches 0.62 of `wgmma`'s on an H100 and is rated as an A100's there.
+/// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65
+/// TFLOP/s, A100 312, L40S 362, H100 989, divided by multiprocessors and boost clock. `mma.sync` reaches 0.62 of
+/// `wgmma`'s rate on an H100 and is rated there like an A100's.
 fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     match target {
         Target::Sm90 if wgmma => 4096.0,
@@ -83,34 +82,34 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     }
 }
 
-/// Cycles between a request to L2 or device memory under load and its answer, as `fwd_split` shows them on an H100.
+/// Latency in cycles of L2 or device memory under load, as measured with `fwd_split` on an H100.
 const LATENCY: f64 = 660.0;
 
 /// Cycles an SM needs to widen `keys` rows of FP8 K and V: seven integer ops per four bytes at 64 ops per cycle.
-/// Counted, not measured; 0 where K and V have Q's type.
+/// Counted, not measured; 0 if K and V have Q's type.
 fn widening(point: Point, keys: u32) -> f64 {
     let bytes = f64::from(keys * (point.head_dim.qk + point.head_dim.v));
     if KvFormat::widened(point).is_some() { bytes * 7.0 / 4.0 / 64.0 } else { 0.0 }
 }
 
-/// Widths of the panels that a row of `head_dim` columns is cut into: each needs a tensor map and boxes of its own.
+/// Number of panel widths that a row of `head_dim` columns is divided into: each needs its own tensor map and boxes.
 fn panel_widths(head_dim: u32) -> u32 {
     let rest = head_dim % 64;
     u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
 }
 
-/// The same of the head dim that has more of them.
+/// The same for the head dim with more panel widths.
 fn most_widths(HeadDim { qk, v }: HeadDim) -> u32 {
     panel_widths(qk).max(panel_widths(v))
 }
 
-/// Columns of a row, on the average over Q, K, V and O.
+/// Mean columns of a row, over Q, K, V and O.
 fn mean(HeadDim { qk, v }: HeadDim) -> f64 {
     f64::midpoint(qk.into(), v.into())
 }
 
 impl KernelCost {
-    /// The numbers of a plan.
+    /// The parameters of a plan.
     pub fn of(plan: &Plan) -> Self {
         let point = Point::of(&plan.variant);
         point.zip(plan.design_as()).map_or_else(Self::default, |(point, design)| Self::of_attention(point, design, plan))
@@ -128,11 +127,11 @@ impl KernelCost {
                 launch_ns: 780,
                 tile_cycles: 3690,
                 chain_cycles: 560,
-                // To start a block of the first turn: on an H200, 2048 that find nothing to do take 3.4 µs.
+                // Time to start a block of the first wave: on an H200, 2048 blocks without work take 3.4 µs.
                 step_cycles: 290,
                 ..Self::default()
             },
-            // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
+            // 6.2 µs for 32 sequences on an H100: "scheduler each time" minus "scheduler once" in the results' decoding
             // table.
             Kind::PrepareScheduler => {
                 Self { rows: 32, group_rows: 32, keys: 0, resident: 1, launch_ns: 5800, tile_cycles: 700, ..Self::default() }
@@ -145,9 +144,9 @@ impl KernelCost {
         }
     }
 
-    /// A launch takes 0.4 µs, a tile 1.1 µs and 13 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
-    /// µs and 1.3 ns a column. A last panel of less than 64 columns takes half of what it lacks as well. Where no
-    /// prologue is hidden, 0.6 µs, and 0.2 µs for each width of panels but one.
+    /// 0.4 µs per launch; per tile, 1.1 µs and 13 ns per column in addition to its steps; per step of 64 keys per
+    /// warpgroup, 0.6 µs and 1.3 ns per column. A last panel of less than 64 columns costs half of the missing columns
+    /// as well. If no prologue is hidden, 0.6 µs more, and 0.2 µs for each panel width but one.
     fn short(point: Point, design: &Design) -> Self {
         let taken = |head_dim: u32| {
             let lacking = if head_dim > 64 { head_dim.next_multiple_of(64) - head_dim } else { 0 };
@@ -170,8 +169,8 @@ impl KernelCost {
         }
     }
 
-    /// 2 µs a launch, and 1.1 µs and 4 ns a column a tile, and 0.5 µs for each width of panels but one. Where no
-    /// prologue is hidden, 0.9 µs, and 1 µs for each width but one. A step is one after another from Q Kᵀ to P V.
+    /// 2 µs per launch; per tile, 1.1 µs and 4 ns per column, and 0.5 µs for each panel width but one. If no prologue
+    /// is hidden, 0.9 µs more, and 1 µs for each width but one. A step runs in sequence from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
         let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), mean(point.head_dim));
         let widths = most_widths(point.head_dim);
@@ -191,7 +190,7 @@ impl KernelCost {
         }
     }
 
-    /// `mma.sync`: each scheduler has one warp of a block, so a lone one keeps the units as busy, but waits for its
+    /// `mma.sync`: each scheduler has one warp of a block, so a block alone keeps the units as busy, but waits for its
     /// copies.
     fn portable(point: Point, design: &Design) -> Self {
         let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
@@ -209,10 +208,10 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs a launch, 0.7 µs less where it starts early (of calls of 11 to 22 µs on an H100:
-    /// docs/results/2026-11-24-decode-h100.md), 1 µs more where blocks share multiprocessors from the start, and 2.2 µs
-    /// and 5 ns a column a tile: Q is read before the first product, and the warps' results are merged in shared
-    /// memory. A step waits for the oldest of its stages.
+    /// 1.1 µs per launch, 0.7 µs less if it starts early (for calls of 11 to 22 µs on an H100:
+    /// docs/results/2026-11-24-decode-h100.md), 1 µs more if blocks share multiprocessors from the start; 2.2 µs and 5
+    /// ns per column per tile: Q is read before the first product, and the warps' results are merged in shared memory.
+    /// A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
@@ -231,10 +230,10 @@ impl KernelCost {
         }
     }
 
-    /// Queries of two parts. Assumed: a launch as of other kernels that take a whole multiprocessor; a tile that
-    /// reads all columns of its queries and writes O before and after its steps; steps whose scores take more of
-    /// shared memory than of the tensor cores, for each warpgroup reads all queries for half of the keys, and that wait
-    /// for each other's maxima and weights.
+    /// Queries of two parts. Assumptions: a launch costs the same as for other kernels that occupy a whole
+    /// multiprocessor; a tile reads all columns of its queries before its steps and writes O after them; a step's
+    /// scores are limited by shared memory rather than by the tensor cores, because each warpgroup reads all queries
+    /// for half of the keys, and the warpgroups wait for each other's maxima and weights.
     fn latent(point: Point, design: &Design) -> Self {
         let (HeadDim { qk, v }, tile) = (point.head_dim, &design.tile);
         let columns = HeadDim { qk: qk + v, v };
@@ -254,8 +253,8 @@ impl KernelCost {
     }
 }
 
-/// Blocks that registers, warps and blocks of a multiprocessor allow. One whose warpgroups hand registers over starts
-/// with all of them.
+/// Blocks per multiprocessor within its limits of registers, warps and blocks. A block whose warpgroups reallocate
+/// registers starts with the full count.
 fn resident(design: &Design, plan: &Plan) -> u32 {
     if design.hopper.as_ref().is_some_and(|hopper| hopper.producer_registers != hopper.consumer_registers) {
         return design.tile.min_blocks_per_sm;
@@ -326,7 +325,7 @@ mod tests {
     #[test]
     fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
         let cost = cost(Kind::Fwd, 128, Target::Sm90);
-        // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
+        // 192 x 80 products of 512 operations, at 4096 per cycle, and 16 exponentials per cycle.
         assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2054));
         assert!(cost.chain_cycles < cost.step_cycles);
     }

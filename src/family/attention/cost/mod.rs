@@ -1,7 +1,7 @@
-//! The numbers of kernels and GPUs by which the dispatcher predicts times: [`KernelCost`] and [`DEVICES`].
+//! Parameters with which the dispatcher predicts times: [`KernelCost`] and [`DEVICES`].
 //!
-//! They are written into the dispatcher. The formulas stand in `templates/include/kgen/path_cost.cuh`, and nowhere
-//! else. docs/dispatch.md explains them, and where the numbers come from.
+//! They are written into the dispatcher. The formulas are only in `templates/include/kgen/path_cost.cuh`.
+//! docs/dispatch.md explains them and the origin of the numbers.
 
 mod device;
 mod kernel;

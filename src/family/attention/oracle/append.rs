@@ -1,5 +1,5 @@
-//! New rows of K and V that a kernel writes into the cache before it attends to them: what the rows are, where they go,
-//! what Q becomes, and whether the cache holds the right numbers afterwards.
+//! New rows of K and V that a kernel writes into the cache before it attends to them: their values, their destinations,
+//! the rotated Q, and the check of the cache afterwards.
 
 use super::{
     dims::Dims,
@@ -19,44 +19,44 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// Names of the caches in `kgen.h`, which then are outputs.
+/// Names of the caches in `kgen.h`, which become outputs.
 const CACHES: [&str; 2] = ["k", "v"];
 
 /// Rows of a block's tile.
 const TILE_ROWS: usize = 16;
 
-/// What a sequence without keys is said to have, where nothing is hidden before its first key.
+/// Length passed for a sequence without keys, if nothing is hidden before its first key.
 const NEGATIVE: i32 = -3;
 
-/// The new rows of a problem as the caller has them, and Q before its rotation.
+/// The new rows of a problem as passed by the caller, and Q before its rotation.
 #[derive(Debug, Clone)]
 pub struct Appended {
     q: Values,
-    /// Of K and V: by sequence, key head and row.
+    /// K and V: by sequence, key head and row.
     rows: [Vec<Vec<Vec<Vec<f32>>>>; 2],
     tables: Option<Tables>,
 }
 
-/// Where the new rows of a sequence go.
+/// Destination of a sequence's new rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
-    /// Rows of the cache before them, as the caller says it.
+    /// Rows of the cache before them, as passed by the caller.
     before: i32,
-    /// How many are written.
+    /// Number of rows written.
     count: usize,
     /// Rows of the entry before the first key.
     hidden: usize,
 }
 
 impl Span {
-    /// The key that a row becomes; `None` where it lies before the first key.
+    /// The key index of a row; `None` if it is before the first key.
     fn key(self, row: usize) -> Option<usize> {
         (self.before as usize + row).checked_sub(self.hidden)
     }
 }
 
 impl Problem {
-    /// Where the new rows of each sequence go.
+    /// Destination of each sequence's new rows.
     fn new_spans(&self, append: Append) -> Vec<Span> {
         let table = self.cache_table();
         let bound = self.told_keys(append);
@@ -73,7 +73,7 @@ impl Problem {
         self.sequences.iter().enumerate().map(span).collect()
     }
 
-    /// `seqlen_k` of the call: the longest sequence where rows beyond it are to be left out.
+    /// `seqlen_k` of the call: the longest sequence's if rows beyond it are to be skipped.
     fn told_keys(&self, append: Append) -> usize {
         let plan = self.rows(Side::Key);
         if !append.clipped {
@@ -84,7 +84,7 @@ impl Problem {
         self.sequences.iter().enumerate().map(told).max().unwrap_or(0)
     }
 
-    /// What a kernel that writes new rows cannot take of it, nor this module, if it has any.
+    /// A property of the problem that a kernel with new rows, or this module, does not support, if there is one.
     pub fn what_new_rows_need(&self, head_dim: usize) -> Option<String> {
         let append = self.options.append?;
         let rows = self.rows(Side::Query).bound * self.heads / self.heads_k.max(1);
@@ -105,7 +105,7 @@ impl Problem {
         needs.into_iter().find_map(|(lacks, what)| lacks.then(|| format!("new rows need {what}")))
     }
 
-    /// What `seqused_k` says of each sequence where the call brings new rows.
+    /// `seqused_k` of a call with new rows.
     pub fn keys_before_new_rows(&self) -> Option<Vec<i32>> {
         let append = self.options.append?;
         Some(self.new_spans(append).into_iter().map(|span| span.before).collect())
@@ -118,8 +118,8 @@ fn starts(append: Append, spans: &[Span]) -> Vec<i32> {
     spans.iter().enumerate().map(|(b, span)| if append.starts == Starts::Given { given(b) } else { span.before }).collect()
 }
 
-/// Draws new rows, and makes of `tensors` what the kernel attends to: rotated queries, and new keys as the cache has
-/// them.
+/// Draws new rows, and turns `tensors` into those that the kernel attends to: rotated queries, and new keys as stored
+/// in the cache.
 pub fn apply(problem: &Problem, tensors: &mut Tensors, head_dim: Dims, number: Number, source: &mut Source<'_>) {
     let Some(append) = problem.options.append else { return };
     let spans = problem.new_spans(append);
@@ -164,27 +164,27 @@ pub fn apply(problem: &Problem, tensors: &mut Tensors, head_dim: Dims, number: N
 }
 
 impl Appended {
-    /// A row at a position, in float64; as it is where the tables do not have that.
+    /// A row at a position, in float64; unchanged if the tables do not contain the position.
     fn turned(&self, row: &[f32], position: i32) -> Vec<f64> {
         let tables = self.tables.as_ref().filter(|tables| (0..tables.rotary.rows as i32).contains(&position));
         tables.map_or_else(|| row.iter().map(|&x| x.into()).collect(), |tables| tables.rotated(row, position as usize))
     }
 
-    /// What becomes of a new row of K (tensor 1) or V (2), before it is divided by its factor.
+    /// The exact value of a new row of K (tensor 1) or V (2), before it is divided by its factor.
     fn exact(&self, tensor: usize, [sequence, head, row]: [usize; 3], start: i32) -> Vec<f64> {
         let new = &self.rows[tensor - 1][sequence][head][row];
         if tensor == 1 { self.turned(new, start + row as i32) } else { new.iter().map(|&x| x.into()).collect() }
     }
 
-    /// The numbers of a row in the cache, by the kernel's own arithmetic: what is attended to.
+    /// The stored values of a row, computed with the kernel's own arithmetic: the values attended to.
     fn stored(&self, problem: &Problem, number: Number, tensor: usize, at: [usize; 3], start: i32) -> Vec<f32> {
         let (cache, factor) = (problem.number_of(tensor, number), 1.0 / problem.factors(at[0], at[1])[tensor]);
         let scaled = |x: f32| if problem.options.kv.is_some() { x * factor } else { x };
         self.exact(tensor, at, start).into_iter().map(|x| cache.through(scaled(x as f32))).collect()
     }
 
-    /// What a call has beside: the caches become outputs of which the new rows are to be written, and Q is what it was
-    /// before its rotation.
+    /// Adds the new rows to a call: the caches become outputs in which the new rows must be written, and Q is
+    /// unrotated.
     pub fn arrange(&self, call: &mut Call, tensors: &Tensors, problem: &Problem, head_dim: Dims, number: Number) {
         let append = problem.options.append.expect("the rows were drawn for it");
         let spans = problem.new_spans(append);
@@ -196,7 +196,7 @@ impl Appended {
         }
         let strides = [1, 2].map(|tensor| {
             let dim = head_dim.of(tensor);
-            // Gaps after each head, row and sequence, other ones for K and V.
+            // Gaps after each head, row and sequence, different for K and V.
             let head = dim.next_multiple_of(8) + 8 * tensor;
             let row = problem.heads_k * head + 8;
             [append.rows * row + 8 * tensor, row, head].map(|stride| stride as i64)
@@ -239,7 +239,7 @@ impl Appended {
         (params.new_rows, params.seqlen_k) = (Some(told), problem.told_keys(append) as i32);
     }
 
-    /// The caches afterwards: new rows as float64 has them, and old ones as they were.
+    /// Judges the caches afterwards: new rows against float64, and old ones for being unchanged.
     pub fn judge(&self, tensors: &Tensors, problem: &Problem, head_dim: Dims, number: Number, outputs: &Outputs) -> Comparison {
         let append = problem.options.append.expect("the rows were drawn for it");
         let spans = problem.new_spans(append);
@@ -289,7 +289,7 @@ fn offset_of(problem: &Problem, place: &Placement, plan: &RowPlan, sequence: usi
     problem.offset(place, Side::Key, &of_entries, sequence, from_start, head)
 }
 
-/// Offsets of the elements of all keys that were there before.
+/// Offsets of the elements of all keys that existed before.
 fn old_rows(problem: &Problem, plan: &RowPlan, place: &Placement, spans: &[Span], dim: usize) -> Vec<i64> {
     let mut offsets = Vec::new();
     for (b, span) in spans.iter().enumerate() {
@@ -302,13 +302,13 @@ fn old_rows(problem: &Problem, plan: &RowPlan, place: &Placement, spans: &[Span]
     offsets
 }
 
-/// Keys of a sequence that are no new rows.
+/// Keys of a sequence that are not new rows.
 fn old_keys(problem: &Problem, sequence: usize, span: Span) -> usize {
     let keys = problem.sequences[sequence].1;
     if span.before < 0 { keys } else { (span.before as usize).saturating_sub(span.hidden).min(keys) }
 }
 
-/// K (1) or V (2) before the call, with the places of new rows marked.
+/// K (1) or V (2) before the call, with the elements of new rows marked.
 fn cache_image(problem: &Problem, tensors: &Tensors, tensor: usize, head_dim: Dims, number: Number, spans: &[Span]) -> Image {
     let values = if tensor == 1 { &tensors.k } else { &tensors.v };
     let old = |sequence: usize| old_keys(problem, sequence, spans[sequence]);
@@ -316,7 +316,7 @@ fn cache_image(problem: &Problem, tensors: &Tensors, tensor: usize, head_dim: Di
     let mut image = image(problem, tensor, head_dim, problem.number_of(tensor, number), row);
     let (place, plan) = (place_of(problem, tensor, head_dim), problem.rows(Side::Key));
     for (b, span) in spans.iter().enumerate() {
-        // Those before the first key are no keys, which `image` goes through.
+        // Rows before the first key are not keys, and `image` handles only keys.
         for (h, r) in itertools::iproduct!(0..side_and_heads(problem, tensor).1, 0..span.count) {
             let start = offset_of(problem, &place, &plan, b, *span, r, h);
             (start..start + head_dim.of(tensor) as i64).for_each(|offset| _ = image.mark(offset));

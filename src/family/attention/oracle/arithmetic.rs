@@ -1,5 +1,4 @@
-//! What a kernel computes with: the type of its tensors, that of its products, and how its tensor cores sum those of
-//! Q Kᵀ.
+//! A kernel's arithmetic: the types of its tensors and of its products, and the summation of Q Kᵀ in its tensor cores.
 
 use crate::{
     check::Number,
@@ -8,37 +7,37 @@ use crate::{
 };
 
 /// Bits that a sum of E4M3 products keeps below its leading one on Hopper: `FP8_FRACTION_BITS` of the emulator's
-/// `runtime/fp8_sums.hpp`, which says where that is known from.
+/// `runtime/fp8_sums.hpp`, which documents the source.
 const FRACTION_BITS: i32 = 13;
 
-/// Products that one instruction sums.
+/// Number of products that one instruction sums.
 const STEP: usize = 32;
 
 /// The exponent of 0, which is never the largest.
 const NO_EXPONENT: i32 = -1000;
 
-/// Of one kernel.
+/// The arithmetic of one kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arithmetic {
     /// The type of Q, K and V.
     pub number: Number,
-    /// The type that is multiplied, P's too.
+    /// The operand type of the products, including P's.
     pub multiplied: Number,
-    /// How Q Kᵀ is summed.
+    /// The summation in Q Kᵀ.
     pub sums: Sums,
 }
 
-/// How tensor cores sum.
+/// Summation in tensor cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sums {
-    /// In fp32, or with so few bits less that a term of the tolerance's own is enough for them.
+    /// In fp32, or with so few bits less that a separate term of the tolerance covers the loss.
     Fp32,
     /// As `QGMMA` does: see [`Row`].
     Truncated,
 }
 
 impl Arithmetic {
-    /// Of the kernel of `variant`.
+    /// The arithmetic of the kernel of `variant`.
     pub fn of(variant: Point) -> Self {
         let truncated = Plan::new(variant, None).is_ok_and(|plan| plan.tensor_core == TensorCore::Qgmma);
         let sums = if truncated { Sums::Truncated } else { Sums::Fp32 };
@@ -47,25 +46,26 @@ impl Arithmetic {
 }
 
 impl From<Number> for Arithmetic {
-    /// Of a kernel that multiplies tensors of that type as they are, and sums in fp32.
+    /// The arithmetic of a kernel that multiplies tensors of this type directly and sums in fp32.
     fn from(number: Number) -> Self {
         Self { number, multiplied: number, sums: Sums::Fp32 }
     }
 }
 
-/// A row of E4M3 numbers, prepared for dot products as Hopper's tensor cores sum them: 32 products and the sum so far
-/// at a time, each cut off, toward zero, 13 bits below the exponent of the largest, and so is their sum below its own.
+/// A row of E4M3 numbers, prepared for dot products as Hopper's tensor cores sum them: 32 products and the running sum
+/// at a time. Each term is truncated toward zero 13 bits below the exponent of the largest one, and the sum is
+/// truncated likewise below its own exponent.
 pub struct Row(Vec<Step>);
 
-/// What one instruction takes of a row.
+/// The part of a row that one instruction reads.
 struct Step {
     values: [f32; STEP],
-    /// Those that the products' powers of two go by: of a subnormal number the smallest.
+    /// Exponents of the values; a subnormal number has that of the smallest normal one.
     exponents: [i32; STEP],
 }
 
 impl Row {
-    /// Zeros fill the last instruction.
+    /// A row, padded with zeros to full instructions.
     pub fn new(values: &[f32]) -> Self {
         let step = |part: &[f32]| {
             let mut step = Step { values: [0.0; STEP], exponents: [NO_EXPONENT; STEP] };
@@ -95,17 +95,17 @@ impl Row {
     }
 }
 
-/// The exponent of a number that is not subnormal.
+/// The exponent of a normal number; [`NO_EXPONENT`] for 0.
 fn exponent_of(value: f32) -> i32 {
     if value == 0.0 { NO_EXPONENT } else { (value.to_bits() >> 23 & 0xff).cast_signed() - 127 }
 }
 
-/// 2 to a power that fp32 has.
+/// 2 to a power within fp32's range.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits((exponent + 127).cast_unsigned() << 23)
 }
 
-/// Without the bits that a sum does not keep.
+/// The sum without the bits that are not kept.
 fn truncated(sum: f32) -> f32 {
     f32::from_bits(sum.to_bits() & (u32::MAX << (23 - FRACTION_BITS)))
 }
@@ -119,7 +119,7 @@ mod tests {
         render::Templates,
     };
 
-    /// What the last bit of a sum from 256 to 512 is worth.
+    /// Value of the last bit of a sum from 256 to 512.
     const UNIT: f32 = 1.0 / 32.0;
 
     fn dot(a: &[f32], b: &[f32]) -> f32 {

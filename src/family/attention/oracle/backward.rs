@@ -6,20 +6,20 @@ use super::problem::Problem;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a call, each independent of the others")]
 pub struct BackwardProblem {
-    /// The forward pass's.
+    /// The problem of the forward pass.
     pub problem: Problem,
-    /// Asks for the same bits from the same inputs.
+    /// Requests bit-identical results for the same inputs.
     pub deterministic: bool,
-    /// Tells the launcher how many rows packed queries have.
+    /// Passes the number of packed query rows to the launcher.
     pub total_q: bool,
-    /// Asks for the gradient of sinks where there are any.
+    /// Requests the gradient of the sinks, if there are any.
     pub sink_gradient: bool,
     /// The log-sum-exp has a gradient too.
     pub lse_gradient: bool,
 }
 
 impl BackwardProblem {
-    /// A problem of which nothing but the gradients is asked.
+    /// A problem that requests only the gradients.
     pub fn plain(problem: Problem) -> Self {
         Self { problem, deterministic: false, total_q: false, sink_gradient: true, lse_gradient: false }
     }
@@ -29,17 +29,17 @@ impl BackwardProblem {
         Self { lse_gradient: true, ..self }
     }
 
-    /// The same, asking for the same bits from the same inputs.
+    /// The same, requesting bit-identical results for the same inputs.
     pub fn deterministic(problem: Problem) -> Self {
         Self { deterministic: true, ..Self::plain(problem) }
     }
 
-    /// Whether the launcher is given a place for the gradient of sinks.
+    /// True if the launcher gets a pointer for the gradient of the sinks.
     pub fn has_sink_gradient(&self) -> bool {
         self.sink_gradient && self.problem.options.sinks.is_some()
     }
 
-    /// Its stable name under a causal mask or none.
+    /// Its stable name with a causal or full mask.
     pub fn name(&self, causal: bool) -> String {
         let mut name = self.problem.name(causal);
         if self.total_q {

@@ -1,69 +1,69 @@
-//! Which entry of a cache of K and V each sequence reads, and how many rows lie before its first key.
+//! The cache entry of K and V that each sequence reads, and the rows before its first key.
 
 use super::{memory_layout::Side, problem::Problem};
 use crate::{device::Image, family::attention::Cache};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// Entries that no sequence reads: they hold poison.
+/// Entries that no sequence reads; they hold poison.
 const UNUSED_ENTRIES: usize = 2;
 
 /// Rows before the first key, from sequence to sequence.
 const PADDING: [usize; 7] = [5, 0, 1, 37, 16, 130, 2];
 
-/// The cache of a problem. Its entries are in no order, and the last sequence reads that of the first one: the keys
-/// that both have are the same.
+/// The cache of a problem. Its entries are in random order, and the last sequence reads the first one's entry, so that
+/// they share their common keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheTable {
     /// The entry of each sequence.
     pub entries: Vec<usize>,
     /// Entries in memory.
     pub count: usize,
-    /// Rows before the first key of each sequence.
+    /// Rows before each sequence's first key.
     pub padding: Vec<usize>,
-    /// What each sequence's length is said to be.
+    /// Length passed for each sequence.
     pub told: Vec<usize>,
 }
 
 impl CacheTable {
-    /// Of a problem with a cache; the same each time.
+    /// The cache of a problem; always the same for the same problem.
     pub fn new(problem: &Problem, cache: Cache) -> Self {
         let sequences = problem.sequences.len();
         let count = if cache.is_indexed() { sequences + UNUSED_ENTRIES } else { sequences };
         let mut entries: Vec<usize> = (0..count).collect();
         let mut padding = vec![0; sequences];
         if cache.is_padded() {
-            // Lengths that are not given by sequence leave no room for paddings that differ.
+            // If lengths are not passed per sequence, paddings cannot differ.
             let unequal = problem.is_used(Side::Key);
             padding = (0..sequences).map(|sequence| PADDING[if unequal { sequence % PADDING.len() } else { 0 }]).collect();
         }
         if cache.is_indexed() {
             entries.shuffle(&mut ChaCha8Rng::seed_from_u64(count as u64));
-            // New rows have an entry each.
+            // Sequences with new rows need separate entries.
             if let Some(last) = sequences.checked_sub(1).filter(|_| problem.options.append.is_none()) {
                 (entries[last], padding[last]) = (entries[0], padding[0]);
             }
         }
         entries.truncate(sequences);
         let keys = problem.used_rows(Side::Key);
-        // Of a sequence without keys the padding may reach beyond its end.
+        // For a sequence without keys, the padding may exceed its end.
         let told = keys.zip(&padding).map(|(keys, padding)| if keys == 0 { padding / 2 } else { keys + padding }).collect();
         Self { entries, count, padding, told }
     }
 
-    /// Rows of an entry that some sequence may have.
+    /// Maximum number of rows of an entry.
     pub fn rows(&self, problem: &Problem) -> usize {
         problem.used_rows(Side::Key).zip(&self.padding).map(|(keys, padding)| keys + padding).max().unwrap_or(0)
     }
 }
 
 impl Problem {
-    /// The cache, where K and V are one.
+    /// The cache, if K and V are one.
     pub fn cache_table(&self) -> Option<CacheTable> {
         self.options.cache.map(|cache| CacheTable::new(self, cache))
     }
 
-    /// The arrays that say so, by their names in `kgen.h`.
+    /// The arrays that describe the cache, by their names in `kgen.h`.
     pub fn cache_arrays(&self) -> impl Iterator<Item = (&'static str, Image)> {
         let image = |values: &[usize]| Image::of_integers(&values.iter().map(|&value| value as i32).collect::<Vec<_>>());
         let arrays = self.options.cache.zip(self.cache_table()).map(|(cache, table)| {
@@ -74,7 +74,7 @@ impl Problem {
         arrays.into_iter().flatten().flatten()
     }
 
-    /// Whether a row of K and V of the last sequence is the first one's, whose entry it reads.
+    /// True if a row of K and V of the last sequence is the first one's, whose entry it reads.
     pub fn shares_entry(&self, sequence: usize, row: usize) -> bool {
         let last = sequence + 1 == self.sequences.len();
         self.options.cache.is_some_and(Cache::is_indexed) && self.options.append.is_none() && last && row < self.sequences[0].1

@@ -1,16 +1,16 @@
-//! The factors that turn the numbers of an FP8 tensor into those attended to.
+//! The factors of FP8 tensors.
 
 use super::problem::Problem;
 use crate::device::Image;
 
-/// How the descales of Q, K and V are given.
+/// Layout of the descales of Q, K and V.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Descales {
-    /// Not at all: all are 1.
+    /// No descales: all factors are 1.
     Absent,
-    /// One number a tensor: both strides are 0.
+    /// One number per tensor: both strides are 0.
     Uniform,
-    /// One a batch entry and key head, with gaps between them, and different ones for each tensor.
+    /// One per batch entry and key head, with gaps between them, and different ones for each tensor.
     ByHead,
 }
 
@@ -18,7 +18,7 @@ pub enum Descales {
 const NAMES: [&str; 3] = ["q_descale", "k_descale", "v_descale"];
 
 impl Descales {
-    /// What a case's name says of it.
+    /// The word for a case's name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Absent => "",
@@ -27,8 +27,8 @@ impl Descales {
         }
     }
 
-    /// The factor of tensor number `tensor` (Q, K, V) for a sequence and key head: between 3/8 and 15/8, all different
-    /// among near neighbours.
+    /// The factor of tensor number `tensor` (Q, K, V) for a sequence and key head: between 3/8 and 15/8, and different
+    /// for neighbours.
     pub fn factor(self, tensor: usize, sequence: usize, head_k: usize) -> f32 {
         let number = match self {
             Self::Absent => return 1.0,
@@ -49,7 +49,7 @@ impl Descales {
         }
     }
 
-    /// The factors in memory, those that there are.
+    /// The factors in memory, if there are any.
     pub fn images(self, problem: &Problem) -> Vec<(&'static str, Image)> {
         let image = |tensor| {
             let [batch, head] = self.strides(tensor, problem.heads_k);

@@ -5,14 +5,14 @@ use crate::kernel::HeadDim;
 /// Elements of a row of Q and K, and of V and O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dims {
-    /// Of Q and K.
+    /// Elements of a row of Q and K.
     pub qk: usize,
-    /// Of V and O.
+    /// Elements of a row of V and O.
     pub v: usize,
 }
 
 impl Dims {
-    /// Of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8).
+    /// Row length of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8).
     pub fn of(self, tensor: usize) -> usize {
         if matches!(tensor, 2 | 3 | 4 | 7 | 8) { self.v } else { self.qk }
     }

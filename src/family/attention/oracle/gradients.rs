@@ -1,23 +1,23 @@
-//! The gradients of attention in float64 from the rounded inputs, and beside them the same done naively in 16 bits: the
-//! error of that is the measure of what a backward kernel may err by.
+//! The gradients of attention in float64 from the rounded inputs, and the same computed naively in 16 bits, whose error
+//! determines the tolerance of a backward kernel.
 //!
-//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. There are two ways to
-//! be naive, and the larger error counts: delta as the gradient of softmax has it, Σ P dP, or as every fused kernel has
-//! it, Σ O dO from a rounded O, whose error the first does not have. To it come, since some cases are exact when done
-//! naively:
+//! The rule is from `FlashAttention`'s own tests: at most three times the largest naive error. There are two naive
+//! methods, and the larger error counts: delta as in the gradient of softmax, Σ P dP, or as in every fused kernel, Σ O
+//! dO from a rounded O, which adds an error that the first method lacks. Since some cases are exact with naive
+//! arithmetic, these terms are added:
 //! * twice the error of rounding to 16 bits at the reference's largest magnitude;
-//! * three times the error of rounding the largest dS to 16 bits, carried to dQ by K and to dK by Q: where equal
-//!   weights and exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's
+//! * three times the error of rounding the largest dS to 16 bits, propagated to dQ by K and to dK by Q: if equal
+//!   weights and exact numbers make the terms of a sum cancel, the naive rounding errors cancel too, and a kernel's
 //!   need not;
-//! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · (max‖dO‖ · max‖v‖ + max |dLSE|) (tensor cores
+//! * the error of fp32 sums: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · (max‖dO‖ · max‖v‖ + max |dLSE|) (tensor cores
 //!   truncate, relative to the largest term), and K or Q carry that to dQ or dK;
-//! * where scores are capped or declared, what the GPU's `tanh` may err by (PTX ISA) and what a declared score's fp32
-//!   steps may (`expression::rounding`), carried through P and dS to every element:
-//!   the kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
+//! * for capped or declared scores, the errors of the GPU's `tanh` (PTX ISA) and of a declared score's fp32 steps
+//!   (`expression::rounding`), propagated through P and dS to every element: the kernel gets the exact LSE, so errors
+//!   shared by all scores of a row do not cancel as they do in the naive computation.
 //!
-//! The sinks' gradient is fp32: three times the largest naive error, where one way rounds P of the sink to 16 bits and
-//! the other takes delta from a rounded O; twice the error of rounding it to fp32; and what fp32 sums err by: 2⁻²⁰ of
-//! the sum of all terms' magnitudes, and numbers below 2⁻¹²⁶, which are flushed to zero.
+//! The sinks' gradient is fp32: three times the largest naive error, for which one method rounds P of the sink to 16
+//! bits and the other takes delta from a rounded O; twice the error of rounding it to fp32; and the error of fp32 sums:
+//! 2⁻²⁰ of the sum of all terms' magnitudes, and numbers below 2⁻¹²⁶, which are flushed to zero.
 
 #![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
 
@@ -47,7 +47,7 @@ pub struct Inputs<'a> {
     pub dlse: Option<&'a Values>,
 }
 
-/// The right answer to one case, and how far from it a kernel may be.
+/// The correct results of one case, and the tolerance.
 #[derive(Debug, Clone)]
 pub struct Gradients {
     queries: Vec<QueryHead>,
@@ -56,24 +56,24 @@ pub struct Gradients {
     heads_k: usize,
     /// Allowed errors of dQ, dK and dV.
     pub tolerance: [f64; 3],
-    /// The gradient of each query head's sink; 0 where there are no sinks.
+    /// The gradient of each query head's sink; 0 if there are no sinks.
     pub sinks: Vec<f64>,
-    /// Allowed error of those.
+    /// Allowed error of the sinks' gradients.
     pub sink_tolerance: f64,
 }
 
-/// The answer for one query head of one sequence, in rows.
+/// The results for one query head of one sequence, in rows.
 #[derive(Debug, Clone)]
 pub struct QueryHead {
     /// The forward pass's output.
     pub o: Vec<f64>,
-    /// Its log-sum-exp; -∞ where a row sees no key.
+    /// Its log-sum-exp; -∞ for a row that sees no key.
     pub lse: Vec<f64>,
     /// dQ.
     pub dq: Vec<f64>,
 }
 
-/// The answer for one key head of one sequence, in rows.
+/// The results for one key head of one sequence, in rows.
 #[derive(Debug, Clone)]
 pub struct KeyHead {
     /// dK.
@@ -82,33 +82,33 @@ pub struct KeyHead {
     pub dv: Vec<f64>,
 }
 
-/// What one query head gives, exactly and naively.
+/// The contribution of one query head, exact and naive.
 struct Pass {
     query: QueryHead,
     key: KeyHead,
-    /// dQ, dK and dV, in each of the two ways.
+    /// dQ, dK and dV by each of the two methods.
     naive: [[Vec<f32>; 3]; 2],
-    /// What fp32 sums in dS, and its rounding, make dQ and dK err by.
+    /// Errors of dQ and dK due to fp32 sums in dS and its rounding.
     sum_error: [f64; 2],
-    /// What the GPU's `tanh` may make dQ, dK and dV err by.
+    /// Errors of dQ, dK and dV due to the GPU's `tanh`.
     tanh_error: [f64; 3],
     sink: SinkGradient,
 }
 
-/// What one query head of one sequence adds to the gradient of the head's sink.
+/// Contribution of one query head of one sequence to the gradient of the head's sink.
 #[derive(Debug, Clone, Copy, Default)]
 struct SinkGradient {
     exact: f64,
-    /// In each of the two ways.
+    /// Contribution by each of the two methods.
     naive: [f32; 2],
-    /// The sum of its terms' magnitudes.
+    /// Sum of its terms' magnitudes.
     terms: f64,
-    /// What flushing P and its products to zero may change it by.
+    /// Error due to flushing P and its products to zero.
     flushed: f64,
 }
 
 impl SinkGradient {
-    /// Takes a row into account: exact and naive P of the sink and delta, and the sum of |O dO|.
+    /// Adds a row: exact and naive P of the sink and delta, and the sum of |O dO|.
     fn see_row(&mut self, p: f64, delta: f64, naive_p: f32, naive_deltas: [f32; 2], terms: f64) {
         self.exact -= p * delta;
         self.naive[0] -= naive_p * naive_deltas[0];
@@ -164,18 +164,18 @@ impl Gradients {
         Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance }
     }
 
-    /// The answer for one query head of one sequence.
+    /// The results for one query head of one sequence.
     pub fn query_head(&self, sequence: usize, head: usize) -> &QueryHead {
         &self.queries[sequence * self.heads + head]
     }
 
-    /// The answer for one key head of one sequence.
+    /// The results for one key head of one sequence.
     pub fn key_head(&self, sequence: usize, head: usize) -> &KeyHead {
         &self.keys[sequence * self.heads_k + head]
     }
 }
 
-/// Of all sequences, head by head, and what a kernel may err by.
+/// The sinks' gradients over all sequences, by head, and their tolerance.
 fn sink_gradients(passes: &[Pass], heads: usize) -> (Vec<f64>, f64) {
     let mut yardstick = Yardstick::default();
     let mut fp32_error = 0.0_f64;
@@ -192,7 +192,7 @@ fn sink_gradients(passes: &[Pass], heads: usize) -> (Vec<f64>, f64) {
     (sums, yardstick.tolerance(Number::Fp32) + fp32_error)
 }
 
-/// Element by element.
+/// Elementwise sum.
 fn sum<T: Copy + std::ops::AddAssign>(sharing: &[Pass], of: impl Fn(&Pass) -> &Vec<T>) -> Vec<T> {
     let mut all = of(&sharing[0]).clone();
     for pass in &sharing[1..] {
@@ -221,7 +221,7 @@ impl Yardstick {
     }
 }
 
-/// One query head and the key head it reads.
+/// The rows of one query head and of its key head.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     q: &'a [f32],
@@ -268,7 +268,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         let seen = mask.keys(row);
         let lse_gradient = rows.dlse_of(row);
         if seen.is_empty() {
-            // Its LSE is the sink.
+            // The row's LSE is the sink.
             if sink.is_some() {
                 sink_gradient.see_row(1.0, -f64::from(lse_gradient), 1.0, [-lse_gradient; 2], lse_gradient.abs().into());
             }
@@ -344,8 +344,9 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     Pass { query, key, naive, sum_error, tanh_error, sink: sink_gradient }
 }
 
-/// A row of P as a framework without a fused kernel has it: scores in 16 bits, in whose place P is put, softmax in fp32
-/// rounded to 16 bits. The scale is applied before the first rounding, as in the forward pass. Gives P of the sink.
+/// A row of P as computed by a framework without a fused kernel: scores in 16 bits, replaced by P in place, softmax in
+/// fp32 rounded to 16 bits. The scale is applied before the first rounding, as in the forward pass. Returns P of the
+/// sink.
 fn naive_probabilities(sink: Option<f64>, number: Number, scores: &mut [f32]) -> f32 {
     let sink = sink.map(|sink| number.through(sink as f32));
     let all = || scores.iter().copied().chain(sink);
@@ -358,8 +359,8 @@ fn naive_probabilities(sink: Option<f64>, number: Number, scores: &mut [f32]) ->
     sink.map_or(0.0, p)
 }
 
-/// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta
-/// from P and dP, then from the rounded row `o` of the output. Gives both.
+/// A row of dS computed in the same way: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits.
+/// First with delta from P and dP, then from the rounded row `o` of the output. Returns both.
 fn naive_score_gradients(
     rows: Rows<'_>,
     row: usize,
@@ -410,14 +411,14 @@ mod tests {
         [q, k, v, dout].map(|values| values.head(0, 0).to_vec())
     }
 
-    /// dLSE of the five queries, where it is asked for.
+    /// dLSE of the five queries, if requested.
     const DLSE: [f32; 5] = [1.5, -0.75, 2.0, -3.0, 0.5];
 
     fn pass([q, k, v, dout]: &[Vec<f32>; 4], dlse: Option<&[f32]>, rules: Rules) -> Pass {
         differentiate(Rows { q, k, v, dout, dlse, dim: DIM.into(), number: Number::Fp16, rules })
     }
 
-    /// The loss Σ O dO + Σ LSE dLSE, as the forward pass gives it.
+    /// The loss Σ O dO + Σ LSE dLSE, computed from the forward pass.
     fn loss(tensors: &[Vec<f32>; 4], dlse: Option<&[f32]>, rules: Rules) -> f64 {
         let QueryHead { o, lse, .. } = pass(tensors, dlse, rules).query;
         let of_lse = lse.iter().zip(dlse.unwrap_or_default()).filter(|(lse, _)| lse.is_finite());
@@ -444,7 +445,7 @@ mod tests {
         ]
     }
 
-    /// Each gradient is the change of the loss when one element changes a little.
+    /// Each gradient equals the finite difference of the loss for a small change of one element.
     #[test]
     fn gradients_are_what_finite_differences_say() {
         let all = tensors();
@@ -479,7 +480,7 @@ mod tests {
         }
     }
 
-    /// LSE of such a row is the sink, or -∞.
+    /// The LSE of such a row is the sink, or -∞.
     #[test]
     fn the_gradient_of_lse_goes_to_the_sink_where_a_row_sees_no_key_and_else_nowhere() {
         let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();

@@ -1,4 +1,4 @@
-//! Where the elements of a problem's tensors lie: strides, gaps, and where each row of each sequence begins.
+//! Memory layout of a problem's tensors: strides, gaps, and the first row of each sequence.
 
 use super::{
     dims::Dims,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{check::Number, family::attention::Cache, family::attention::abi::Strides};
 
-/// Which of the two row axes.
+/// The two row axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Rows of Q, O and LSE.
@@ -16,45 +16,46 @@ pub enum Side {
     Key,
 }
 
-/// Where the rows of one side lie, before strides.
+/// Placement of the rows of one side, before strides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowPlan {
     /// First row of each sequence along the row axis; all 0 unless packed.
     pub first: Vec<usize>,
-    /// Rows along the row axis of one batch entry; of all sequences, where packed.
+    /// Rows along the row axis of one batch entry; of all sequences, if packed.
     pub rows: usize,
-    /// Batch entries in memory; 1 where packed.
+    /// Batch entries in memory; 1 if packed.
     pub entries: usize,
-    /// `seqlen_q` or `seqlen_k` of the call: the rows of an entry, or the longest sequence where packed.
+    /// `seqlen_q` or `seqlen_k` of the call: the rows of an entry, or of the longest sequence if packed.
     pub bound: usize,
-    /// Where the rows are, if they lie in pages: then `rows` are those of a page, and `entries` the pages.
+    /// The page table for paged rows; `rows` is then the page size, and `entries` the number of pages.
     pub pages: Option<PageTable>,
-    /// The entry of each sequence, if K and V are a cache: then `first` are rows of it, and `entries` the cache's.
+    /// The entry of each sequence, if K and V are a cache; `first` is then relative to it, and `entries` the number of
+    /// cache entries.
     pub cache: Option<Vec<usize>>,
 }
 
-/// One tensor's place in memory.
+/// Memory layout of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// Element strides.
     pub strides: Strides,
-    /// Elements from the first to the last, gaps included.
+    /// Elements from the first to the last, including gaps.
     pub span: usize,
     /// Elements before element (0, 0, 0).
     pub origin: usize,
 }
 
-/// Rows in memory after the used ones of every sequence, where `seqused` is given.
+/// Rows in memory after each sequence's used ones, if the call has `seqused`.
 const UNUSED_ROWS: usize = 3;
 
-/// Rows of a page that TMA brings at once (`GRANULE` of `kgen/paged_tma.cuh`).
+/// Rows of a page that TMA loads at once (`GRANULE` of `kgen/paged_tma.cuh`).
 const TMA_PAGE_ROWS: usize = 16;
 
-/// What stands in place of a stride that the kernel must not read.
+/// Value of a stride that the kernel must not read.
 const NOT_READ: i64 = 0x5bad_5bad;
 
 impl Problem {
-    /// Whether `side` is given by `cu_seqlens`.
+    /// True if `side` is described by `cu_seqlens`.
     pub fn is_packed(&self, side: Side) -> bool {
         match self.lengths {
             Lengths::Uniform | Lengths::Used => false,
@@ -64,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// Whether `side` is given by `seqused`.
+    /// True if `side` is described by `seqused`.
     pub fn is_used(&self, side: Side) -> bool {
         match self.lengths {
             Lengths::Uniform | Lengths::Packed => false,
@@ -74,12 +75,12 @@ impl Problem {
         }
     }
 
-    /// Rows of each sequence of `side` that take part.
+    /// Number of used rows of each sequence of `side`.
     pub fn used_rows(&self, side: Side) -> impl Iterator<Item = usize> {
         self.sequences.iter().map(move |&(q, k)| if side == Side::Query { q } else { k })
     }
 
-    /// Where the rows of `side` lie.
+    /// Placement of the rows of `side`.
     pub fn rows(&self, side: Side) -> RowPlan {
         let longest = self.used_rows(side).max().unwrap_or(0);
         let unused = if self.is_used(side) { UNUSED_ROWS } else { 0 };
@@ -105,13 +106,13 @@ impl Problem {
         }
     }
 
-    /// The place of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8), which has `heads` heads on
+    /// The layout of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8), which has `heads` heads on
     /// `side`.
     pub fn place(&self, tensor: usize, side: Side, heads: usize, head_dim: usize) -> Placement {
         let plan = self.rows(side);
         let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);
         let (heads, dim) = (heads as i64, head_dim as i64);
-        // Elements in 16 bytes, and a row in whole such pieces.
+        // Elements in 16 bytes, and a row rounded up to such pieces.
         let piece: i64 = if self.is_of_bytes(tensor) { 16 } else { 8 };
         let whole = |elements: i64| elements.unsigned_abs().next_multiple_of(piece.unsigned_abs()).cast_signed();
         let (mut batch, mut row, head, mut lead);
@@ -153,14 +154,15 @@ impl Problem {
         Placement { strides: Strides { batch, row, head }, span: (lead + last) as usize, origin: lead as usize }
     }
 
-    /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of
-    /// 16 bytes, or the stride of which, in a dimension that has more than one element, is not a positive one; or of
-    /// pages that are no multiple of 16 rows.
+    /// The launcher's message for the first of Q, K and V that TMA cannot load: the start is not a multiple of 16
+    /// bytes, or in a dimension of more than one element the stride is not a positive multiple of 16 bytes, or the page
+    /// size is not a multiple of 16 rows.
     pub fn what_tma_refuses(&self, head_dim: impl Into<Dims>, number: Number) -> Option<String> {
         self.what_tma_refuses_if(head_dim, number, true)
     }
 
-    /// The same where the rows of packed tensors are `told` or not, and then count as many.
+    /// The same for a given choice of passing the total number of packed rows, which then counts as the dimension's
+    /// size.
     pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, told: bool) -> Option<String> {
         let head_dim = head_dim.into();
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
@@ -171,7 +173,7 @@ impl Problem {
                 return Some(format!("{name}: the tensor starts at "));
             }
             let rows = if self.is_packed(side) && (!told || plan.rows == 0) { usize::MAX } else { plan.rows };
-            // Nobody says how many entries a cache has.
+            // The number of entries of a cache is not passed.
             let indexed = side == Side::Key && self.options.cache.is_some_and(Cache::is_indexed);
             let entries = if indexed { usize::MAX } else { plan.entries };
             let counting = [(rows, strides.row), (heads, strides.head), (entries, strides.batch)];
@@ -196,7 +198,7 @@ impl Problem {
         queries.or_else(pages).or_else(|| if no_keys { None } else { keys() })
     }
 
-    /// The place of the log-sum-exp, whose rows are contiguous; the strides hold batch and head.
+    /// The layout of the log-sum-exp, whose rows are contiguous; the strides are for batch and head.
     pub fn place_lse(&self) -> Placement {
         let plan = self.rows(Side::Query);
         let gap = match self.layout {
@@ -206,7 +208,7 @@ impl Problem {
         self.place_rows_of_numbers(&plan, gap)
     }
 
-    /// The place of its gradient: as that of the log-sum-exp, but where layouts have gaps, with others.
+    /// The layout of its gradient: the same as the log-sum-exp's, except that layouts with gaps have other gaps.
     pub fn place_dlse(&self) -> Placement {
         let plan = self.rows(Side::Query);
         let gap = match self.layout {
@@ -216,7 +218,7 @@ impl Problem {
         self.place_rows_of_numbers(&plan, gap)
     }
 
-    /// One number for each row of each query head: rows contiguous, `gap` numbers behind each head and batch entry.
+    /// One number per row and query head: rows contiguous, `gap` numbers after each head and batch entry.
     fn place_rows_of_numbers(&self, plan: &RowPlan, gap: usize) -> Placement {
         let head = plan.rows + gap;
         let batch = self.heads * head + gap;
@@ -225,7 +227,7 @@ impl Problem {
         Placement { strides: Strides { batch, row: 1, head: head as i64 }, span, origin: 0 }
     }
 
-    /// Offset of element 0 of a row, from element (0, 0, 0).
+    /// Offset of element 0 of a row from element (0, 0, 0).
     pub fn offset(&self, placement: &Placement, side: Side, plan: &RowPlan, sequence: usize, row: usize, head: usize) -> i64 {
         let strides = placement.strides;
         if let Some(table) = &plan.pages {

@@ -1,5 +1,5 @@
-//! Attention in float64 and what it is compared by: problems drawn from a seed, their tensors in every memory layout
-//! that a caller may use, forward and backward references, and the errors that arithmetic allows.
+//! Attention in float64 and the means to compare with it: problems drawn from a seed, their tensors in every memory
+//! layout that a caller may use, forward and backward references, and the errors that arithmetic allows.
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 

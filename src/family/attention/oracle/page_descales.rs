@@ -1,10 +1,10 @@
-//! The factors that pages of K and V in FP8 have, by page and key head.
+//! The factors of FP8 pages of K and V, by page and key head.
 
 use super::{pages::PageTable, problem::Problem};
 use crate::{device::Image, family::attention::PageDescales};
 use std::{borrow::Cow, collections::BTreeSet};
 
-/// Names of K's and V's in `kgen.h`.
+/// Names of the factor tensors of K and V in `kgen.h`.
 const NAMES: [&str; 2] = ["k_page_descale", "v_page_descale"];
 
 /// The factors of a problem's pages.
@@ -16,22 +16,22 @@ pub struct PageFactors {
 }
 
 impl PageFactors {
-    /// The largest that there are.
+    /// The largest factor.
     pub const LARGEST: f32 = 0.375 + 12.0 / 8.0;
 
-    /// Those of a problem, if it has any.
+    /// The factors of a problem, if it has any.
     pub fn of(problem: &Problem) -> Option<Self> {
         let of = problem.options.pages?.descales?;
         Some(Self { table: problem.page_table()?, of, heads_k: problem.heads_k })
     }
 
-    /// That of tensor number `tensor` (K: 1, V: 2) for a page and key head: between 3/8 and 15/8, different for
+    /// The factor of tensor number `tensor` (K: 1, V: 2) for a page and key head: between 3/8 and 15/8, different for
     /// neighbouring pages and heads.
     fn factor(&self, tensor: usize, page: usize, head_k: usize) -> f32 {
         if self.of.has(tensor) { 0.375 + ((4 * tensor + 5 * page + 3 * head_k) % 13) as f32 / 8.0 } else { 1.0 }
     }
 
-    /// Rows of `tensor` of a sequence's key head times the factors of their pages: exact, for each has few bits.
+    /// Rows of `tensor` for a sequence's key head, times the factors of their pages: exact, because each has few bits.
     pub fn times<'a>(
         &self,
         tensor: usize,
@@ -49,12 +49,12 @@ impl PageFactors {
         Cow::Owned(rows)
     }
 
-    /// Page and head stride of those of K and of V, with gaps.
+    /// Page and head stride of the factors of K and of V, with gaps.
     pub fn strides(&self) -> [[i64; 2]; 2] {
         [1, 2].map(|tensor| if self.of.has(tensor) { [self.heads_k as i64 * tensor as i64 + 2, tensor as i64] } else { [0; 2] })
     }
 
-    /// The factors in memory, those of pages that a sequence uses, with gaps between them.
+    /// The factors in memory, for pages that a sequence uses, with gaps between them.
     pub fn images(&self) -> impl Iterator<Item = (&'static str, Image)> {
         let used: BTreeSet<usize> = self.table.used().collect();
         let image = move |tensor: usize| {

@@ -1,21 +1,20 @@
-//! Which page of memory holds which rows of a sequence's K and V.
+//! The pages that hold the rows of a sequence's K and V.
 
 use super::{memory_layout::Side, problem::Problem};
 use crate::{device::Image, family::attention::Pages};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// Pages that no sequence uses: they hold poison.
+/// Pages that no sequence uses; they hold poison.
 const UNUSED_PAGES: usize = 2;
 
-/// Entries after those of the longest sequence, in every row of the table.
+/// Extra entries after the longest sequence's, in every row of the table.
 const UNUSED_ENTRIES: usize = 3;
 
-/// What entries that must not be read hold: no page.
+/// Value of entries that must not be read: not a page.
 const NO_PAGE: i32 = 0x7fa5_7fa5;
 
-/// The page table of a problem. Pages lie in no order; the pages at the start of the first sequence may be those of
-/// all.
+/// The page table of a problem. Pages are in random order; all sequences may share the first sequence's leading pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageTable {
     /// Rows of a page.
@@ -27,7 +26,7 @@ pub struct PageTable {
 }
 
 impl PageTable {
-    /// Of a problem with pages; the same each time.
+    /// The page table of a problem; always the same for the same problem.
     pub fn new(problem: &Problem, Pages { rows, .. }: Pages) -> Self {
         let keys: Vec<usize> = problem.used_rows(Side::Key).collect();
         let owned = |sequence: usize, page: usize| problem.source_of_row(sequence, page * rows) == sequence;
@@ -45,22 +44,22 @@ impl PageTable {
         Self { rows, pages, count }
     }
 
-    /// The page and the row in it of a sequence's row.
+    /// The page, and the row within it, of a sequence's row.
     pub fn place(&self, sequence: usize, row: usize) -> (usize, usize) {
         (self.pages[sequence][row / self.rows], row % self.rows)
     }
 
-    /// Every page that a sequence uses; those that several share more than once.
+    /// Every page that a sequence uses; shared pages occur more than once.
     pub fn used(&self) -> impl Iterator<Item = usize> {
         self.pages.iter().flatten().copied()
     }
 
-    /// Entries from one sequence's first to the next one's.
+    /// Row stride of the table, in entries.
     pub fn stride(&self) -> usize {
         self.pages.iter().map(Vec::len).max().unwrap_or(0) + UNUSED_ENTRIES
     }
 
-    /// The table in memory. It ends with the last entry that may be read, so that whoever reads on leaves it.
+    /// The table in memory. It ends with the last entry that may be read, so that a read beyond it leaves the tensor.
     pub fn image(&self) -> Image {
         let mut entries = Vec::new();
         for (sequence, pages) in self.pages.iter().enumerate() {
@@ -73,18 +72,18 @@ impl PageTable {
 }
 
 impl Problem {
-    /// The table, where K and V lie in pages.
+    /// The table, if K and V are paged.
     pub fn page_table(&self) -> Option<PageTable> {
         self.options.pages.map(|pages| PageTable::new(self, pages))
     }
 
-    /// Query rows of each sequence that have results; none where the kernel leaves the sequence alone.
+    /// Query rows of each sequence that have results; none if the kernel skips the sequence.
     pub fn served_rows(&self) -> impl Iterator<Item = usize> {
         self.used_rows(Side::Query).map(|rows| if self.options.serves_queries(rows) { rows } else { 0 })
     }
 
-    /// The sequence that a row of K and V is stored for: the first one's where it fills a page that all share, or lies
-    /// in an entry of a cache that another sequence reads too.
+    /// The sequence for which a row of K and V is stored: the first one if the row is in a shared page or in a cache
+    /// entry that another sequence reads too.
     pub fn source_of_row(&self, sequence: usize, row: usize) -> usize {
         if self.shares_entry(sequence, row) {
             return 0;

@@ -1,5 +1,5 @@
-//! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what
-//! is in them.
+//! One test case: the shape of an attention problem, its memory layout (computed by `memory_layout`), and the contents
+//! of its tensors.
 
 use super::descale::Descales;
 use crate::{
@@ -10,8 +10,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// How Q, K, V and O lie in memory. The four tensors get different strides wherever the layout leaves that open, so
-/// that a kernel that takes one tensor's stride for another's is caught.
+/// Memory layouts of Q, K, V and O. The four tensors get different strides wherever the layout allows, so that a kernel
+/// that confuses two tensors' strides is caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Tokens outside heads, no gaps: (batch, seqlen, heads, `head_dim`).
@@ -20,21 +20,21 @@ pub enum Layout {
     Bhsd,
     /// Gaps of multiples of 16 bytes after every head, row and batch entry.
     Padded,
-    /// Gaps and a start that are no multiples of 16 bytes.
+    /// Gaps and a start that are not multiples of 16 bytes.
     Unaligned,
-    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8): a launcher
-    /// that does not look at it takes the fast path and faults.
+    /// All multiples of 16 bytes except one part of one tensor (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8): a launcher
+    /// that does not check it takes the fast path and faults.
     UnalignedPart(usize, Part),
-    /// The row stride is negative: tokens lie in memory from the last to the first.
+    /// The row stride is negative: tokens are stored in reverse order.
     Reversed,
-    /// That of one tensor alone (numbered as above).
+    /// Reversed for one tensor alone (numbered as above).
     ReversedTensor(usize),
 }
 
 /// Names of the tensors by number.
 const TENSORS: [&str; 9] = ["q", "k", "v", "o", "do", "dq", "dk", "dv", "qv"];
 
-/// What of a tensor's place can be aligned or not.
+/// Parts of a tensor's layout that can be aligned or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Its first element.
@@ -48,7 +48,7 @@ pub enum Part {
 }
 
 impl fmt::Display for Layout {
-    /// As the names of cases say it.
+    /// In the form used in names of cases.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bshd => f.write_str("bshd"),
@@ -70,7 +70,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// How the lengths of the sequences of a batch reach the kernel.
+/// Ways to pass the lengths of the sequences of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lengths {
     /// All are equal.
@@ -79,17 +79,17 @@ pub enum Lengths {
     Used,
     /// `cu_seqlens_q` and `cu_seqlens_k`.
     Packed,
-    /// Packed queries, and keys in slots of a batch of which `seqused_k` rows are used: serving with a key cache.
+    /// Packed queries, and keys in batch slots with `seqused_k` used rows: serving with a key cache.
     PackedQuery,
-    /// Packed keys, and queries in slots of a batch of which `seqused_q` rows are used: padded decoder states over
-    /// packed encoder states.
+    /// Packed keys, and queries in batch slots with `seqused_q` used rows: padded decoder states over packed encoder
+    /// states.
     PackedKey,
-    /// `cu_seqlens` and `seqused` of both sides: rows that belong to no sequence lie between the sequences.
+    /// `cu_seqlens` and `seqused` of both sides: rows between the sequences belong to no sequence.
     PackedUsed,
 }
 
 impl Lengths {
-    /// The nearest way in which keys are not packed.
+    /// The nearest alternative without packed keys.
     #[must_use]
     pub fn without_packed_keys(self) -> Self {
         match self {
@@ -99,7 +99,7 @@ impl Lengths {
         }
     }
 
-    /// What a case's name says of it: nothing where all are equal.
+    /// The word for a case's name; empty if all are equal.
     pub fn word(self) -> &'static str {
         match self {
             Self::Uniform => "",
@@ -112,38 +112,39 @@ impl Lengths {
     }
 }
 
-/// What Q, K and V hold.
+/// Contents of Q, K and V.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inputs {
     /// Standard normal.
     Normal,
-    /// One element of each row is not zero, and which one differs from row to row: any element taken for another shows.
+    /// One nonzero element per row, at an index that differs from row to row: any confusion of elements shows.
     OneHot,
-    /// Every element of a head is the same: LSE counts the visible keys.
+    /// Every element of a head is the same: LSE depends on the number of visible keys.
     Constant,
-    /// The same but for V, whose every element is 448, the largest of E4M3.
+    /// The same except for V, whose elements are all 448, the largest E4M3 number.
     Widest,
-    /// Normal but for V, whose elements lie between 1 and 2: sums grow with the keys, and with them what sums of few
-    /// bits lose.
+    /// Normal except for V, whose elements are between 1 and 2: sums grow with the keys, and so does the error of sums
+    /// with few bits.
     Positive,
     /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
     Large,
     /// Logits rise along the keys.
     Rising,
-    /// Logits far below zero: a key that is not there, of logit 0, would outweigh all that are.
+    /// Logits far below zero: a key that does not exist, with logit 0, would outweigh all others.
     Low,
-    /// Logits fall along the keys: a kernel that walks them from the last to the first outgrows its maximum each step.
+    /// Logits fall along the keys: a kernel that iterates from the last key to the first exceeds its maximum at every
+    /// step.
     Falling,
     /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one
-    /// tile: the maxima of some rows of a warp are outgrown where those of others must not follow their scores down.
+    /// tile: some rows of a warp exceed their maxima while the scores of others must not be rescaled.
     Crossing,
-    /// A key in the middle has over nine tenths of each row's weight. It outgrows the keys at both ends, which a kernel
-    /// sees before it, by less than 2⁸: relative to a maximum that was left too low its weight is rounded.
+    /// A key in the middle has over nine tenths of each row's weight. It exceeds the keys at both ends, which a kernel
+    /// sees first, by less than 2⁸: if the maximum is not updated, its weight is rounded.
     Overtaken,
 }
 
 impl Inputs {
-    /// As the names of cases say it.
+    /// In the form used in names of cases.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -172,38 +173,38 @@ pub enum Scale {
     Quarter,
     /// 1.
     One,
-    /// So many thousandths.
+    /// This many thousandths.
     Thousandths(u32),
 }
 
-/// One test case, complete but for head dim, dtype and mask, which the variant fixes.
+/// One test case, complete except for head dim, dtype and mask, which the variant fixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Rows of Q and of K of each sequence that take part.
+    /// Used rows of Q and of K of each sequence.
     pub sequences: Vec<(usize, usize)>,
     /// Query heads.
     pub heads: usize,
     /// Key heads; divides `heads`.
     pub heads_k: usize,
-    /// How tensors lie in memory.
+    /// Memory layout.
     pub layout: Layout,
-    /// How lengths are given.
+    /// Way of passing lengths.
     pub lengths: Lengths,
-    /// What the tensors hold.
+    /// Contents of the tensors.
     pub inputs: Inputs,
     /// Factor on Q Kᵀ.
     pub scale: Scale,
-    /// Whether the kernel is given a place for the log-sum-exp.
+    /// True if the kernel gets a pointer for the log-sum-exp.
     pub lse: bool,
-    /// FP8 only, of Q, K and V or of K and V: these factors.
+    /// The factors, if Q, K and V, or K and V alone, are FP8.
     pub fp8: Option<Descales>,
-    /// Masks and scores besides.
+    /// Other masks and scores.
     pub options: CallOptions,
-    /// How often the first of `sequences` are repeated to make all of them.
+    /// Number of repetitions of `sequences`, counting the first.
     pub times: usize,
-    /// Where the lengths of `sequences` come from, if they were drawn.
+    /// Distribution of the lengths of `sequences`, if they were drawn.
     pub drawn: Option<DrawnLengths>,
-    /// Multiprocessors of an emulated device, where the case depends on them.
+    /// Multiprocessors of an emulated device, if the case depends on them.
     pub multiprocessors: Option<usize>,
 }
 
@@ -214,7 +215,7 @@ pub struct DrawnLengths {
     pub low: usize,
     /// The longest.
     pub high: usize,
-    /// Draws them.
+    /// Seed.
     pub seed: u64,
 }
 
@@ -239,7 +240,7 @@ impl Problem {
         }
     }
 
-    /// What an encoder is given: packed sequences that attend to themselves, of lengths drawn from a range.
+    /// An encoder's problem: packed sequences that attend to themselves, with lengths drawn from a range.
     pub fn encoder(sequences: usize, low: usize, high: usize, heads: usize, heads_k: usize) -> Self {
         let drawn = DrawnLengths { low, high, seed: sequences as u64 };
         let mut rng = ChaCha8Rng::seed_from_u64(drawn.seed);
@@ -253,7 +254,7 @@ impl Problem {
         Self { sequences: self.sequences.repeat(times), times: self.times * times, ..self }
     }
 
-    /// The same on an emulated device of so many multiprocessors.
+    /// The same on an emulated device of this many multiprocessors.
     #[must_use]
     pub fn on(self, multiprocessors: usize) -> Self {
         Self { multiprocessors: Some(multiprocessors), ..self }
@@ -265,7 +266,7 @@ impl Problem {
         Self { layout, ..self }
     }
 
-    /// The same with lengths given in another way.
+    /// The same with another way of passing lengths.
     #[must_use]
     pub fn lengths(self, lengths: Lengths) -> Self {
         Self { lengths, ..self }
@@ -277,7 +278,7 @@ impl Problem {
         Self { inputs, scale, ..self }
     }
 
-    /// The same without a place for the log-sum-exp.
+    /// The same without a pointer for the log-sum-exp.
     #[must_use]
     pub fn without_lse(self) -> Self {
         Self { lse: false, ..self }
@@ -313,7 +314,7 @@ impl Problem {
         }
     }
 
-    /// Whether tensor number `tensor` (Q, K, V, O) has elements of one byte.
+    /// True if tensor number `tensor` (Q, K, V, O) has one-byte elements.
     pub fn is_of_bytes(&self, tensor: usize) -> bool {
         match self.options.kv {
             Some(_) => matches!(tensor, 1 | 2),
@@ -343,7 +344,7 @@ impl Problem {
             .declared(self.declared(sequence, head))
     }
 
-    /// The factors of Q, K and V for a sequence and key head. That of a Q that is not FP8 is given too, and not read.
+    /// The factors of Q, K and V for a sequence and key head. The factor of a non-FP8 Q is passed too, and not read.
     pub fn factors(&self, sequence: usize, head_k: usize) -> [f32; 3] {
         let read = |tensor| tensor > 0 || self.options.kv.is_none();
         let factor = |tensor| self.fp8.filter(|_| read(tensor)).map_or(1.0, |descales| descales.factor(tensor, sequence, head_k));
@@ -389,7 +390,7 @@ impl Problem {
 }
 
 impl fmt::Display for Scale {
-    /// What a case's name says of it: nothing for the usual one.
+    /// The word for a case's name; empty for the usual one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usual => Ok(()),

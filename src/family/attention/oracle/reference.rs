@@ -1,6 +1,6 @@
-//! Attention in float64 from the rounded inputs, and beside it the same done naively: O in the kernel's type, the
-//! log-sum-exp in fp32 from scores summed as its tensor cores sum them. The errors of those two are the measure of what
-//! a kernel may err by.
+//! Attention in float64 from the rounded inputs, and the same computed naively: O in the kernel's type, the log-sum-exp
+//! in fp32 from scores summed as the kernel's tensor cores sum them. The errors of those two determine the kernel's
+//! tolerance.
 
 #![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
 
@@ -17,32 +17,33 @@ use crate::check::Number;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// The right answer to one case, and how far from it a kernel may be.
+/// The correct results of one case, and the tolerance.
 #[derive(Debug, Clone)]
 pub struct Reference {
-    /// By sequence and query head.
+    /// Results by sequence and query head.
     heads: Vec<Head>,
-    /// Query heads a sequence.
+    /// Query heads per sequence.
     heads_per_sequence: usize,
     /// Allowed errors.
     pub tolerance: Tolerance,
 }
 
-/// The answer for one head of one sequence.
+/// The results for one head of one sequence.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// O, rows of `head_dim_v`.
     pub o: Vec<f64>,
-    /// Log-sum-exp of each row; where the row sees no key, -∞ or the sink.
+    /// Log-sum-exp of each row; for a row that sees no key, -∞ or the sink.
     pub lse: Vec<f64>,
-    /// Whether the row sees no key.
+    /// True if the row sees no key.
     pub blind: Vec<bool>,
-    /// For a row that one weight dominates, what O may err by besides the rounding to its type; `None` for other rows.
+    /// For a row dominated by one weight, the allowed error of O in addition to the rounding to its type; `None` for
+    /// other rows.
     pub dominated: Vec<Option<f64>>,
 }
 
-/// The least weight that dominates a row. Kernels keep the largest weight of such a row exact
-/// (`softmax/constants.tera`: any above two thirds).
+/// Minimum weight that dominates a row. Kernels keep the largest weight of such a row exact (`softmax/constants.tera`:
+/// any above two thirds).
 const DOMINANT: f64 = 0.9;
 
 impl Reference {
@@ -81,7 +82,7 @@ impl Reference {
         }
     }
 
-    /// The answer for one head of one sequence.
+    /// The results for one head of one sequence.
     pub fn head(&self, sequence: usize, head: usize) -> &Head {
         &self.heads[sequence * self.heads_per_sequence + head]
     }
@@ -94,14 +95,14 @@ pub struct Sample {
     pub sequence: usize,
     /// Query head.
     pub head: usize,
-    /// Rows, rising.
+    /// Rows, in increasing order.
     pub rows: Vec<usize>,
 }
 
-/// The right answer to some rows of a case, and how far from it a kernel may be by them alone.
+/// The correct results for some rows of a case, and the tolerance from these rows alone.
 #[derive(Debug, Clone)]
 pub struct SampledReference {
-    /// The answer for each sample; other rows of its head are not filled in.
+    /// The results for each sample; other rows of its head are not filled in.
     pub heads: Vec<(Sample, Head)>,
     /// Allowed errors.
     pub tolerance: Tolerance,
@@ -150,20 +151,21 @@ fn times_pages<'a>(
 }
 
 impl Head {
-    /// For a V of `factor` times the numbers.
+    /// The results for a V multiplied by `factor`.
     fn times(mut self, factor: f64) -> Self {
         self.o.iter_mut().chain(self.dominated.iter_mut().flatten()).for_each(|o| *o *= factor);
         self
     }
 
-    /// For a kernel that multiplies weights by factors of their pages before it rounds them: no weight is exact there.
+    /// The results for a kernel that multiplies weights by page factors before it rounds them: no weight is exact
+    /// there.
     fn without_exact_weights(mut self) -> Self {
         self.dominated.fill(None);
         self
     }
 }
 
-/// One head: every row of `q` over the rows of `k` and `v` it sees.
+/// One head: every row of `q` over the rows of `k` and `v` that it sees.
 fn attend(
     q: &[f32],
     k: &[f32],
@@ -176,7 +178,7 @@ fn attend(
     attend_rows(q, k, v, head_dim, arithmetic, rules, 0..q.len() / head_dim.qk)
 }
 
-/// Some rows of one head: the others stay 0 and -∞.
+/// Some rows of one head; the others stay 0 and -∞.
 fn attend_rows(
     q: &[f32],
     k: &[f32],
@@ -191,7 +193,7 @@ fn attend_rows(
     let Rules { mask, score: rule, sink } = rules;
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
-    // A sink is a score that sees no value.
+    // A sink is a score without a value.
     let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
     let mut head =
         Head { o: vec![0.0; rows * dim_v], lse: vec![nothing_seen; rows], blind: vec![true; rows], dominated: vec![None; rows] };
@@ -249,21 +251,21 @@ fn attend_rows(
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
-    // Each further weight is rounded once, and errs with its score; the score errs as LSE may (`tolerance`). Where
-    // scores are approximate by themselves, or P is not in 16 bits, nothing is said.
+    // Each other weight is rounded once, and has its score's error; a score's error is bounded as LSE's is
+    // (`tolerance`). There is no bound if scores are approximate themselves, or P is not in 16 bits.
     let judged = matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0;
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
-    // Weights so small that they are subnormal in 16 bits err by a part of the largest weight, not of themselves.
+    // Weights that are subnormal in 16 bits have an error relative to the largest weight, not to themselves.
     let of_small_weights = keys as f64 * multiplied.ulp(0.0) / 2.0;
     for rest in &mut head.dominated {
         *rest = rest.filter(|_| judged).map(|rest| v_magnitude * (rest * of_each_weight + of_small_weights));
     }
-    // What a declared score carries on holds what comes before it.
+    // A declared score's propagated error includes the errors of earlier steps.
     yardstick.score_error = if rule.is_declared() { declared_error } else { score_error };
     (head, yardstick)
 }
 
-/// Turns scores into probabilities; gives their log-sum-exp. A sink counts in both.
+/// Turns scores into probabilities; returns their log-sum-exp. A sink counts in both.
 pub fn softmax_in_place(scores: &mut [f64], sink: Option<f64>) -> f64 {
     let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
     for score in scores.iter_mut() {
@@ -276,9 +278,9 @@ pub fn softmax_in_place(scores: &mut [f64], sink: Option<f64>) -> f64 {
     max + sum.ln()
 }
 
-/// A row of O as a framework without a fused kernel computes it: scores rounded to 16 bits, softmax in fp32 rounded to
+/// A row of O as computed by a framework without a fused kernel: scores rounded to 16 bits, softmax in fp32 rounded to
 /// 16 bits, P V summed in fp32 and rounded. The scale is applied before the first rounding, which keeps large logits
-/// finite in fp16 and errs less than rounding twice.
+/// finite in fp16 and has a smaller error than rounding twice.
 fn naive_output(scores: &[f64], sink: Option<f64>, v: &[f32], dim: usize, number: Number, o: &mut [f32]) {
     let rounded = || scores.iter().map(|&s| number.through(s as f32));
     let sink = sink.map(|sink| number.through(sink as f32));
@@ -296,9 +298,9 @@ fn naive_output(scores: &[f64], sink: Option<f64>, v: &[f32], dim: usize, number
     }
 }
 
-/// The same with FP8: scores stay what the MMA gives, summed as the tensor cores do; P, times 2⁸ to make use of E4M3's
-/// range, is rounded before it is divided by its sum, for afterwards most of it would be lost; P V is summed in fp32
-/// and rounded to bf16.
+/// The same with FP8: scores are the MMA's results, summed as the tensor cores do; P, times 2⁸ to use E4M3's range, is
+/// rounded before it is divided by its sum, because most of it would be lost afterwards; P V is summed in fp32 and
+/// rounded to bf16.
 fn naive_output_fp8(scores: &[f32], sink: Option<f32>, v: &[f32], dim: usize, o: &mut [f32]) {
     let max = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
     let p = || scores.iter().map(|s| 256.0 * (s - max).exp());
@@ -402,8 +404,7 @@ mod tests {
         assert!(fp8.o > bf16.o && fp8.o < 0.1 && fp8.lse < 5e-5, "{fp8:?}");
     }
 
-    /// The numbers of the first case. The LSE that an H100 gave was off by 2.9e-4, and by up to 3.1e-4 at other head
-    /// dims.
+    /// The numbers of the first case. On an H100 its LSE has an error of 2.9e-4, and up to 3.1e-4 at other head dims.
     #[test]
     fn truncated_sums_allow_what_hopper_errs_by_but_neither_a_step_less_nor_another_factor() {
         let problem = Problem::new(&[(113, 203)], 2, 2).in_fp8(Descales::ByHead);

@@ -1,4 +1,4 @@
-//! What holds for one query head of one sequence: which keys its rows see, and what scores become.
+//! Rules for one query head of one sequence: visible keys and scores.
 
 use super::problem::Problem;
 use crate::family::attention::{Mask, Score};
@@ -6,16 +6,16 @@ use crate::family::attention::{Mask, Score};
 /// Mask, score and sink of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Which keys a row sees.
+    /// The mask, which determines the keys that a row sees.
     pub mask: Mask,
-    /// What a product becomes.
+    /// The score of a product.
     pub score: Score,
     /// A logit that joins the denominator of each row.
     pub sink: Option<f64>,
 }
 
 impl Rules {
-    /// Those of a problem's head; `scale` is the factor on its products.
+    /// The rules for a problem's head; `scale` is the factor on its products.
     pub fn of(problem: &Problem, causal: bool, scale: f64, sequence: usize, head: usize) -> Self {
         Self {
             mask: problem.mask(causal, sequence, head),
@@ -24,7 +24,7 @@ impl Rules {
         }
     }
 
-    /// Those of a call that asks for nothing.
+    /// The rules of a call without features.
     #[cfg(test)]
     pub fn plain(causal: bool, queries: usize, keys: usize, scale: f64) -> Self {
         Self { mask: Mask::new(causal, queries, keys), score: Score::scaled(scale), sink: None }

@@ -2,7 +2,7 @@
 
 use super::problem::Problem;
 
-/// Splits are cut between multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
+/// Split boundaries are multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
 pub const SPLIT_KEYS: usize = 16;
 
 /// A problem, `num_splits` and `split_counts`.

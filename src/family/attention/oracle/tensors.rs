@@ -24,7 +24,7 @@ pub struct Values {
     data: Vec<f32>,
     head_dim: usize,
     heads: usize,
-    /// Rows before each sequence, over all heads; one entry more than there are sequences.
+    /// Rows before each sequence, over all heads; has one more entry than there are sequences.
     first: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Values {
         Self { data: vec![0.0; first[first.len() - 1] * head_dim], head_dim, heads, first }
     }
 
-    /// Gives rows that lie in a page of the first sequence what that one has there.
+    /// Copies the first sequence's values to rows that share its pages.
     fn share_rows(&mut self, problem: &Problem) {
         for sequence in 1..problem.sequences.len() {
             for (head, row) in itertools::iproduct!(0..self.heads, 0..self.rows(sequence)) {
@@ -50,7 +50,7 @@ impl Values {
         }
     }
 
-    /// All rows of one head of a sequence, consecutively.
+    /// All rows of one head of a sequence, contiguous.
     pub fn head(&self, sequence: usize, head: usize) -> &[f32] {
         let (first, rows) = (self.first[sequence], self.rows(sequence));
         &self.data[(first + head * rows) * self.head_dim..(first + (head + 1) * rows) * self.head_dim]
@@ -61,13 +61,13 @@ impl Values {
         &self.head(sequence, head)[row * self.head_dim..][..self.head_dim]
     }
 
-    /// The same, to change it.
+    /// The same, mutable.
     pub fn row_mut(&mut self, sequence: usize, head: usize, row: usize) -> &mut [f32] {
         let first = (self.first[sequence] + head * self.rows(sequence) + row) * self.head_dim;
         &mut self.data[first..first + self.head_dim]
     }
 
-    /// Rows of a sequence.
+    /// Number of rows of a sequence.
     pub fn rows(&self, sequence: usize) -> usize {
         (self.first[sequence + 1] - self.first[sequence]) / self.heads
     }
@@ -82,9 +82,9 @@ pub struct Tensors {
     pub k: Values,
     /// V.
     pub v: Values,
-    /// The second part of the queries, which is multiplied with V, where the problem has it.
+    /// The second part of the queries, which is multiplied with V, if the problem has it.
     pub qv: Option<Values>,
-    /// New rows, where the call brings some: K and V here are what the cache holds with them, and Q is rotated.
+    /// New rows, if the call has some: K and V here are the cache's contents including them, and Q is rotated.
     pub appended: Option<Appended>,
 }
 
@@ -98,22 +98,22 @@ pub struct ScoreFactors<'a> {
     pub head_dim: usize,
 }
 
-/// Where the numbers of tensors come from.
+/// Source of the tensors' values.
 pub struct Source<'a> {
     rng: ChaCha8Rng,
-    /// Normal numbers to copy rows from, where drawing each would take too long; longer than any row.
+    /// Normal numbers to copy rows from, if drawing each would take too long; longer than any row.
     pool: Option<&'a [f32]>,
 }
 
 impl Source<'static> {
-    /// Every number is drawn from `seed`.
+    /// A source that draws every number from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { rng: ChaCha8Rng::seed_from_u64(seed), pool: None }
     }
 }
 
 impl<'a> Source<'a> {
-    /// Rows of normal numbers are copied from places of `pool` that `seed` draws.
+    /// A source that copies rows of normal numbers from positions of `pool` that `seed` draws.
     pub fn from_pool(seed: u64, pool: &'a [f32]) -> Self {
         Self { rng: ChaCha8Rng::seed_from_u64(seed), pool: Some(pool) }
     }
@@ -129,26 +129,26 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Step of the logits from one key to the next for `Rising` and `Falling`, times 1/2, 1 or 2 by row: 64 keys are a
-/// factor of e⁸ ≈ 2¹¹·⁵ where it is 1.
+/// Step of the logits from one key to the next for `Rising` and `Falling`, times 1/2, 1 or 2 by row: with factor 1, 64
+/// keys are e⁸ ≈ 2¹¹·⁵.
 const LOGIT_STEP: f32 = 0.125;
 
-/// Step of the logits from one key to the next for `Crossing`: 32 keys are 185 powers of two.
+/// Step of the logits from one key to the next for `Crossing`: over 32 keys weights change by 2¹⁸⁵.
 const CROSSING_STEP: f32 = 4.0;
 
-/// Logits, row by row in turns, of the key that dominates in `Overtaken`, beyond the logits of the keys before it: they
-/// make weights of 198.56 and 194.44, which bf16 and fp16 both round by nearly half a unit. In two parts, since one
-/// number of 16 bits is not as fine.
+/// Logits, alternating by row, of the dominating key in `Overtaken`, beyond the logits of the earlier keys: they make
+/// weights of 198.56 and 194.44, which bf16 and fp16 both round by nearly half a unit. In two parts, since one 16-bit
+/// number is not fine enough.
 const OVERTAKING: [[f32; 2]; 2] = [[5.25, 0.041_1], [5.25, 0.020_1]];
 
-/// Columns of V in `Overtaken` that are not zero, at least: were all of a wide one, products with them as in MLA would
-/// be allowed a larger error.
+/// Minimum number of nonzero columns of V in `Overtaken`: if all columns of a wide V were nonzero, products with them,
+/// as in MLA, would have a larger tolerance.
 const OVERTAKEN_COLUMNS: usize = 64;
 
-/// Keys of `Overtaken` have one place in so many parts that might be overtaken.
+/// Number of parts of the keys of `Overtaken`, each with one key that might be overtaken.
 const OVERTAKEN_PARTS: usize = 24;
 
-/// What the logits of `Overtaken` are multiples of, -8 for keys that hardly count.
+/// Multipliers of the logits of `Overtaken`; -8 for keys of negligible weight.
 fn overtaken_key(key: usize, keys: usize) -> f32 {
     let is_outside = !(keys / 3..keys - keys / 3).contains(&key);
     match key {
@@ -175,8 +175,7 @@ impl Tensors {
         tensors
     }
 
-    /// What is multiplied for the scores of a query head: queries and keys, where those have two parts both, one behind
-    /// the other.
+    /// The operands of a query head's scores: queries and keys; if they have two parts, both are concatenated.
     pub fn factors(&self, sequence: usize, head: usize, head_k: usize, head_dim: Dims) -> ScoreFactors<'_> {
         let (q, k) = (self.q.head(sequence, head), self.k.head(sequence, head_k));
         let Some(qv) = &self.qv else { return ScoreFactors { q: q.into(), k: k.into(), head_dim: head_dim.qk } };
@@ -210,7 +209,7 @@ impl Tensors {
         values
     }
 
-    /// Lays the tensors out as `problem` wants them, with poisoned outputs.
+    /// Lays the tensors out as `problem` specifies, with poisoned outputs.
     pub fn call(&self, problem: &Problem, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Call {
         let head_dim = head_dim.into();
         let places: [Placement; 4] = std::array::from_fn(|tensor| place_of(problem, tensor, head_dim));
@@ -292,11 +291,11 @@ impl Tensors {
     }
 }
 
-/// The number of QV, the second part of the queries.
+/// Tensor number of QV, the second part of the queries.
 const QUERY_OF_VALUES: usize = 8;
 
-/// Tensor number `tensor` as it lies in memory: every row that `row` gives (by sequence, head and row), poison where it
-/// gives none; rows of sequences that the kernel leaves alone are then no part of it.
+/// Tensor number `tensor` in memory: every row that `row` returns (by sequence, head and row), and poison elsewhere;
+/// rows of sequences that the kernel skips are not part of the tensor.
 pub fn image<'a>(
     problem: &Problem,
     tensor: usize,
@@ -326,7 +325,7 @@ pub fn image<'a>(
     image
 }
 
-/// The arrays of lengths that the problem's sequences are given by, by their names in `kgen.h`.
+/// The arrays that describe the lengths of the problem's sequences, by their names in `kgen.h`.
 pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
     let starts = |side| {
         let plan = problem.rows(side);
@@ -389,7 +388,7 @@ fn fill(problem: &Problem, tensor: Tensor, head_dim: Dims, number: Number, sourc
     values
 }
 
-/// The place of tensor number `tensor`.
+/// The layout of tensor number `tensor`.
 pub fn place_of(problem: &Problem, tensor: usize, head_dim: Dims) -> Placement {
     let (side, heads) = side_and_heads(problem, tensor);
     problem.place(tensor, side, heads, head_dim.of(tensor))
@@ -411,7 +410,7 @@ enum Tensor {
     QueryOfValues,
 }
 
-/// Which row of which tensor is being filled.
+/// The row being filled.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     tensor: Tensor,
@@ -426,7 +425,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
     let dim = into.len();
     match inputs {
         Inputs::Normal => source.fill_normal(into),
-        // Whatever the rest holds, so that dP differs from key to key.
+        // Random whatever the other inputs are, so that dP differs from key to key.
         _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => source.fill_normal(into),
         Inputs::OneHot => {
             into.fill(0.0);
@@ -452,7 +451,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                 }
             }
         }
-        // The logits are to be exact, and so they are those of Q and K alone.
+        // The logits must be exact, so they depend on Q and K alone.
         Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling | Inputs::Overtaken
             if at.tensor == Tensor::QueryOfValues =>
         {
@@ -474,13 +473,13 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::Crossing => {
             source.fill_normal(into);
             match at.tensor {
-                // Rows a thread holds two of, 8 apart, and its neighbours' cross each other.
+                // Opposite signs for neighbouring rows, and for the two rows of a thread, which are 8 apart.
                 Tensor::Q => {
                     let sign = if (at.row + at.row / 8).is_multiple_of(2) { 1.0 } else { -1.0 };
                     into.fill(0.0);
                     into[..3].fill(sign * CROSSING_STEP);
                 }
-                // The key's number in octal digits, which E4M3 holds.
+                // The key's number in octal digits, which E4M3 represents.
                 Tensor::K => {
                     for (power, digit) in into[..3].iter_mut().enumerate() {
                         let weight = 8_usize.pow(power as u32);
@@ -498,7 +497,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                     into[..2].copy_from_slice(&OVERTAKING[at.row % OVERTAKING.len()]);
                 }
                 Tensor::K => into[..2].fill(overtaken_key(at.row, at.keys)),
-                // Below a power of two, where a weight's error is most units of O.
+                // Just below a power of two, where a weight's error is most units of O.
                 Tensor::V => {
                     let step = (dim / OVERTAKEN_COLUMNS).max(1);
                     for (column, value) in into.iter_mut().enumerate() {
@@ -512,8 +511,8 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::Rising | Inputs::Falling => {
             source.fill_normal(into);
             match at.tensor {
-                // One element only, and steps that are powers of two: the logits are exact in 16 bits up to 256 steps,
-                // so that the tolerance is not theirs but that of the sums.
+                // Only one element, and steps that are powers of two: the logits are exact in 16 bits up to 256 steps,
+                // so that the tolerance is determined by the sums alone.
                 Tensor::Q => {
                     into.fill(0.0);
                     into[0] = [1.0, 0.5, 2.0][at.row % 3];

@@ -1,26 +1,26 @@
-//! How far from the reference a kernel may be.
+//! Allowed distance of a kernel from the reference.
 //!
-//! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's
-//! own type, plus twice the error of rounding to O's type at the reference's largest magnitude, plus 2⁻¹²⁶ · max|V|:
-//! `ex2.approx.ftz` makes 0 of what is smaller (PTX ISA), and a row whose sink outweighs its keys by as much has an O
-//! of nothing else.
+//! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention computed naively in the
+//! kernel's own type, plus twice the error of rounding to O's type at the reference's largest magnitude, plus 2⁻¹²⁶ ·
+//! max|V|: `ex2.approx.ftz` flushes smaller results to 0 (PTX ISA), and O of a row whose sink outweighs its keys by
+//! that much consists of nothing else.
 //!
 //! **LSE** is fp32 and gets the same rule in fp32: twice the largest error of the naive fp32 computation, plus the
-//! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one. Where the kernel's
+//! rounding of numbers of its magnitude, for the differences between a fused kernel and the naive one. If the kernel's
 //! tensor cores keep too few bits of sums for that (FP8 on Hopper, `arithmetic`), the naive computation sums Q Kᵀ as
-//! they do. The rest:
-//! * 2⁻²⁰ · max(1, |LSE|): the maximum is scaled by a rounded log₂ e, and `ex2.approx` and `lg2.approx` err by up to
-//!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last
+//! they do. Further terms:
+//! * 2⁻²⁰ · max(1, |LSE|): the maximum is scaled by a rounded log₂ e, and `ex2.approx` and `lg2.approx` have errors of
+//!   up to 2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` lacks: 8 units in the last
 //!   place;
-//! * 2⁻²³ · max(4, ⌈D/16⌉) · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, by up to a unit in the
+//! * 2⁻²³ · max(4, ⌈D/16⌉) · scale · max‖q‖ · max‖k‖: tensor cores truncate instead of rounding, by up to a unit in the
 //!   last place at each product of 16 columns, relative to the largest term of a dot product and not to its sum; the
-//!   product of norms bounds the terms (Cauchy-Schwarz). Seen on an H200: 18 units for the 576 columns of MLA;
-//! * where scores are capped, the largest capped score times 2⁻¹⁰·⁹: `tanh.approx` errs by so much (PTX ISA), and LSE
-//!   by no more than the worst score. (Naive O has scores rounded to 16 bits, and needs no such term.)
-//! * where scores fall with the distance, 2⁻²⁴ · slope · 256: kernels take the difference of two products, each of the
-//!   slope and a distance within the key tile. The naive computation multiplies by the small difference itself.
-//! * with a declared score, the largest error that its fp32 steps may have, each carried on by the derivatives of those
-//!   after it (`expression::rounding`), those of the product and the cap among them.
+//!   product of norms bounds the terms (Cauchy-Schwarz). Measured on an H200: 18 units for the 576 columns of MLA;
+//! * for capped scores, the largest capped score times 2⁻¹⁰·⁹: the error of `tanh.approx` (PTX ISA); LSE's error is no
+//!   larger than the worst score's. (Naive O has scores rounded to 16 bits, and needs no such term.)
+//! * for scores that fall with the distance, 2⁻²⁴ · slope · 256: kernels take the difference of two products, each of
+//!   the slope and a distance within the key tile. The naive computation multiplies by the small difference itself.
+//! * for a declared score, the largest possible error of its fp32 steps, each propagated by the derivatives of later
+//!   ones (`expression::rounding`), including the errors of the product and the cap.
 //!
 //! The first two terms are tiny beside the effect of one key more or less, which is 1/seqlen.
 
@@ -29,13 +29,13 @@ use crate::check::Number;
 /// Largest allowed absolute errors of one case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// Of every element of O.
+    /// For every element of O.
     pub o: f64,
-    /// Of every element of LSE.
+    /// For every element of LSE.
     pub lse: f64,
 }
 
-/// What the tolerance is computed from; the largest of each over the rows seen.
+/// Inputs of the tolerance; the maximum of each over all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Yardstick {
     /// Error of O computed naively in 16 bits.
@@ -44,20 +44,20 @@ pub struct Yardstick {
     pub o_magnitude: f64,
     /// Error of LSE computed naively in fp32, from scores that are summed as the kernel's tensor cores sum them.
     pub naive_lse_error: f64,
-    /// |LSE| of the reference, rows that see no key aside.
+    /// Magnitude of the reference's LSE, over rows that see a key.
     pub lse_magnitude: f64,
     /// Bound on the magnitude of the terms of a scaled score.
     pub score_bound: f64,
-    /// How often a tensor core truncates the sum of a score: once for each product of 16 columns.
+    /// Number of truncations in the sum of a score: one for each product of 16 columns.
     pub truncations: f64,
-    /// What approximate instructions may change a score by.
+    /// Error of a score due to approximate instructions.
     pub score_error: f64,
     /// |V|.
     pub v_magnitude: f64,
 }
 
 impl Yardstick {
-    /// Takes one row that sees a key into account.
+    /// Adds one row that sees a key.
     pub fn see_row(&mut self, o: &[f64], naive_o: &[f32], lse: f64, naive_lse: f32) {
         for (&o, &naive) in o.iter().zip(naive_o) {
             self.naive_o_error = self.naive_o_error.max((f64::from(naive) - o).abs());
@@ -82,7 +82,7 @@ impl Yardstick {
         }
     }
 
-    /// For a V, and so an O, of `factor` times the numbers.
+    /// The same for a V, and so an O, multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let [naive_o_error, o_magnitude, v_magnitude] =
