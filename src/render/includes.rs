@@ -226,3 +226,71 @@ fn tokens(code: &str) -> Vec<String> {
 fn is_name(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{grid::Grid, plan::Plan, render::Renderer};
+    use itertools::Itertools;
+
+    fn names(text: &str) -> Vec<String> {
+        declared_names(text).into_iter().collect()
+    }
+
+    #[test]
+    fn names_at_namespace_scope_and_macros_are_declared() {
+        let header = "#pragma once\n#include \"kgen/a.cuh\"\n#define MACRO(x) (x)\n#define GONE\n#undef GONE\nnamespace kgen {\n\
+             // void comment();\nusing same = float;\nstruct alignas(16) shape {\n    int member;\n    int of() { return 0; }\n};\n\
+             enum class kind : int { one, two };\ninline constexpr int COUNT = 3, *NOT = nullptr;\n\
+             template <int N, class T = shape>\nKGEN_DEVICE int apply(const T& t, int x = N) { return other(t, x); }\n\
+             template <>\nKGEN_DEVICE int apply<1>(int);\nint later(int);\nusing namespace std;\n}\n";
+        assert_eq!(names(header), ["COUNT", "MACRO", "apply", "kind", "later", "same", "shape"]);
+        let macros =
+            "#define KGEN_DEFINE_X(name, type) type name();\nKGEN_DEFINE_X(first, int)\n#undef KGEN_DEFINE_X\nint second();\n";
+        assert_eq!(names(macros), ["first", "second"]);
+    }
+
+    #[test]
+    fn names_that_a_kernel_uses_choose_the_headers() {
+        let headers_of =
+            [("copy", "kgen/copy.cuh"), ("tile", "kgen/tile.cuh"), ("span", "kgen/span.cuh"), ("clear", "kgen/clear.cuh")];
+        let headers_of = headers_of.map(|(name, header)| (name.to_owned(), BTreeSet::from([header.to_owned()])));
+        let vocabulary = Vocabulary { headers_of: headers_of.into() };
+        let used = |text| vocabulary.headers_used_by(text).into_iter().collect::<Vec<_>>();
+        assert_eq!(used("KGEN_DEVICE tile f(const tile& t) { return copy(t); }"), ["kgen/copy.cuh", "kgen/tile.cuh"]);
+        assert_eq!(used("// copy(x)\nint x = y.span + z->tile; f(\"clear\");"), Vec::<&str>::new());
+        assert_eq!(used("KGEN_UNROLL\nfor (;;) clear(x); kgen::span(y); other::tile z;"), ["kgen/clear.cuh", "kgen/span.cuh"]);
+        // Of its own: a function, a variable, the second of two, a lambda.
+        assert_eq!(
+            used("void clear(int) {}\nfloat span = 0, tile;\nconst auto copy = [] {}; copy(); clear(span);"),
+            Vec::<&str>::new()
+        );
+        assert_eq!(
+            vocabulary.include_into("a\n/* @includes */\ncopy();\n"),
+            "a\n#include \"kgen.h\"\n#include \"kgen/copy.cuh\"\ncopy();\n"
+        );
+        assert_eq!(vocabulary.include_into("copy();\n"), "copy();\n");
+    }
+
+    #[test]
+    fn kernels_of_the_grid_include_what_declares_the_names_that_they_use_and_nothing_else() {
+        let templates = Templates::embedded();
+        let (vocabulary, renderer) = (Vocabulary::new(&templates), Renderer::new(&templates).expect("templates parse"));
+        let grid = Grid::builtin();
+        for variant in grid.variants() {
+            let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("fits");
+            let text = renderer.kernel(&plan).expect("renders").text;
+            let included = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+            assert!(included.eq(std::iter::once(INTERFACE).chain(vocabulary.headers_used_by(&text))), "{}", variant.name());
+        }
+    }
+
+    /// A call of an overloaded name would otherwise include what has nothing to do with it.
+    #[test]
+    fn few_names_are_declared_by_several_headers() {
+        let vocabulary = Vocabulary::new(&Templates::embedded());
+        assert!(vocabulary.headers_of.len() > 300, "{}", vocabulary.headers_of.len());
+        let several = vocabulary.headers_of.iter().filter(|(_, headers)| headers.len() > 1).map(|(name, _)| name).join(" ");
+        assert_eq!(several, "copy_piece kgen_abi_version kgen_last_error load_global store_global store_shared tma_takes");
+    }
+}
