@@ -222,6 +222,7 @@ fn declared_by(header: &str) -> BTreeSet<&str> {
         .filter(begins)
         .filter_map(|line| {
             let line = line.strip_prefix("#define ").map_or(line, |rest| rest.split([' ', '(']).next().unwrap_or(rest));
+            let line = line.split_once("alignas(").and_then(|(_, rest)| rest.split_once(')')).map_or(line, |(_, rest)| rest);
             let end = line.find(['(', '=', ';', '{', ':']).unwrap_or(line.len());
             line[..end].split(|c: char| !c.is_alphanumeric() && c != '_').rfind(|word| !word.is_empty())
         })

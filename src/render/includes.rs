@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn names_at_namespace_scope_and_macros_are_declared() {
         let header = "#pragma once\n#include \"kgen/a.cuh\"\n#define MACRO(x) (x)\n#define GONE\n#undef GONE\nnamespace kgen {\n\
-             // void comment();\nusing same = float;\nstruct alignas(16) shape {\n    int member;\n    int of() { return 0; }\n};\n\
+             // void comment();\n\
+             using same = float;\nstruct alignas(16) shape {\n    int member;\n    int of() { return 0; }\n};\n\
              enum class kind : int { one, two };\ninline constexpr int COUNT = 3, *NOT = nullptr;\n\
              template <int N, class T = shape>\nKGEN_DEVICE int apply(const T& t, int x = N) { return other(t, x); }\n\
              template <>\nKGEN_DEVICE int apply<1>(int);\nint later(int);\nusing namespace std;\n}\n";
