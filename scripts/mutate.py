@@ -3,8 +3,8 @@ kernels that contain it.
 
     python3 scripts/mutate.py --seed 20261122 --count 400 --jobs 16 --out mutants.jsonl
     python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues a run
-    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # new cases or rules
-    python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # your own mutant
+    python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or rules
+    python3 scripts/mutate.py --try attention/mma/prologue.tera 'cp_async_wait<1>();' ';'              # your own mutant
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
     python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent one
 

@@ -42,7 +42,8 @@ fn tried(mutant: [&str; 3], listed: &Path) -> (Value, String) {
 
 #[test]
 fn a_mutant_that_waits_for_one_copy_too_few_is_killed_at_smoke_level() {
-    let (report, said) = tried(["attention/fwd_sm80.cu.tera", "cp_async_wait<1>();", "cp_async_wait<2>();"], &root().join(LISTS));
+    let (report, said) =
+        tried(["attention/mma/prologue.tera", "cp_async_wait<1>();", "cp_async_wait<2>();"], &root().join(LISTS));
     assert_eq!(report["files"]["all"]["smoke"], 1, "{report:#}");
     assert_eq!(said, "", "every entry of the lists is about a line that is there");
 }
@@ -68,10 +69,10 @@ fn a_kernel_that_fails_without_a_mutant_ends_the_run_with_its_name() {
     let _ = std::fs::remove_dir_all(&broken);
     let copied = Command::new("cp").arg("-R").arg(root().join("templates")).arg(&broken).status().expect("cp starts");
     assert!(copied.success());
-    let template = broken.join("attention/fwd_sm80.cu.tera");
+    let template = broken.join("attention/mma/prologue.tera");
     let text = std::fs::read_to_string(&template).expect("it is there");
     std::fs::write(&template, text.replace("cp_async_wait<1>();", "cp_async_wait<2>();")).expect("it can be written");
-    let mutant = ["attention/fwd_sm80.cu.tera", "cp_async_wait<2>();", ";"];
+    let mutant = ["attention/mma/prologue.tera", "cp_async_wait<2>();", ";"];
     let done = output(mutant, &root().join("none"), &["--templates", broken.to_str().expect("a path in UTF-8")]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{said}");

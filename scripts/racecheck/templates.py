@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 READ_BY_ALL = re.compile(r"^( *)const words4 (said|of_keys) = (.*);$", re.M)
 READ_BY_ONE = r"\1words4 \2 = {};\n\1if (lane_index() == 0) \2 = \3;"
 TURNS = {
-    "attention/hopper/walk.tera": {"{ barrier_wait(1 + warpgroup, 256); }": "{}", "{ barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); }": "{}"},
+    "hopper/consumer_rings.tera": {"{ barrier_wait(1 + warpgroup, 256); }": "{}", "{ barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); }": "{}"},
     "include/kgen/turns.cuh": {"    barrier_wait(barrier, threads);\n": "", "    barrier_arrive(barrier + static_cast<int>(word >> 31), threads);\n": ""},
 }
 CLEARED_BY_SOME = {"if (end < own_keys + BLOCK_N) {": "if (end < STEP_KEYS) {", "first_key + own_keys < 0": "first_key < 0"}
@@ -53,18 +53,18 @@ def main():
     shutil.copytree(ROOT / "templates", copy)
     sync = copy / "include/kgen/sync.cuh"
     sync.write_text(changed(sync.read_text(), sync, r'"bar\.arrive ', '"bar.sync '))
-    for name in ("hopper/walk.tera", "parts/kv/tma_producer.tera"):
-        file = copy / "attention" / name
+    for name in ("hopper/next_item.tera", "hopper/producer.tera"):
+        file = copy / name
         text = changed(file.read_text(), file, READ_BY_ALL, READ_BY_ONE)
         of_keys = f"{{%- if plan.features.positions %}}\n{passed_on('of_keys')}\n{{%- endif %}}\n" if "of_keys" in text else ""
         file.write_text(changed(text, file, MEETING, of_keys + passed_on("said")))
     for name, parts in TURNS.items():
         for old, new in parts.items():
             (copy / name).write_text(changed((copy / name).read_text(), name, re.escape(old), new))
-    share = copy / "attention/hopper/share.tera"
+    share = copy / "hopper/shared_keys_mainloop.tera"
     for alone, together in HANDED_OVER.items():
         share.write_text(changed(share.read_text(), share, re.escape(alone), together))
-    mla = copy / "attention/fwd_mla_sm90.cu.tera"
+    mla = copy / "hopper/mla/mainloop.tera"
     for some, everyone in CLEARED_BY_SOME.items():
         mla.write_text(changed(mla.read_text(), mla, re.escape(some), everyone))
 

@@ -1,6 +1,6 @@
 //! One plan to one kernel file.
 
-use super::{RenderError, Templates, layout::layout};
+use super::{RenderError, Templates, includes::Vocabulary, layout::layout};
 use crate::{
     family,
     files::content_hash,
@@ -27,6 +27,7 @@ pub struct Source {
 /// Turns plans into text. Rendering is pure: the same plan and templates give the same bytes, on every machine.
 pub struct Renderer {
     tera: Tera,
+    vocabulary: Vocabulary,
     /// What is done to rendered C++: [`layout`], unless a test compares with the text before it.
     pub(super) lay_out: fn(&str) -> String,
 }
@@ -41,7 +42,7 @@ impl Renderer {
         // The output is C++, where `&` and `<` stand for themselves.
         tera.autoescape_on(Vec::<&str>::new());
         tera.add_raw_templates(templates.rendered()).map_err(|error| RenderError::Syntax { report: report(&error) })?;
-        Ok(Self { tera, lay_out: layout })
+        Ok(Self { tera, vocabulary: Vocabulary::new(templates), lay_out: layout })
     }
 
     /// The kernel of `plan`, to lie beside `include/` under the variant's own name.
@@ -69,7 +70,7 @@ impl Renderer {
         for (word, value) in family::of(plan.variant.kind()).words(plan) {
             context.insert(word, &value);
         }
-        let mut text = self.render(template, context)?;
+        let mut text = self.vocabulary.include_into(&self.render(template, context)?);
         if let Some(target) = plan.run_as {
             let note = format!(
                 "//\n// Built to run as {target}: portable instructions only, to try this kernel on a GPU of another kind.\n"

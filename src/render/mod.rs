@@ -6,6 +6,7 @@ mod error;
 mod fingerprint;
 mod folder;
 mod hashes;
+mod includes;
 mod inside;
 mod kernel;
 mod layout;

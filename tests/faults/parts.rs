@@ -36,9 +36,21 @@ pub fn with_marks<'a>(parts: impl Iterator<Item = &'a str>) -> Templates {
     for part in parts {
         let path = folder.path().join(part);
         let text = std::fs::read_to_string(own.join(part)).unwrap_or_else(|error| panic!("a fault names `{part}`: {error}"));
-        std::fs::write(&path, format!("{NAME}{part}{TEXT}{text}{END}")).expect("written");
+        std::fs::write(&path, marked(part, &text)).expect("written");
     }
     Templates::from_dir(folder.path()).expect("complete")
+}
+
+/// A part's text with its marks; those of a component lie inside it, since nothing else of its file is rendered.
+fn marked(part: &str, text: &str) -> String {
+    let (begin, end) = match text.find("{%- component ") {
+        Some(component) => {
+            let opens = component + text[component..].find("%}").expect("its tag ends") + 2;
+            (opens, text.rfind("{%- endcomponent").expect("it ends"))
+        }
+        None => (0, text.len()),
+    };
+    format!("{}{NAME}{part}{TEXT}{}{END}{}", &text[..begin], &text[begin..end], &text[end..])
 }
 
 /// A kernel's text, and the positions of each part in it, which may occur several times.

@@ -82,7 +82,7 @@ impl Family for Attention {
     }
 
     fn words(&self, plan: &Plan) -> Words {
-        words::of_kernel(&point_of(&plan.variant))
+        words::of_kernel(plan, &point_of(&plan.variant))
     }
 
     fn row_words(&self, plan: &Plan) -> Words {

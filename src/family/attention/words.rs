@@ -1,6 +1,6 @@
 //! The words of attention's templates besides the plan, and of its rows in the dispatcher.
 
-use super::{DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point};
+use super::{DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath};
 use crate::{
     family::Words,
     kernel::{Feature, HeadDim},
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 /// The words of a kernel's template.
-pub(super) fn of_kernel(point: &Point) -> Words {
+pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
     let declared = DeclaredText::of(*point);
     let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
     let score = declared.as_ref().map(|text| text.identity.clone());
@@ -30,6 +30,9 @@ pub(super) fn of_kernel(point: &Point) -> Words {
         ("declares", json!(Declares::of(point))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
+        // The type of the parameters that parts of forward and backward kernels read.
+        ("params", json!(if point.kind == Kind::Bwd { "bwd_arguments" } else { "kgen_fwd_params" })),
+        ("hopper", json!(plan.design_as().and_then(|design| HopperWords::of(design, point)))),
     ])
 }
 
@@ -119,6 +122,90 @@ impl ValueWords {
             output_tile: word("query_tile", "o_tile"),
             stage_bytes: word("STAGE_BYTES", "V_STAGE_BYTES"),
         }
+    }
+}
+
+/// What the templates of persistent Hopper kernels call their work and where it lies.
+#[derive(Serialize)]
+struct HopperWords {
+    /// Work items come from a list that is searched, since sequences differ in length or tiles in their heads.
+    queued: bool,
+    /// Otherwise, where tiles differ in length: heads are processed in groups whose keys stay in L2.
+    grouped: bool,
+    /// Key tiles may be hidden from all rows of one warpgroup and not of another.
+    walks: bool,
+    /// What takes a work item, and the plural.
+    walker: &'static str,
+    walkers: &'static str,
+    /// Its index, and the function that counts the items of a head.
+    own_index: &'static str,
+    tiles_of_head: &'static str,
+    /// The factor of what exists once in each block of a cluster.
+    of_cluster: &'static str,
+    /// The queries of a tile, as an expression.
+    tile_queries: &'static str,
+    /// The rows of a tile, for the banner, and what they are.
+    rows_are: &'static str,
+    row_kind: &'static str,
+    /// What a consumer passes on to identify its rows.
+    rows: &'static str,
+    /// Heads of a sequence that have items of their own, and the key head of an item.
+    heads: &'static str,
+    head_k: &'static str,
+    /// The first row of a warpgroup, how many it has, and a block; of packed rows counted in queries.
+    own_first: &'static str,
+    own_rows: &'static str,
+    tile_rows: &'static str,
+    /// The tiles that TMA fetches at once.
+    fetched_tile: &'static str,
+    fetched_v_tile: &'static str,
+    /// The stages of V as fetched.
+    v_stages: &'static str,
+    /// The barriers of the V that products read, and what releases a stage of K and of that V.
+    values: &'static str,
+    release_k: &'static str,
+    release_v: &'static str,
+    /// The bytes of a slot of Q.
+    slot_bytes: &'static str,
+}
+
+impl HopperWords {
+    /// Those of a kernel with a producer warpgroup.
+    fn of(design: &Design, point: &Point) -> Option<Self> {
+        design.hopper.as_ref()?;
+        let (features, tile) = (&design.features, &design.tile);
+        let in_clusters = tile.cluster > 1;
+        let queued = point.kind == Kind::Fwd && (features.paged || features.packgqa);
+        let is_fp8 = design.fp8.is_some();
+        let o_exceeds_q = !is_fp8 && !point.head_dim.is_equal() && tile.store == StorePath::Tma;
+        let by_walker = |block, cluster| if in_clusters { cluster } else { block };
+        let by_rows = |queries, packed| if features.packgqa { packed } else { queries };
+        Some(Self {
+            queued,
+            grouped: (point.causal || features.window) && !queued,
+            walks: point.causal || features.positions,
+            walker: by_walker("block", "cluster"),
+            walkers: by_walker("blocks", "clusters"),
+            own_index: by_walker("block_index()", "cluster_index()"),
+            tiles_of_head: by_walker("query_tiles", "query_pairs"),
+            of_cluster: by_walker("", " * CLUSTER"),
+            tile_queries: by_rows("BLOCK_M", "tile_queries(p)"),
+            rows_are: by_rows("queries of one head", "rows, queries of a group of heads,"),
+            row_kind: by_rows("queries", "rows"),
+            rows: by_rows("warp_row", "lane_rows"),
+            heads: by_rows("num_heads", "num_heads_k"),
+            head_k: by_rows("work.head / (p.num_heads / p.num_heads_k)", "work.head"),
+            own_first: by_rows("warpgroup_row", "warpgroup_query"),
+            own_rows: by_rows("WARPGROUP_ROWS", "own_queries"),
+            tile_rows: by_rows("BLOCK_M", "CONSUMERS * own_queries"),
+            fetched_tile: by_walker("key_tile", "fetched_tile"),
+            fetched_v_tile: by_walker("v_tile", "fetched_v_tile"),
+            v_stages: if is_fp8 { "V_STAGES" } else { "STAGES" },
+            values: if is_fp8 { "values" } else { "v" },
+            release_k: by_walker("release", "release_to_all"),
+            release_v: if is_fp8 { "release" } else { by_walker("release", "release_to_all") },
+            slot_bytes: if o_exceeds_q { "SLOT_BYTES" } else { "query_tile::bytes" },
+        })
     }
 }
 

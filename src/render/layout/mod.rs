@@ -8,6 +8,8 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
+pub(super) use scan::literal;
+
 /// The widest line, in characters.
 const COLUMNS: usize = 120;
 /// What a continuation or a nested statement is indented by.

@@ -14,7 +14,7 @@ pub(super) fn split_comment(line: &str) -> (&str, Option<&str>) {
 }
 
 /// The length of the string, character or block comment that starts at `at`.
-pub(super) fn literal(text: &str, at: usize) -> Option<usize> {
+pub(in crate::render) fn literal(text: &str, at: usize) -> Option<usize> {
     let rest = &text[at..];
     if rest.starts_with("/*") {
         return Some(rest.find("*/").map_or(rest.len(), |end| end + 2));

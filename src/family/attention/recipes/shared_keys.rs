@@ -1,5 +1,5 @@
 //! Which of Hopper's forward kernels let their warpgroups share the keys of items of few rows, and of how many
-//! (`templates/attention/hopper/share.tera`).
+//! (`templates/hopper/shared_keys_mainloop.tera`).
 
 use super::{KvFormat, Point, Tile, Turns, hopper::WARPGROUP_ROWS};
 use crate::kernel::Feature;
