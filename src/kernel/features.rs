@@ -42,6 +42,8 @@ pub enum Feature {
     PageDescale,
     /// The call brings new rows of K and V, which the kernel writes into the cache before it attends to them.
     Append,
+    /// A tensor is added to the scores.
+    Bias,
 }
 
 /// A rule that a kernel with a feature keeps, whatever its template is.
@@ -233,6 +235,13 @@ const INFO: &[FeatureInfo] = &[
         }],
         ..OF_ROWS
     },
+    FeatureInfo {
+        name: "bias",
+        aliases: &["attn_bias", "attn_mask"],
+        constant: "KGEN_FEATURE_BIAS",
+        summary: "a tensor is added to s",
+        ..MASK_OR_SCORE
+    },
 ];
 
 impl Feature {
@@ -250,6 +259,7 @@ impl Feature {
         Self::Chunk,
         Self::Softcap,
         Self::Alibi,
+        Self::Bias,
         Self::Sinks,
     ];
 
@@ -343,7 +353,8 @@ impl Features {
 
     /// Whether scores are changed before the mask: by a cap, by slopes, or by a declared score.
     pub fn changes_scores(self) -> bool {
-        self.has(Feature::Softcap) || self.has(Feature::Alibi) || self.score.is_some_and(|declared| declared.score.is_some())
+        [Feature::Softcap, Feature::Alibi, Feature::Bias].iter().any(|feature| self.has(*feature))
+            || self.score.is_some_and(|declared| declared.score.is_some())
     }
 
     /// The declared score or mask.

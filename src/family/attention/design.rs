@@ -126,6 +126,8 @@ pub struct FeatureParts {
     pub softcap: bool,
     /// Slopes.
     pub alibi: bool,
+    /// A bias.
+    pub bias: bool,
     /// Sinks.
     pub sinks: bool,
     /// Rows know their place among the keys, and the keys that they see have two ends: what windows, chunks and slopes
@@ -145,12 +147,12 @@ impl FeatureParts {
         let (paged, packgqa, cache) = (has(Feature::Paged), has(Feature::PackGqa), has(Feature::Cache));
         let (window, chunk) = (has(Feature::Window), has(Feature::Chunk));
         let sinks = has(Feature::Sinks) && point.kind != Kind::FwdSplit;
-        let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
+        let (softcap, alibi, bias) = (has(Feature::Softcap), has(Feature::Alibi), has(Feature::Bias));
         let declared = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
         // Where TMA brings pages, key tiles end at a page's border and not at the last key that a row sees. Of rows of
         // several heads, a lane's two are no fixed distance apart.
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
-        let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
+        let positions = window || chunk || alibi || bias || (by_tma && (paged || packgqa)) || declared.is_some();
         let scores = point.features.changes_scores();
         let (kv, page_descale, append) = (KvFormat::widened(point), has(Feature::PageDescale), has(Feature::Append));
         Self {
@@ -164,6 +166,7 @@ impl FeatureParts {
             chunk,
             softcap,
             alibi,
+            bias,
             sinks,
             positions,
             scores,

@@ -5,6 +5,7 @@
 
 mod alibi;
 mod append;
+mod bias;
 mod cache;
 mod chunk;
 mod kv;
@@ -19,6 +20,7 @@ mod window;
 
 pub use alibi::Slopes;
 pub use append::{Append, Starts};
+pub use bias::{Bias, HeadBias, offset as bias_offset};
 pub use cache::{Cache, cache_of};
 pub use kv::splits_of_bytes;
 pub use page_descale::PageDescales;
@@ -97,6 +99,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &chunk::Chunk,
     &softcap::Softcap,
     &alibi::Alibi,
+    &bias::Biased,
     &sinks::Sinks,
     &paged::Paged,
     &packgqa::PackGqa,

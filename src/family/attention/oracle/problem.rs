@@ -4,7 +4,10 @@
 use super::descale::Descales;
 use crate::{
     check::Number,
-    family::attention::{Append, CallOptions, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
+    family::attention::{
+        Append, CallOptions, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score,
+        abi::AttentionFeatures,
+    },
     kernel::Feature,
 };
 use rand::{RngExt, SeedableRng};
@@ -361,7 +364,10 @@ impl Problem {
     /// The mask of a sequence's query head.
     pub fn mask(&self, causal: bool, sequence: usize, head: usize) -> Mask {
         let (queries, keys) = self.sequences[sequence];
-        Mask::new(causal, queries, keys).with(self.options).declared(self.declared(sequence, head))
+        Mask::new(causal, queries, keys)
+            .with(self.options)
+            .declared(self.declared(sequence, head))
+            .biased(self.options.head_bias(sequence, head))
     }
 
     /// The declared score of a sequence's query head.
@@ -377,7 +383,21 @@ impl Problem {
         Score::scaled(scale)
             .capped(f64::from(self.options.softcap()))
             .sloped(slope, position)
+            .biased(self.options.head_bias(sequence, head))
             .declared(self.declared(sequence, head))
+    }
+
+    /// Query heads, rows and columns of a bias.
+    pub fn bias_extents(&self) -> [usize; 3] {
+        let longest = |side: fn(&(usize, usize)) -> usize| self.sequences.iter().map(side).max().unwrap_or(0);
+        [self.heads, longest(|s| s.0), longest(|s| s.1)]
+    }
+
+    /// Numbers of masks and scores, for O of type `number`.
+    pub fn feature_params(&self, number: Number) -> AttentionFeatures {
+        let params = self.options.params(self.heads);
+        let Some(bias) = self.options.bias else { return params };
+        AttentionFeatures { bias_strides: bias.strides(self.bias_extents()), bias_dtype: bias.dtype(number), ..params }
     }
 
     /// The factors of Q, K and V for a sequence and key head. That of a Q that is not FP8 is given too, and not read.

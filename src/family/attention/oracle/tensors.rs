@@ -247,7 +247,7 @@ impl Tensors {
                 .chain(problem.cache_arrays())
                 .chain(descales.images(problem))
                 .chain(page_factors.iter().flat_map(PageFactors::images))
-                .chain(options(problem))
+                .chain(options(problem, number))
                 .collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).chain(counter).collect(),
             scratch: false,
@@ -272,7 +272,7 @@ impl Tensors {
                 merging: 0,
                 arrivals: 0,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
-                features: problem.options.params(problem.heads),
+                features: problem.feature_params(number),
                 qv_strides: self.qv.as_ref().map(|_| place_of(problem, QUERY_OF_VALUES, head_dim).strides),
                 pages: table.map(|table| PagedKeys {
                     table_stride: table.stride() as i64,
@@ -349,8 +349,8 @@ pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)>
     })
 }
 
-/// The slopes and sinks that the problem asks for, by their names in `kgen.h`.
-pub fn options(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+/// The slopes, biases and sinks that the problem asks for, by their names in `kgen.h`.
+pub fn options(problem: &Problem, number: Number) -> impl Iterator<Item = (&'static str, Image)> {
     let Problem { options, heads, .. } = problem;
     let slopes = options.alibi.map(|_| {
         let stride = options.params(*heads).alibi_batch_stride;
@@ -371,7 +371,9 @@ pub fn options(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)>
         let table = move |index| Image::of_numbers(&(0..heads).map(|h| (h as i64, call.table(index, h))).collect::<Vec<_>>());
         SCORE_TABLES.into_iter().enumerate().take(call.tables()).map(move |(index, name)| (name, table(index)))
     });
-    let own = [("alibi_slopes", slopes), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)));
+    let bias = options.bias.map(|bias| bias.image(problem, number));
+    let own =
+        [("alibi_slopes", slopes), ("bias", bias), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)));
     own.chain(tables)
 }
 

@@ -7,7 +7,7 @@ use super::drawn::DrawnCall;
 use crate::{
     device::Order,
     family::attention::{
-        self, Append, Cache, CallOptions, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes, Starts,
+        self, Append, Bias, Cache, CallOptions, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes, Starts,
         oracle::{
             descale::Descales,
             memory_layout::Side,
@@ -459,6 +459,7 @@ impl<'a> Words<'a> {
                 Slopes::ByHead => "alibi".to_owned(),
                 Slopes::ByBatchAndHead => "alibi-by-batch".to_owned(),
             }),
+            bias: self.optional(Bias::all(), |bias| bias.word()),
             sinks: self.optional([SinkType::Fp32, SinkType::Bf16], |sinks| match sinks {
                 SinkType::Fp32 => "sinks".to_owned(),
                 SinkType::Bf16 => "sinks-bf16".to_owned(),
