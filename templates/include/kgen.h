@@ -45,7 +45,7 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
  * requested feature fails with KGEN_ERROR_MISMATCH; features that a kernel has but the request does not use have no
  * effect.
  *
- * Kernels with windows, chunks or slopes take sequences of up to 2^30 rows. Positions are counted in keys: row i of a
+ * Kernels with windows, chunks, slopes or a bias take sequences of up to 2^30 rows. Positions are counted in keys: row i of a
  * sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths. Key j is at position j.
  * A key is visible if every requested mask allows it. Scores are changed in this order, before the mask:
  *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|;  s = s + bias

@@ -263,7 +263,8 @@ impl FeatureRoom for Biased {
             of_batch(Bias { repeats: [false, true, true], apart: true, ..Bias::default() }),
             of_batch(Bias { repeats: [true; 3], hides: true, wide: true, ..Bias::default() }),
             plain(borders.packed(), HIDING).with_lse_gradient(),
-            still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
+            still(Problem::new(&[(m + 1, 71)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
+            still(Problem::new(&[(17, 41)], 2, 2).asking(biased(Bias { wide: true, apart: true, ..Bias::default() }))),
             BackwardProblem { bias_gradient: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },
         ]
     }
