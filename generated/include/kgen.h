@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * size of the structure it was compiled with. Fields that an older caller lacks are taken as zero. If the caller is
  * newer than the library, the fields that the library does not know must be zero; otherwise the call fails with
  * KGEN_ERROR_UNSUPPORTED, as it does for unknown flags. */
-#define KGEN_ABI_VERSION 9
+#define KGEN_ABI_VERSION 10
 
 /* Results of every call. */
 enum {
@@ -48,7 +48,7 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
  * Kernels with windows, chunks or slopes take sequences of up to 2^30 rows. Positions are counted in keys: row i of a
  * sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths. Key j is at position j.
  * A key is visible if every requested mask allows it. Scores are changed in this order, before the mask:
- *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|
+ *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|;  s = s + bias
  * A slope below 0 raises the scores of far keys.
  */
 typedef struct kgen_attention_features {
@@ -272,6 +272,17 @@ typedef struct kgen_fwd_params {
      * no keys. 0: unknown; then only negative indices are recognised. Must be 0 without cache_batch_idx. */
     int32_t cache_entries;
     int32_t reserved_3; /* 0 */
+
+    /* From version 10 on. */
+
+    /* An additive bias of the scores, of shape (batch, num_heads, seqlen_q, seqlen_k); row i and column j are query i
+     * and key j of a sequence, with cu_seqlens and pages too. It is added last, in units of the score (softmax_scale
+     * does not apply to it): s + bias, finite or -infinity, which hides the key. Elements beyond a sequence's queries
+     * and keys, and those that a mask hides, do not matter. Strides are in elements; 0 repeats along an axis. */
+    const void* bias; /* device memory; NULL: none, and the fields below are not read */
+    int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
+    int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of O */
+    int32_t reserved_4; /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -368,6 +379,20 @@ typedef struct kgen_bwd_params {
      * stride is not read. NULL: 0 for all rows. */
     const float* dlse;
     int64_t dlse_batch_stride, dlse_head_stride;
+
+    /* From version 10 on. */
+
+    const void* bias; /* the forward pass's, as in kgen_fwd_params */
+    int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
+    int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of Q */
+    int32_t reserved_4; /* 0 */
+
+    /* The gradient of the bias in fp32, of its shape: dS, which is 0 for hidden keys. The launch first zeroes the
+     * elements (b, h, i, j) with i < seqlen_q and j < seqlen_k of each axis that is not repeated. A stride of 0 sums
+     * along an axis; sums over batch entries, heads or rows are in no fixed order, so that KGEN_FLAG_DETERMINISTIC
+     * refuses them. NULL: not written. Requires bias. */
+    float* dbias;
+    int64_t dbias_batch_stride, dbias_head_stride, dbias_row_stride, dbias_column_stride;
 } kgen_bwd_params;
 
 /* A launcher checks the parameters, starts the kernels of one backward pass on `stream` and returns one of the
@@ -646,6 +671,7 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_PACKGQA 2048u
 #define KGEN_FEATURE_PAGE_DESCALE 4096u
 #define KGEN_FEATURE_APPEND 8192u
+#define KGEN_FEATURE_BIAS 16384u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {

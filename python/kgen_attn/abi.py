@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 SUCCESS = 0
 ERROR_INVALID_VALUE = 1
 ERROR_MISMATCH = 2
@@ -52,6 +52,7 @@ FEATURES = {
     "packgqa": 2048,
     "page_descale": 4096,
     "append": 8192,
+    "bias": 16384,
 }
 
 KINDS = {
@@ -211,6 +212,13 @@ class FwdParams(ctypes.Structure):
         ("rotary_interleaved", ctypes.c_int32),
         ("cache_entries", ctypes.c_int32),
         ("reserved_3", ctypes.c_int32),
+        ("bias", ctypes.c_void_p),
+        ("bias_batch_stride", ctypes.c_int64),
+        ("bias_head_stride", ctypes.c_int64),
+        ("bias_row_stride", ctypes.c_int64),
+        ("bias_column_stride", ctypes.c_int64),
+        ("bias_dtype", ctypes.c_int32),
+        ("reserved_4", ctypes.c_int32),
     ]
 
 
@@ -278,6 +286,18 @@ class BwdParams(ctypes.Structure):
         ("dlse", ctypes.c_void_p),
         ("dlse_batch_stride", ctypes.c_int64),
         ("dlse_head_stride", ctypes.c_int64),
+        ("bias", ctypes.c_void_p),
+        ("bias_batch_stride", ctypes.c_int64),
+        ("bias_head_stride", ctypes.c_int64),
+        ("bias_row_stride", ctypes.c_int64),
+        ("bias_column_stride", ctypes.c_int64),
+        ("bias_dtype", ctypes.c_int32),
+        ("reserved_4", ctypes.c_int32),
+        ("dbias", ctypes.c_void_p),
+        ("dbias_batch_stride", ctypes.c_int64),
+        ("dbias_head_stride", ctypes.c_int64),
+        ("dbias_row_stride", ctypes.c_int64),
+        ("dbias_column_stride", ctypes.c_int64),
     ]
 
 

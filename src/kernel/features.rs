@@ -42,6 +42,8 @@ pub enum Feature {
     PageDescale,
     /// The call brings new rows of K and V, which the kernel writes into the cache before it attends to them.
     Append,
+    /// A tensor is added to the scores.
+    Bias,
 }
 
 /// A rule that a kernel with a feature keeps, whatever its template is.
@@ -265,6 +267,15 @@ const INFO: &[FeatureInfo] = &[
         }],
         ..OF_ROWS
     },
+    FeatureInfo {
+        name: "bias",
+        aliases: &["attn_bias", "attn_mask"],
+        constant: "KGEN_FEATURE_BIAS",
+        summary: "a tensor is added to s",
+        has_positions: true,
+        changes_scores: true,
+        ..MASK_OR_SCORE
+    },
 ];
 
 impl Feature {
@@ -282,6 +293,7 @@ impl Feature {
         Self::Chunk,
         Self::Softcap,
         Self::Alibi,
+        Self::Bias,
         Self::Sinks,
     ];
 

@@ -51,6 +51,27 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     return bytes > 0 ? bytes : 16;
 }
 
+// Refuses a gradient of the bias that has none, and sums in no fixed order where the order is requested to be fixed.
+inline int check_bias_gradient(const kgen_bwd_params& p, const char* name) {
+    if (p.dbias == nullptr) return KGEN_SUCCESS;
+    if (p.bias == nullptr)
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: dbias is given and bias is NULL; give both, or no dbias", name);
+    struct {
+        const char* name;
+        const char* what;
+        int64_t stride;
+        int32_t extent;
+    } const axes[] = {{"dbias_batch_stride", "batch entries", p.dbias_batch_stride, p.batch},
+                      {"dbias_head_stride", "heads", p.dbias_head_stride, p.num_heads},
+                      {"dbias_row_stride", "rows", p.dbias_row_stride, p.seqlen_q}};
+    for (const auto& axis : axes) {
+        if ((p.flags & KGEN_FLAG_DETERMINISTIC) == 0 || axis.stride != 0 || axis.extent <= 1) continue;
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s 0 sums over %d %s in no fixed order, and KGEN_FLAG_DETERMINISTIC is set",
+                    name, axis.name, axis.extent, axis.what);
+    }
+    return KGEN_SUCCESS;
+}
+
 // Checks everything except the pointers to tensors; `bytes` receives the size of the workspace.
 inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling,
                              bwd_arguments& p, size_t& bytes) {
@@ -65,6 +86,7 @@ inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& s
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks",
                     self.name);
     }
+    if (const int code = check_bias_gradient(p, self.name)) return code;
     // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
     const bool has_cap = p.features.softcap > 0.0f;
     p.to_cap = has_cap ? p.softmax_scale / p.features.softcap : -1.0f;

@@ -49,6 +49,17 @@ int read_features(Params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
+// Checks the fields of the bias, which is of type fp32 or of the type of O.
+template <class Params>
+int check_bias(const Params& p, const char* name) {
+    if (p.reserved_4 != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_4 is %d and must be 0", name, p.reserved_4);
+    const int32_t own = p.dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_DTYPE_BF16 : p.dtype;
+    if (p.bias == nullptr || p.bias_dtype == KGEN_DTYPE_FP32 || p.bias_dtype == own) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: bias_dtype %d must be KGEN_DTYPE_FP32 or %d, the type of o", name,
+                p.bias_dtype, own);
+}
+
 // Requested features other than masks and scores.
 inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
     return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) |
@@ -86,7 +97,7 @@ uint32_t asked_features(const Params& p) {
            ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
            (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) |
-           asked_of_keys(p);
+           (p.bias != nullptr ? KGEN_FEATURE_BIAS : 0) | asked_of_keys(p);
 }
 
 // The features of `asked` that a kernel with the features `held` lacks. A window includes a causal mask.
@@ -114,7 +125,7 @@ inline const char* not_left_aside(uint32_t unasked) {
 }
 
 // Features whose kernels know the positions of rows and keys.
-constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI;
+constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI | KGEN_FEATURE_BIAS;
 
 // Most keys that one query sees, as limited by windows and chunks, after read_features(); INT32_MAX: no limit.
 inline int32_t most_keys_seen(const kgen_attention_features& f) {
@@ -128,8 +139,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 // The name of the first of a set of features.
 inline const char* feature_name(uint32_t features) {
     constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3",
-                                     "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
-    for (int bit = 0; bit < 14; ++bit) {
+                                     "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append", "bias"};
+    for (int bit = 0; bit < 15; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }
     return "unknown";

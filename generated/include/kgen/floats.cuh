@@ -47,6 +47,11 @@ KGEN_DEVICE floats4 load_global(const floats4* pointer) {
     return value;
 }
 
+// Two values; `pointer` must be 8-byte aligned. Not for data that the same launch writes.
+KGEN_DEVICE void load_global_pair(const float* pointer, float& first, float& second) {
+    asm("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "l"(pointer));
+}
+
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(floats4* pointer, floats4 value) {
     asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"

@@ -57,6 +57,7 @@ template <class Params>
 int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     if (const int code = check_flags(params.flags, known_flags, name)) return code;
     if (const int code = read_features(params, name)) return code;
+    if (const int code = check_bias(params, name)) return code;
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
     if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest ||
         params.seqlen_k > longest) {
@@ -98,7 +99,7 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 &&
         (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
         return fail(KGEN_ERROR_INVALID_VALUE,
-                    "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
+                    "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks, slopes or a bias", self.name,
                     params.seqlen_q, params.seqlen_k);
     }
     if (const int code = check_declared_score(params.score, self.score, self.name)) return code;

@@ -91,6 +91,10 @@ inline int check_fwd_strides(const kgen_fwd_params& p, const char* name) {
         {"v_new_row_stride", p.v_new_row_stride, p.k_new != nullptr ? p.seqlen_new : 0},
         {"v_new_head_stride", p.v_new_head_stride, p.k_new != nullptr ? heads_k : 0},
         {"rotary_row_stride", p.rotary_row_stride, p.k_new != nullptr && p.rotary_cos != nullptr ? p.rotary_rows : 0},
+        {"bias_batch_stride", p.bias_batch_stride, p.bias != nullptr ? int64_t{p.batch} : 0},
+        {"bias_head_stride", p.bias_head_stride, p.bias != nullptr ? int64_t{p.num_heads} : 0},
+        {"bias_row_stride", p.bias_row_stride, p.bias != nullptr ? int64_t{p.seqlen_q} : 0},
+        {"bias_column_stride", p.bias_column_stride, p.bias != nullptr ? int64_t{p.seqlen_k} : 0},
     };
     return check_strides(all, name);
 }
@@ -137,6 +141,14 @@ inline int check_bwd_strides(const kgen_bwd_params& p, const char* name) {
         {"dlse_head_stride", p.dlse_head_stride, p.dlse != nullptr ? heads : 0},
         {"features.alibi_batch_stride", p.features.alibi_batch_stride,
          p.features.alibi_slopes != nullptr ? int64_t{p.batch} : 0},
+        {"bias_batch_stride", p.bias_batch_stride, p.bias != nullptr ? int64_t{p.batch} : 0},
+        {"bias_head_stride", p.bias_head_stride, p.bias != nullptr ? int64_t{p.num_heads} : 0},
+        {"bias_row_stride", p.bias_row_stride, p.bias != nullptr ? int64_t{p.seqlen_q} : 0},
+        {"bias_column_stride", p.bias_column_stride, p.bias != nullptr ? int64_t{p.seqlen_k} : 0},
+        {"dbias_batch_stride", p.dbias_batch_stride, p.dbias != nullptr ? int64_t{p.batch} : 0},
+        {"dbias_head_stride", p.dbias_head_stride, p.dbias != nullptr ? int64_t{p.num_heads} : 0},
+        {"dbias_row_stride", p.dbias_row_stride, p.dbias != nullptr ? int64_t{p.seqlen_q} : 0},
+        {"dbias_column_stride", p.dbias_column_stride, p.dbias != nullptr ? int64_t{p.seqlen_k} : 0},
     };
     return check_strides(all, name);
 }

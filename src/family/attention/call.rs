@@ -2,7 +2,7 @@
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::{
-    Append, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
+    Append, Bias, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
     features::{FEATURES, features_of_rows, masks_and_scores, number_after},
 };
 use crate::{family::attention::abi::AttentionFeatures, kernel::Features};
@@ -18,6 +18,8 @@ pub struct CallOptions {
     pub softcap_hundredths: u32,
     /// Slopes by which scores fall with distance.
     pub alibi: Option<Slopes>,
+    /// A tensor that is added to the scores.
+    pub bias: Option<Bias>,
     /// Logits that join the denominator.
     pub sinks: Option<SinkType>,
     /// K and V lie in pages.
@@ -132,6 +134,7 @@ mod tests {
             chunk: 7,
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
+            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, hides: true }),
             sinks: Some(SinkType::Bf16),
             pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
             qv: true,
@@ -144,7 +147,7 @@ mod tests {
         let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
         let keys = Features::from_iter(keys);
         assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
              new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));

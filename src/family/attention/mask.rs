@@ -2,7 +2,7 @@
 //! work and the names of cases.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{CallOptions, DeclaredRule};
+use super::{CallOptions, DeclaredRule, features::HeadBias};
 use std::ops::Range;
 
 /// The mask of one head of one sequence.
@@ -11,6 +11,7 @@ pub struct Mask {
     causal: bool,
     options: CallOptions,
     declared: Option<DeclaredRule>,
+    bias: Option<HeadBias>,
     queries: usize,
     keys: usize,
 }
@@ -18,7 +19,7 @@ pub struct Mask {
 impl Mask {
     /// Full, or causal and aligned to the bottom right: the last query sees every key.
     pub fn new(causal: bool, queries: usize, keys: usize) -> Self {
-        Self { causal, options: CallOptions::default(), declared: None, queries, keys }
+        Self { causal, options: CallOptions::default(), declared: None, bias: None, queries, keys }
     }
 
     /// The same with the window and the chunks of a call.
@@ -33,6 +34,18 @@ impl Mask {
         Self { declared, ..self }
     }
 
+    /// The same with the bias of one head, which hides keys if it is -∞.
+    #[must_use]
+    pub fn biased(self, bias: Option<HeadBias>) -> Self {
+        Self { bias: bias.filter(|bias| !bias.hides_nothing()), ..self }
+    }
+
+    /// True if a declared mask and the bias leave a key of query `row` visible.
+    fn shows(&self, row: usize, key: usize) -> bool {
+        self.declared.is_none_or(|declared| declared.sees(self.position(row), key))
+            && self.bias.is_none_or(|bias| bias.shows(row, key))
+    }
+
     /// The word for names of cases and variants.
     pub fn word(causal: bool) -> &'static str {
         if causal { "causal" } else { "full" }
@@ -44,8 +57,8 @@ impl Mask {
         row as i64 + self.keys as i64 - self.queries as i64
     }
 
-    /// The keys that query `row` sees; an empty range if it sees none. A declared mask may hide some of them, but
-    /// neither the first nor the last.
+    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or a bias may hide some of them,
+    /// but neither the first nor the last.
     pub fn keys(&self, row: usize) -> Range<usize> {
         let position = self.position(row);
         let (mut first, mut end) = (0, self.keys as i64);
@@ -68,8 +81,10 @@ impl Mask {
         }
         let first = first.min(self.keys as i64);
         let shown = first as usize..end.max(first) as usize;
-        let Some(declared) = self.declared else { return shown };
-        let mut seen = shown.clone().filter(|key| declared.sees(position, *key));
+        if self.declared.is_none() && self.bias.is_none() {
+            return shown;
+        }
+        let mut seen = shown.clone().filter(|key| self.shows(row, *key));
         match seen.next() {
             None => shown.start..shown.start,
             Some(first) => first..seen.next_back().unwrap_or(first) + 1,
@@ -78,14 +93,12 @@ impl Mask {
 
     /// True if query `row` sees `key`.
     pub fn sees(&self, row: usize, key: usize) -> bool {
-        let position = self.position(row);
-        self.keys(row).contains(&key) && self.declared.is_none_or(|declared| declared.sees(position, key))
+        self.keys(row).contains(&key) && self.shows(row, key)
     }
 
     /// Number of keys that query `row` sees.
     pub fn count(&self, row: usize) -> usize {
-        let position = self.position(row);
-        self.keys(row).filter(|key| self.declared.is_none_or(|declared| declared.sees(position, *key))).count()
+        self.keys(row).filter(|key| self.shows(row, *key)).count()
     }
 
     /// Query-key pairs that count as work. By convention a causal mask counts half of them if both sides are equally
@@ -96,6 +109,7 @@ impl Mask {
             && self.options.window.is_none()
             && self.options.chunk == 0
             && self.declared.is_none()
+            && self.bias.is_none()
         {
             return self.queries as f64 * self.keys as f64 / 2.0;
         }

@@ -28,7 +28,7 @@ pub(crate) use declared_text::DeclaredText;
 pub use design::{
     Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,
 };
-pub use features::{Append, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
+pub use features::{Append, Bias, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use kv_format::KvFormat;
 pub use mask::Mask;
 pub use point::{Kind, Point};

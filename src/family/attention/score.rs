@@ -2,7 +2,7 @@
 //! sample check.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::DeclaredRule;
+use super::{DeclaredRule, features::HeadBias};
 
 /// Upper bound on the keys of any kernel's tile.
 const WIDEST_KEY_TILE: u16 = 256;
@@ -17,13 +17,14 @@ pub struct Score {
     slope: f64,
     /// Position of query row 0 among the keys.
     first_position: i64,
+    bias: Option<HeadBias>,
     declared: Option<DeclaredRule>,
 }
 
 impl Score {
     /// The product times `scale`, which includes the FP8 factors.
     pub fn scaled(scale: f64) -> Self {
-        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, declared: None }
+        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, bias: None, declared: None }
     }
 
     /// The same, bounded by `softcap` unless that is 0.
@@ -36,6 +37,21 @@ impl Score {
     #[must_use]
     pub fn sloped(self, slope: f64, first_position: i64) -> Self {
         Self { slope, first_position, ..self }
+    }
+
+    /// The same, with the bias of the head added.
+    #[must_use]
+    pub fn biased(self, bias: Option<HeadBias>) -> Self {
+        Self { bias, ..self }
+    }
+
+    /// True if it has a bias.
+    pub fn is_biased(&self) -> bool {
+        self.bias.is_some()
+    }
+
+    fn added(&self, row: usize, key: usize) -> f64 {
+        self.bias.map_or(0.0, |bias| bias.value(row, key))
     }
 
     /// The same, transformed by a declared score, and -∞ if its mask hides the key.
@@ -56,7 +72,8 @@ impl Score {
     fn own(&self, s: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * s;
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
-        if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) }
+        let sloped = if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) };
+        sloped + self.added(row, key)
     }
 
     /// The score of product `s` of query `row` and key `key`.
@@ -69,7 +86,8 @@ impl Score {
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };
-        let own = if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 };
+        let sloped = if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 };
+        let own = sloped + self.added(row, key) as f32;
         self.declared.map_or(own, |declared| declared.naive(own, self.position(row), key))
     }
 
@@ -85,7 +103,7 @@ impl Score {
             (scaled, self.scale as f32)
         };
         let taken = if self.slope == 0.0 { 0.0 } else { self.slope as f32 * self.distance(row, key) as f32 };
-        let own = capped - taken;
+        let own = capped - taken + self.added(row, key) as f32;
         let Some(declared) = self.declared else { return (own, slope) };
         let position = self.position(row);
         (declared.naive(own, position, key), slope * declared.slope(f64::from(own), position, key) as f32)
@@ -93,7 +111,7 @@ impl Score {
 
     /// Whether kgen's own features leave a product of 0 as it is.
     pub fn keeps_zero(&self) -> bool {
-        self.slope == 0.0
+        self.slope == 0.0 && self.bias.is_none()
     }
 
     /// The derivative of [`own`](Self::own) with respect to product `s`.
@@ -154,14 +172,15 @@ impl Score {
     fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope.abs() * self.distance(row, key)
+        capped + self.slope.abs() * self.distance(row, key) + self.bias.map_or(0.0, |_| HeadBias::LARGEST)
     }
 
     /// The largest magnitude of a score over `keys` keys for products of at most `product`, without a declared score.
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64)
+        let biased = self.bias.map_or(0.0, |_| HeadBias::LARGEST);
+        capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64) + biased
     }
 }
 

@@ -174,15 +174,16 @@ impl HopperWords {
     fn of(design: &Design, point: &Point) -> Option<Self> {
         design.hopper.as_ref()?;
         let (features, tile) = (&design.features, &design.tile);
+        let has = |feature| point.features.has(feature);
         let in_clusters = tile.cluster > 1;
-        let queued = point.kind == Kind::Fwd && (features.paged || features.packgqa);
+        let queued = point.kind == Kind::Fwd && (has(Feature::Paged) || has(Feature::PackGqa));
         let is_fp8 = design.fp8.is_some();
         let o_exceeds_q = !is_fp8 && !point.head_dim.is_equal() && tile.store == StorePath::Tma;
         let by_walker = |block, cluster| if in_clusters { cluster } else { block };
-        let by_rows = |queries, packed| if features.packgqa { packed } else { queries };
+        let by_rows = |queries, packed| if has(Feature::PackGqa) { packed } else { queries };
         Some(Self {
             queued,
-            grouped: (point.causal || features.window) && !queued,
+            grouped: (point.causal || has(Feature::Window)) && !queued,
             walks: point.causal || features.positions,
             walker: by_walker("block", "cluster"),
             walkers: by_walker("blocks", "clusters"),

@@ -41,6 +41,13 @@ KGEN_DEVICE floats4 load_global(const floats4* pointer, KGEN_AT) {
     return value;
 }
 
+// Two values; `pointer` must be 8-byte aligned.
+KGEN_DEVICE void load_global_pair(const float* pointer, float& first, float& second, KGEN_AT) {
+    float values[2];
+    emulator::load_global(pointer, values, sizeof values, at);
+    first = values[0], second = values[1];
+}
+
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(floats4* pointer, floats4 value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 

@@ -24,6 +24,12 @@ KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE uint32_t load_global(const uint32_t* pointer, KGEN_AT) {
+    uint32_t value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
 KGEN_DEVICE float load_global(const float* pointer, KGEN_AT) {
     float value;
     emulator::load_global(pointer, &value, sizeof value, at);

@@ -33,6 +33,7 @@ constexpr feature_row FEATURE_ROWS[] = {
     {KGEN_FEATURE_PACKGQA, "packgqa", nullptr, false},
     {KGEN_FEATURE_PAGE_DESCALE, "page_descale", nullptr, false},
     {KGEN_FEATURE_APPEND, "append", "k_new", false},
+    {KGEN_FEATURE_BIAS, "bias", nullptr, true},
 };
 
 // The features that kernels cannot ignore: they serve only requests that use them.
@@ -92,6 +93,17 @@ int read_features(Params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
+// Checks the fields of the bias, which is of type fp32 or of the type of O.
+template <class Params>
+int check_bias(const Params& p, const char* name) {
+    if (p.reserved_4 != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_4 is %d and must be 0", name, p.reserved_4);
+    const int32_t own = p.dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_DTYPE_BF16 : p.dtype;
+    if (p.bias == nullptr || p.bias_dtype == KGEN_DTYPE_FP32 || p.bias_dtype == own) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: bias_dtype %d must be KGEN_DTYPE_FP32 or %d, the type of o", name,
+                p.bias_dtype, own);
+}
+
 // Requested features other than masks and scores.
 inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
     return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) |
@@ -129,7 +141,7 @@ uint32_t asked_features(const Params& p) {
            ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
            (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) |
-           asked_of_keys(p);
+           (p.bias != nullptr ? KGEN_FEATURE_BIAS : 0) | asked_of_keys(p);
 }
 
 // The features of `asked` that a kernel with the features `held` lacks. A window includes a causal mask.

@@ -28,6 +28,8 @@ KGEN_DEVICE float load_global(const float* pointer) { return __ldg(pointer); }
 
 KGEN_DEVICE uint8_t load_global(const uint8_t* pointer) { return __ldg(pointer); }
 
+KGEN_DEVICE uint32_t load_global(const uint32_t* pointer) { return __ldg(pointer); }
+
 // *pointer += value atomically, in no particular order with respect to other threads. The thread does not wait for it.
 KGEN_DEVICE void add_global(float* pointer, float value) {
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(pointer), "f"(value) : "memory");

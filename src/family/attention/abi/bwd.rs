@@ -37,9 +37,13 @@ pub struct BwdParams {
     pub deterministic: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
+    /// Batch, head, row and column stride of the gradient of the bias.
+    pub dbias_strides: [i64; 4],
     /// Other masks and scores.
     pub features: AttentionFeatures,
 }
+
+const DBIAS_STRIDES: [&str; 4] = ["dbias_batch_stride", "dbias_head_stride", "dbias_row_stride", "dbias_column_stride"];
 
 static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::of(HEADER, "kgen_bwd_params"));
 
@@ -53,6 +57,9 @@ impl Parameters for BwdParams {
         }
         values.pair("lse", ["batch", "head"], self.lse_strides);
         values.pair("dlse", ["batch", "head"], self.dlse_strides);
+        for (name, stride) in DBIAS_STRIDES.into_iter().zip(self.dbias_strides) {
+            values.put(name, Field::I64(stride));
+        }
         values.put("softmax_scale", Field::F32(self.softmax_scale));
         values.integers([
             ("batch", self.batch),

@@ -14,11 +14,17 @@ pub struct AttentionFeatures {
     pub softcap: f32,
     /// Stride in floats between the slopes of batch entries; 0: all share them.
     pub alibi_batch_stride: i64,
+    /// Batch, head, row and column stride of the bias.
+    pub bias_strides: [i64; 4],
+    /// `KGEN_DTYPE_*` of the bias.
+    pub bias_dtype: i32,
     /// `KGEN_DTYPE_*` of the sinks.
     pub sinks_dtype: i32,
     /// The declared score or mask.
     pub score: ScoreParams,
 }
+
+const BIAS_STRIDES: [&str; 4] = ["bias_batch_stride", "bias_head_stride", "bias_row_stride", "bias_column_stride"];
 
 impl AttentionFeatures {
     /// The corresponding flags.
@@ -34,7 +40,11 @@ impl AttentionFeatures {
             ("features.window_right", right),
             ("features.attention_chunk", self.chunk),
             ("features.sinks_dtype", self.sinks_dtype),
+            ("bias_dtype", self.bias_dtype),
         ]);
+        for (name, stride) in BIAS_STRIDES.into_iter().zip(self.bias_strides) {
+            values.put(name, Field::I64(stride));
+        }
         values.put("features.softcap", Field::F32(self.softcap));
         values.put("features.alibi_batch_stride", Field::I64(self.alibi_batch_stride));
     }

@@ -7,6 +7,7 @@ use crate::{
     family::attention::{
         Mask, Point,
         abi::BwdParams,
+        features::bias_offset,
         oracle::{
             backward::BackwardProblem,
             dims::Dims,
@@ -62,7 +63,7 @@ impl BackwardCase {
         let call = self.call(inputs, &gradients);
         let judge = move |outputs: &Outputs| compare(&problem, head_dim, number, causal, &gradients, outputs);
         // Blocks add to dQ in whatever order they come.
-        let may_differ: &[&str] = if options.deterministic { &[] } else { &["dq"] };
+        let may_differ: &[&str] = if options.deterministic { &[] } else { &["dq", "dbias"] };
         Drawn { call, judge: Box::new(judge), may_differ }
     }
 
@@ -107,16 +108,26 @@ impl BackwardCase {
             (0..problem.heads).for_each(|head| _ = image.mark(head as i64));
             ("dsinks", image)
         });
+        let bias = self.options.bias_with_gradient();
+        let dbias_strides = bias.map(|bias| bias.strides(problem.bias_extents())).unwrap_or_default();
+        let bias_gradient = bias.map(|bias| {
+            let places: Vec<i64> = bias.all_places(problem).map(|place| bias_offset(dbias_strides, place)).collect();
+            let span = places.iter().map(|&offset| offset as usize + 1).max().unwrap_or(0);
+            let mut image = Image::poisoned(Element::Bits32, span, 0);
+            places.into_iter().for_each(|offset| _ = image.mark(offset));
+            ("dbias", image)
+        });
         let outputs = [("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))];
         Call {
-            inputs: tensors.into_iter().chain(dlse).chain(lengths(problem)).chain(options(problem)).collect(),
-            outputs: outputs.into_iter().chain(sink_gradient).collect(),
+            inputs: tensors.into_iter().chain(dlse).chain(lengths(problem)).chain(options(problem, number)).collect(),
+            outputs: outputs.into_iter().chain(sink_gradient).chain(bias_gradient).collect(),
             scratch: true,
             multiprocessors: problem.multiprocessors,
             params: Params::of(BwdParams {
                 strides: std::array::from_fn(|tensor| place(tensor).strides),
                 lse_strides,
                 dlse_strides,
+                dbias_strides,
                 batch: problem.sequences.len() as i32,
                 num_heads: problem.heads as i32,
                 num_heads_k: problem.heads_k as i32,
@@ -129,7 +140,7 @@ impl BackwardCase {
                 causal,
                 deterministic,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
-                features: problem.options.params(problem.heads),
+                features: problem.feature_params(number),
             }),
         }
     }
@@ -177,8 +188,8 @@ fn compare(
         let head_dim = head_dim.of(5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
         for sequence in 0..problem.sequences.len() {
-            // Only a declared mask differs from head to head.
-            let all_alike = problem.options.declared.is_none();
+            // Only a declared mask and a bias differ from head to head.
+            let all_alike = problem.options.declared.is_none() && problem.options.bias.is_none();
             let parts: Vec<Vec<bool>> =
                 (0..if all_alike { 1 } else { heads }).map(|head| taking_part(problem, causal, sequence, side, head)).collect();
             for (head, row) in itertools::iproduct!(0..heads, 0..parts[0].len()) {
@@ -204,6 +215,17 @@ fn compare(
         tallies.push(tally);
         images.push(("dsinks", image));
     }
+    if let (Some(image), Some(bias), Some(expected)) = (outputs.get("dbias"), problem.options.bias, &gradients.bias) {
+        let strides = bias.strides(problem.bias_extents());
+        let mut tally = Tally::new("dbias", expected.tolerance);
+        for place in bias.all_places(problem) {
+            let got = f64::from(f32::from_bits(image.bits(bias_offset(strides, place))));
+            let expected = expected.elements.get(&place).copied();
+            tally.see(place, got, expected.unwrap_or(0.0), expected.is_none());
+        }
+        tallies.push(tally);
+        images.push(("dbias", image));
+    }
     Comparison::of(&tallies, &images)
 }
 
@@ -215,7 +237,7 @@ fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, hea
         return (0..queries).map(|row| !mask.keys(row).is_empty()).collect();
     }
     let group = problem.heads / problem.heads_k;
-    if problem.options.declared.is_some() {
+    if problem.options.declared.is_some() || problem.options.bias.is_some() {
         let masks: Vec<Mask> = (head * group..(head + 1) * group).map(|head| problem.mask(causal, sequence, head)).collect();
         return (0..keys).map(|key| masks.iter().any(|mask| (0..queries).any(|row| mask.sees(row, key)))).collect();
     }

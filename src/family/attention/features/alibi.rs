@@ -5,7 +5,7 @@ use super::{
     shapes::{Borders, SPLITS, both, counted, counts, unlike},
 };
 use crate::{
-    check::{Change, Expected::Refused},
+    check::{Change, Expected::Refused, Number},
     device::{ERROR_MISMATCH, Image},
     family::attention::{
         CallOptions, Point, abi::AttentionFeatures, edits::push, oracle::backward::BackwardProblem, oracle::problem::Problem,
@@ -62,7 +62,7 @@ impl FeatureRoom for Alibi {
         params.alibi_batch_stride = if options.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 };
     }
 
-    fn tensors(&self, problem: &Problem) -> Vec<(&'static str, Image)> {
+    fn tensors(&self, problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
         let &Problem { options, heads, .. } = problem;
         if options.alibi.is_none() {
             return Vec::new();

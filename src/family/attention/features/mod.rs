@@ -5,6 +5,7 @@
 
 mod alibi;
 mod append;
+mod bias;
 mod cache;
 mod chunk;
 mod kv;
@@ -19,6 +20,7 @@ mod window;
 
 pub use alibi::Slopes;
 pub use append::{Append, Starts};
+pub use bias::{Bias, HeadBias, offset as bias_offset};
 pub use cache::{Cache, cache_of};
 pub use kv::splits_of_bytes;
 pub use page_descale::PageDescales;
@@ -31,7 +33,7 @@ use super::{
     oracle::split::Listed, random::Draw,
 };
 use crate::{
-    check::Change,
+    check::{Change, Number},
     device::Image,
     kernel::{Feature, Features, HeadDim},
 };
@@ -63,8 +65,12 @@ pub trait FeatureRoom: Sync {
     /// Enters its numbers in a call of `heads` query heads into the parameters of both passes.
     fn enter(&self, _options: &CallOptions, _heads: usize, _params: &mut AttentionFeatures) {}
 
-    /// The tensors that a call of both passes has because of it, by their names in `kgen.h`.
-    fn tensors(&self, _problem: &Problem) -> Vec<(&'static str, Image)> {
+    /// Enters its numbers that depend on the lengths of a problem, or on the type of Q, `number`.
+    fn enter_shape(&self, _problem: &Problem, _number: Number, _params: &mut AttentionFeatures) {}
+
+    /// The tensors that a call of both passes, with a Q of type `number`, has because of it, by their names in
+    /// `kgen.h`.
+    fn tensors(&self, _problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
         Vec::new()
     }
 
@@ -150,6 +156,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &chunk::Chunk,
     &softcap::Softcap,
     &alibi::Alibi,
+    &bias::Biased,
     &sinks::Sinks,
     &paged::Paged,
     &packgqa::PackGqa,

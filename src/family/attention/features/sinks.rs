@@ -82,7 +82,7 @@ impl FeatureRoom for Sinks {
         params.sinks_dtype = if options.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 };
     }
 
-    fn tensors(&self, problem: &Problem) -> Vec<(&'static str, Image)> {
+    fn tensors(&self, problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
         let &Problem { options, heads, .. } = problem;
         let Some(number) = options.sinks.map(SinkType::number) else { return Vec::new() };
         let mut image = Image::poisoned(number.element(), heads, 0);

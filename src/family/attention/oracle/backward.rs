@@ -1,6 +1,7 @@
 //! A problem of the backward pass.
 
 use super::problem::Problem;
+use crate::family::attention::Bias;
 
 /// A problem of the backward pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct BackwardProblem {
     pub total_q: bool,
     /// Requests the gradient of the sinks, if there are any.
     pub sink_gradient: bool,
+    /// Requests the gradient of a bias if there is one.
+    pub bias_gradient: bool,
     /// The log-sum-exp has a gradient too.
     pub lse_gradient: bool,
 }
@@ -21,7 +24,7 @@ pub struct BackwardProblem {
 impl BackwardProblem {
     /// A problem that requests only the gradients.
     pub fn plain(problem: Problem) -> Self {
-        Self { problem, deterministic: false, total_q: false, sink_gradient: true, lse_gradient: false }
+        Self { problem, deterministic: false, total_q: false, sink_gradient: true, bias_gradient: true, lse_gradient: false }
     }
 
     /// The same, with a gradient of the log-sum-exp.
@@ -39,6 +42,11 @@ impl BackwardProblem {
         self.sink_gradient && self.problem.options.sinks.is_some()
     }
 
+    /// The bias whose gradient the launcher is passed a place for.
+    pub fn bias_with_gradient(&self) -> Option<Bias> {
+        self.problem.options.bias.filter(|_| self.bias_gradient)
+    }
+
     /// Its stable name with a causal or full mask.
     pub fn name(&self, causal: bool) -> String {
         let mut name = self.problem.name(causal);
@@ -50,6 +58,9 @@ impl BackwardProblem {
         }
         if !self.sink_gradient {
             name += " no-dsinks";
+        }
+        if !self.bias_gradient {
+            name += " no-dbias";
         }
         if self.lse_gradient {
             name += " dlse";

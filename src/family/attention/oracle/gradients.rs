@@ -22,6 +22,7 @@
 #![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
 
 use super::{
+    bias_gradient::{BiasGradient, ScoreGradient},
     dims::Dims,
     problem::Problem,
     reference::{dot, dot32, longest_row},
@@ -60,6 +61,8 @@ pub struct Gradients {
     pub sinks: Vec<f64>,
     /// Allowed error of the sinks' gradients.
     pub sink_tolerance: f64,
+    /// The gradient of the bias, if there is one.
+    pub bias: Option<BiasGradient>,
 }
 
 /// The results for one query head of one sequence, in rows.
@@ -93,6 +96,8 @@ struct Pass {
     /// Errors of dQ, dK and dV due to the GPU's `tanh`.
     tanh_error: [f64; 3],
     sink: SinkGradient,
+    /// dS, if there is a bias.
+    scores: Option<ScoreGradient>,
 }
 
 /// Contribution of one query head of one sequence to the gradient of the head's sink.
@@ -160,8 +165,12 @@ impl Gradients {
         let tanh_errors = [worst_tanh(0), worst_tanh(1) * group as f64, worst_tanh(2) * group as f64];
         let tolerance = std::array::from_fn(|i| yardsticks[i].tolerance(number) + sum_errors[i] + tanh_errors[i]);
         let (sinks, sink_tolerance) = sink_gradients(&passes, heads);
+        let bias = problem
+            .options
+            .bias
+            .map(|bias| BiasGradient::sum(bias, problem, number, passes.iter().filter_map(|pass| pass.scores.as_ref())));
         let queries = passes.into_iter().map(|pass| pass.query).collect();
-        Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance }
+        Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance, bias }
     }
 
     /// The results for one query head of one sequence.
@@ -203,20 +212,22 @@ fn sum<T: Copy + std::ops::AddAssign>(sharing: &[Pass], of: impl Fn(&Pass) -> &V
 
 /// Largest naive error and largest magnitude of one gradient.
 #[derive(Debug, Clone, Copy, Default)]
-struct Yardstick {
+pub struct Yardstick {
     naive_error: f64,
     magnitude: f64,
 }
 
 impl Yardstick {
-    fn see(&mut self, exact: &[f64], naive: &[f32]) {
+    /// Takes naive numbers into account beside the exact ones.
+    pub fn see(&mut self, exact: &[f64], naive: &[f32]) {
         for (&exact, &naive) in exact.iter().zip(naive) {
             self.naive_error = self.naive_error.max((f64::from(naive) - exact).abs());
             self.magnitude = self.magnitude.max(exact.abs());
         }
     }
 
-    fn tolerance(&self, number: Number) -> f64 {
+    /// Allowed error of a result of type `number`.
+    pub fn tolerance(&self, number: Number) -> f64 {
         3.0 * self.naive_error + 2.0 * number.unit_roundoff() * self.magnitude
     }
 }
@@ -259,6 +270,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let mut weight = vec![0.0_f64; keys];
     let mut largest_ds = 0.0_f64;
     let mut sink_gradient = SinkGradient::default();
+    let mut scores = score.is_biased().then(|| ScoreGradient::zeros(queries, keys));
     let (is_declared, is_capped) = (score.is_declared(), score.error(1.0) > 0.0 || score.is_declared());
     let mut steepest = score.steepest();
     let product = longest_row(&q64, dim) * longest_row(&k64, dim);
@@ -319,7 +331,16 @@ fn differentiate(rows: Rows<'_>) -> Pass {
                 add_magnitudes(&mut dk[other.clone()], of_ds, q_row);
                 add_magnitudes(&mut dv[other_v.clone()], p[j] * of_score, dout_row);
             }
-            ds[j] = score.slope(products[j], row, j) * p[j] * (ds[j] - delta);
+            let slope = score.slope(products[j], row, j);
+            if let Some(scores) = &mut scores {
+                let at = row * keys + j;
+                scores.exact[at] = p[j] * (ds[j] - delta);
+                for (naive, ds16) in scores.naive.iter_mut().zip(&ds16) {
+                    naive[at] = if slope16[j] == 0.0 { scores.exact[at] as f32 } else { ds16[j] / slope16[j] };
+                }
+                scores.sum_error[at] = p[j]; // times what dP - delta errs by
+            }
+            ds[j] = slope * p[j] * (ds[j] - delta);
             largest_ds = largest_ds.max(ds[j].abs());
             weight[j] += p[j];
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
@@ -337,11 +358,15 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let largest_dlse = f64::from(dlse.unwrap_or_default().iter().fold(0.0_f32, |largest, value| largest.max(value.abs())));
-    let of_ds = 2.0_f64.powi(-20) * steepest * (longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) + largest_dlse);
+    let of_gradient = 2.0_f64.powi(-20) * (longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) + largest_dlse);
+    let of_ds = steepest * of_gradient;
+    if let Some(scores) = &mut scores {
+        scores.sum_error.iter_mut().for_each(|error| *error *= of_gradient);
+    }
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     let tanh_error = tanh_errors.map(|errors| largest(&errors));
-    Pass { query, key, naive, sum_error, tanh_error, sink: sink_gradient }
+    Pass { query, key, naive, sum_error, tanh_error, sink: sink_gradient, scores }
 }
 
 /// A row of P as computed by a framework without a fused kernel: scores in 16 bits, replaced by P in place, softmax in

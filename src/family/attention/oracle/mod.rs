@@ -6,6 +6,7 @@
 pub(super) mod append;
 pub(super) mod arithmetic;
 pub(super) mod backward;
+pub(super) mod bias_gradient;
 pub(super) mod cache;
 pub(super) mod descale;
 pub(super) mod dims;

@@ -4,7 +4,11 @@
 use super::descale::Descales;
 use crate::{
     check::Number,
-    family::attention::{CallOptions, DeclaredCall, DeclaredRule, Mask, Point, Score, features::rooms},
+    family::attention::{
+        CallOptions, DeclaredCall, DeclaredRule, Mask, Point, Score,
+        abi::AttentionFeatures,
+        features::{FEATURES, rooms},
+    },
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -325,7 +329,10 @@ impl Problem {
     /// The mask of a sequence's query head.
     pub fn mask(&self, causal: bool, sequence: usize, head: usize) -> Mask {
         let (queries, keys) = self.sequences[sequence];
-        Mask::new(causal, queries, keys).with(self.options).declared(self.declared(sequence, head))
+        Mask::new(causal, queries, keys)
+            .with(self.options)
+            .declared(self.declared(sequence, head))
+            .biased(self.options.head_bias(sequence, head))
     }
 
     /// The declared score of a sequence's query head.
@@ -341,7 +348,23 @@ impl Problem {
         Score::scaled(scale)
             .capped(f64::from(self.options.softcap()))
             .sloped(slope, position)
+            .biased(self.options.head_bias(sequence, head))
             .declared(self.declared(sequence, head))
+    }
+
+    /// Query heads, rows and columns of a bias.
+    pub fn bias_extents(&self) -> [usize; 3] {
+        let longest = |side: fn(&(usize, usize)) -> usize| self.sequences.iter().map(side).max().unwrap_or(0);
+        [self.heads, longest(|s| s.0), longest(|s| s.1)]
+    }
+
+    /// Numbers of masks and scores, for Q of type `number`.
+    pub fn feature_params(&self, number: Number) -> AttentionFeatures {
+        let mut params = self.options.params(self.heads);
+        for room in FEATURES {
+            room.enter_shape(self, number, &mut params);
+        }
+        params
     }
 
     /// The factors of Q, K and V for a sequence and key head. The factor of a non-FP8 Q is passed too, and not read.

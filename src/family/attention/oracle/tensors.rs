@@ -246,7 +246,7 @@ impl Tensors {
                 .chain(problem.cache_arrays())
                 .chain(descales.images(problem))
                 .chain(page_factors.iter().flat_map(PageFactors::images))
-                .chain(options(problem))
+                .chain(options(problem, number))
                 .collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).chain(counter).collect(),
             scratch: false,
@@ -271,7 +271,7 @@ impl Tensors {
                 merging: 0,
                 arrivals: 0,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
-                features: problem.options.params(problem.heads),
+                features: problem.feature_params(number),
                 qv_strides: self.qv.as_ref().map(|_| place_of(problem, QUERY_OF_VALUES, head_dim).strides),
                 pages: table.map(|table| PagedKeys {
                     table_stride: table.stride() as i64,
@@ -349,13 +349,13 @@ pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)>
 }
 
 /// The tensors of the features and of the declared score that the problem requests, by their names in `kgen.h`.
-pub fn options(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+pub fn options(problem: &Problem, number: Number) -> impl Iterator<Item = (&'static str, Image)> {
     let heads = problem.heads;
     let tables = problem.options.declared.into_iter().flat_map(move |call| {
         let table = move |index| Image::of_numbers(&(0..heads).map(|h| (h as i64, call.table(index, h))).collect::<Vec<_>>());
         SCORE_TABLES.into_iter().enumerate().take(call.tables()).map(move |(index, name)| (name, table(index)))
     });
-    FEATURES.iter().flat_map(|room| room.tensors(problem)).chain(tables)
+    FEATURES.iter().flat_map(move |room| room.tensors(problem, number)).chain(tables)
 }
 
 /// One tensor's values, rounded to `number`.

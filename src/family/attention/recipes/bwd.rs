@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     grid::TileFile,
-    kernel::{Dtype, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
 };
 use std::sync::LazyLock;
 
@@ -75,6 +75,11 @@ impl Recipe for PortableBackward {
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, .. } = *tile;
+        let curved =
+            variant.features.has(Feature::Softcap) || variant.features.score().is_some_and(|score| score.score.is_some());
+        if variant.features.has(Feature::Bias) && curved {
+            return Some("backward kernels with `bias` have no `softcap` and no declared score".to_owned());
+        }
         if !matches!(warps, 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 4 or 8"));
         }

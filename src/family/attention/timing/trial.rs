@@ -160,6 +160,7 @@ impl Trial for AttentionTrial<'_> {
                 strides: [query(qk), key(qk), key(v), query(v), query(v), query(qk), key(qk), key(v)],
                 lse_strides,
                 dlse_strides: [0; 2],
+                dbias_strides: [0; 4],
                 batch,
                 num_heads,
                 num_heads_k,

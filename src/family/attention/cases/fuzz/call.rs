@@ -234,6 +234,8 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
                 deterministic: case.deterministic,
                 total_q: case.totals,
                 lse_gradient: case.dlse,
+                bias_gradient: !(case.deterministic
+                    && problem.options.bias.is_some_and(crate::family::attention::Bias::is_repeated)),
                 ..BackwardProblem::plain(problem.clone())
             };
             let mut drawn = BackwardCase { options, number, head_dim, causal: case.causal }.with(&tensors, &dout, source);

@@ -1,0 +1,327 @@
+//! A bias: a tensor that is added to the scores, and may hide keys.
+
+use super::{
+    FeatureRoom, Simpler,
+    shapes::{Borders, SPLITS, counted, counts, unlike},
+};
+use crate::{
+    check::{Change, Expected::Refused, Number},
+    device::{Call, DTYPE_FP8_E4M3, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, Image},
+    family::attention::{
+        CallOptions, Kind, Point,
+        abi::AttentionFeatures,
+        edits::{BEYOND_MEMORY, bwd, numbers, push},
+        oracle::{
+            backward::BackwardProblem,
+            problem::{Lengths, Problem},
+            split::Listed,
+        },
+        random::{Draw, once_in},
+    },
+    kernel::Feature,
+};
+
+/// The feature `bias`.
+pub struct Biased;
+
+/// The bias of a call, of shape (batch or 1, heads or 1, queries or 1, keys).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bias {
+    /// One for all batch entries, for all query heads, for all queries.
+    pub repeats: [bool; 3],
+    /// fp32, not the type of O.
+    pub wide: bool,
+    /// Columns are not adjacent.
+    pub apart: bool,
+    /// Some elements are -∞.
+    pub hides: bool,
+}
+
+/// The bias of one query head of one sequence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadBias {
+    bias: Bias,
+    batch: usize,
+    head: usize,
+}
+
+impl HeadBias {
+    /// The largest magnitude of a finite element.
+    pub const LARGEST: f64 = 2.0;
+
+    /// The element of a query and a key: a multiple of 1/8, which every type holds exactly, or -∞.
+    pub fn value(self, row: usize, key: usize) -> f64 {
+        let [batch, head, row] = self.bias.index([self.batch, self.head, row]);
+        let mixed = [batch, head, row, key].iter().fold(0x9e37_79b9_u32, |mixed, &index| {
+            let mixed = (mixed ^ index as u32).wrapping_mul(0x85eb_ca6b);
+            mixed ^ mixed >> 15
+        });
+        // Whole rows are hidden too.
+        if self.bias.hides && (mixed % 6 == 0 || (row + head) % 5 == 4) {
+            return f64::NEG_INFINITY;
+        }
+        f64::from(mixed >> 8 & 31) / 8.0 - Self::LARGEST
+    }
+
+    /// Whether the element leaves the key visible.
+    pub fn shows(self, row: usize, key: usize) -> bool {
+        !self.bias.hides || self.value(row, key) > f64::NEG_INFINITY
+    }
+
+    /// Whether no element hides a key.
+    pub fn hides_nothing(self) -> bool {
+        !self.bias.hides
+    }
+}
+
+impl Bias {
+    /// The batch entry, head and row of the element that belongs to these.
+    pub fn index(self, of: [usize; 3]) -> [usize; 3] {
+        std::array::from_fn(|axis| if self.repeats[axis] { 0 } else { of[axis] })
+    }
+
+    /// Every form of a bias.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let either = [false, true];
+        itertools::iproduct!(either, either, either, either, either, either).map(|(batch, head, row, wide, apart, hides)| Self {
+            repeats: [batch, head, row],
+            wide,
+            apart,
+            hides,
+        })
+    }
+
+    /// Its name in names of cases: `bias-batch1-fp32`.
+    pub fn word(self) -> String {
+        let [batch, head, row] = self.repeats;
+        let parts = [
+            (batch, "-batch1"),
+            (head, "-head1"),
+            (row, "-row1"),
+            (self.wide, "-fp32"),
+            (self.apart, "-apart"),
+            (self.hides, "-hides"),
+        ];
+        let parts: String = parts.into_iter().filter(|(has, _)| *has).map(|(_, word)| word).collect();
+        format!("bias{parts}")
+    }
+
+    /// Whether an element belongs to several batch entries, heads or rows.
+    pub fn is_repeated(self) -> bool {
+        self.repeats.contains(&true)
+    }
+
+    /// Batch, head, row and column stride for a bias of `heads` heads, `rows` rows and `keys` columns; odd gaps follow
+    /// every row, so that rows are aligned or not.
+    pub fn strides(self, [heads, rows, keys]: [usize; 3]) -> [i64; 4] {
+        let column = if self.apart { 3 } else { 1 };
+        let row = keys * column + 1 + keys % 2;
+        let head = if self.repeats[2] { row } else { rows * row + 5 };
+        let batch = if self.repeats[1] { head } else { heads * head };
+        let used = |axis: usize, stride: usize| if self.repeats[axis] { 0 } else { stride as i64 };
+        [used(0, batch), used(1, head), used(2, row), column as i64]
+    }
+
+    /// The tensor, as `kgen.h` describes it, in the type of `number`.
+    pub fn image(self, problem: &Problem, number: Number) -> Image {
+        let (number, element) = if self.wide { (Number::Fp32, Element::Bits32) } else { (number_of_o(number), Element::Bits16) };
+        let extents = problem.bias_extents();
+        let strides = self.strides(extents);
+        let all = self.places(problem);
+        let span = all.iter().map(|&place| offset(strides, place) + 1).max().unwrap_or(0);
+        let mut image = Image::poisoned(element, span as usize, 0);
+        for place in all {
+            let [batch, head, row, key] = place;
+            let value = HeadBias { bias: self, batch, head }.value(row, key);
+            image.put(offset(strides, place), number.round(value as f32));
+        }
+        image
+    }
+
+    /// Batch entry, head, row and key of every element that a call needs, once each.
+    pub fn places(self, problem: &Problem) -> Vec<[usize; 4]> {
+        let mut places = std::collections::BTreeSet::new();
+        for (batch, &(queries, keys)) in problem.sequences.iter().enumerate() {
+            for (head, row, key) in itertools::iproduct!(0..problem.heads, 0..queries, 0..keys) {
+                let [batch, head, row] = self.index([batch, head, row]);
+                places.insert([batch, head, row, key]);
+            }
+        }
+        places.into_iter().collect()
+    }
+
+    /// Batch entry, head, row and key of every element that the bounds of a call allow, once each.
+    pub fn all_places(self, problem: &Problem) -> impl Iterator<Item = [usize; 4]> + use<> {
+        let [heads, rows, keys] = problem.bias_extents();
+        let [batches, heads, rows] =
+            std::array::from_fn(|axis| if self.repeats[axis] { 1 } else { [problem.sequences.len(), heads, rows][axis] });
+        itertools::iproduct!(0..batches, 0..heads, 0..rows, 0..keys).map(|(b, h, r, k)| [b, h, r, k])
+    }
+
+    /// The code of its type.
+    pub fn dtype(self, number: Number) -> i32 {
+        if self.wide { DTYPE_FP32 } else { number_of_o(number).code() }
+    }
+}
+
+/// The type of O, given that of Q.
+fn number_of_o(number: Number) -> Number {
+    if number == Number::Fp16 { Number::Fp16 } else { Number::Bf16 }
+}
+
+/// The offset of an element.
+pub fn offset(strides: [i64; 4], place: [usize; 4]) -> i64 {
+    strides.iter().zip(place).map(|(stride, index)| stride * index as i64).sum()
+}
+
+const WITHOUT: &[Change] = &[("a bias", |c| push(c, "bias"), Refused(ERROR_MISMATCH, "built without the feature `bias`"))];
+
+const WITH: &[Change] = &[
+    ("a bias of FP8", |c| given(c).bias_dtype = DTYPE_FP8_E4M3, Refused(ERROR_INVALID_VALUE, "bias_dtype 2 must be")),
+    (
+        "rows of the bias beyond all memory",
+        |c| given(c).bias_strides[2] = BEYOND_MEMORY,
+        Refused(ERROR_INVALID_VALUE, "bias_row_stride 1152"),
+    ),
+];
+
+/// Of a backward kernel.
+const WITH_GRADIENT: &[Change] = &[
+    ("the gradient of no bias", add_gradient, Refused(ERROR_INVALID_VALUE, "dbias is given and bias is NULL")),
+    (
+        "the same bits from a repeated bias",
+        |c| {
+            given(c);
+            add_gradient(c);
+            (bwd(c).deterministic, bwd(c).dbias_strides) = (true, [0, 0, 4, 1]);
+        },
+        Refused(ERROR_UNSUPPORTED, "dbias_head_stride 0 sums over 2 heads in no fixed order"),
+    ),
+];
+
+/// Adds a bias to a call; gives its numbers.
+fn given(call: &mut Call) -> &mut AttentionFeatures {
+    push(call, "bias");
+    let features = numbers(call).features;
+    features.bias_dtype = DTYPE_FP32;
+    features
+}
+
+/// Adds a place for the gradient of a bias to a call.
+fn add_gradient(call: &mut Call) {
+    call.outputs.push(("dbias", Image::of_numbers(&[(0, 0.0)])));
+}
+
+impl FeatureRoom for Biased {
+    fn feature(&self) -> Feature {
+        Feature::Bias
+    }
+
+    fn is_wanted(&self, options: &CallOptions, _causal: bool) -> bool {
+        options.bias.is_some()
+    }
+
+    fn words(&self, options: &CallOptions) -> Option<String> {
+        options.bias.map(|bias| format!(" {}", bias.word()))
+    }
+
+    fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
+        options.bias = Some(Bias::all().find(|bias| bias.word() == word)?);
+        Some(Ok(()))
+    }
+
+    fn enter_shape(&self, problem: &Problem, number: Number, params: &mut AttentionFeatures) {
+        if let Some(bias) = problem.options.bias {
+            params.bias_strides = bias.strides(problem.bias_extents());
+            params.bias_dtype = bias.dtype(number);
+        }
+    }
+
+    fn tensors(&self, problem: &Problem, number: Number) -> Vec<(&'static str, Image)> {
+        problem.options.bias.iter().map(|bias| ("bias", bias.image(problem, number))).collect()
+    }
+
+    fn ask(&self, options: &mut CallOptions, _n: usize) {
+        options.bias = Some(Bias { repeats: [true, false, false], ..Bias::default() });
+    }
+
+    fn forward(&self, borders: &Borders) -> Vec<Problem> {
+        let &Borders { m, n, .. } = borders;
+        vec![
+            Problem::new(&[(m + 1, 2 * n + 3)], 4, 2).asking(biased(Bias::default())),
+            Problem::new(&[(m + 1, 2 * n + 4)], 4, 2).asking(biased(Bias { wide: true, hides: true, ..Bias::default() })),
+            borders.batch().asking(biased(Bias { repeats: [true, false, false], hides: true, ..Bias::default() })),
+            borders.batch().asking(biased(Bias { repeats: [false, true, true], wide: true, ..Bias::default() })),
+            Problem::new(&[(17, n + 1)], 2, 2).asking(biased(Bias { apart: true, hides: true, ..Bias::default() })),
+            Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(biased(HIDING)),
+            counted(Problem::new(&[(n + 1, 17)], 2, 2)).asking(biased(Bias { repeats: [true, true, false], ..Bias::default() })),
+        ]
+    }
+
+    fn splits(&self) -> Vec<Listed> {
+        vec![
+            (Problem::new(&[(5, 257)], 8, 2).asking(biased(Bias::default())), SPLITS, None),
+            (Problem::new(&[(3, 203); 3], 8, 1).asking(biased(HIDING)), 2, None),
+            (unlike().asking(biased(Bias { wide: true, hides: true, ..Bias::default() })), 4, Some(counts())),
+            (Problem::new(&[(7, 113)], 6, 2).asking(biased(Bias { apart: true, ..Bias::default() })), 2, None),
+        ]
+    }
+
+    fn backward(&self, borders: &Borders) -> Vec<BackwardProblem> {
+        let m = borders.m;
+        let plain = |problem: Problem, bias: Bias| BackwardProblem::plain(problem.asking(biased(bias)));
+        let of_batch = |bias: Bias| plain(Problem::new(&[(m + 1, 33); 2], 4, 2), bias);
+        let still = BackwardProblem::deterministic;
+        vec![
+            of_batch(Bias::default()),
+            of_batch(Bias { wide: true, hides: true, ..Bias::default() }),
+            of_batch(Bias { repeats: [true, false, false], ..Bias::default() }),
+            of_batch(Bias { repeats: [false, true, true], apart: true, ..Bias::default() }),
+            of_batch(Bias { repeats: [true; 3], hides: true, wide: true, ..Bias::default() }),
+            plain(borders.packed(), HIDING).with_lse_gradient(),
+            still(Problem::new(&[(m + 1, 71)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
+            still(Problem::new(&[(17, 41)], 2, 2).asking(biased(Bias { wide: true, apart: true, ..Bias::default() }))),
+            BackwardProblem { bias_gradient: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },
+        ]
+    }
+
+    fn with(&self, kernel: Point) -> Vec<&'static [Change]> {
+        if kernel.kind == Kind::Bwd { vec![WITH, WITH_GRADIENT] } else { vec![WITH] }
+    }
+
+    fn without(&self, _kernel: Point) -> &'static [Change] {
+        WITHOUT
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
+        let mut flip = |n| once_in(draw.rng, n);
+        let repeats = [flip(2), flip(2), flip(3)];
+        options.bias = Some(Bias { repeats, wide: flip(3), apart: flip(4), hides: flip(2) });
+    }
+
+    fn leave_out(&self, options: &mut CallOptions) {
+        options.bias = None;
+    }
+
+    fn plainer(&self) -> &'static [Simpler] {
+        &[
+            |options| options.bias = options.bias.map(|_| Bias::default()),
+            |options| options.bias = options.bias.map(|bias| Bias { hides: false, ..bias }),
+            |options| options.bias = options.bias.map(|bias| Bias { apart: false, wide: false, ..bias }),
+        ]
+    }
+}
+
+const HIDING: Bias = Bias { repeats: [true, false, false], wide: false, apart: false, hides: true };
+
+/// A call that requests a bias.
+pub fn biased(bias: Bias) -> CallOptions {
+    CallOptions { bias: Some(bias), ..CallOptions::default() }
+}
+
+impl CallOptions {
+    /// The bias of a sequence's query head.
+    pub fn head_bias(&self, batch: usize, head: usize) -> Option<HeadBias> {
+        self.bias.map(|bias| HeadBias { bias, batch, head })
+    }
+}

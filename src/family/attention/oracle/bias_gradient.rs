@@ -1,0 +1,67 @@
+//! The gradient of a bias: dS, the gradient of the scores, summed along the axes on which the bias repeats.
+//!
+//! A kernel rounds P to 16 bits and keeps the rest in fp32. It may err by three times the largest error of the naive
+//! computations (`gradients`), by half an ulp of P in each term of a sum, and by what fp32 sums in dP - delta err by.
+
+use super::{gradients::Yardstick, problem::Problem};
+use crate::{check::Number, family::attention::Bias};
+use std::collections::BTreeMap;
+
+/// dS of one query head of one sequence, row by row.
+#[derive(Debug, Clone, Default)]
+pub struct ScoreGradient {
+    /// In float64.
+    pub exact: Vec<f64>,
+    /// In each of the two naive ways.
+    pub naive: [Vec<f32>; 2],
+    /// What fp32 sums may make an element err by.
+    pub sum_error: Vec<f64>,
+}
+
+impl ScoreGradient {
+    /// Zeros, for a head of so many queries and keys.
+    pub fn zeros(queries: usize, keys: usize) -> Self {
+        let elements = queries * keys;
+        Self { exact: vec![0.0; elements], naive: [vec![0.0; elements], vec![0.0; elements]], sum_error: vec![0.0; elements] }
+    }
+}
+
+/// The gradient of a bias and its allowed error.
+#[derive(Debug, Clone)]
+pub struct BiasGradient {
+    /// By batch entry, head, row and key of the bias.
+    pub elements: BTreeMap<[usize; 4], f64>,
+    /// Allowed error.
+    pub tolerance: f64,
+}
+
+impl BiasGradient {
+    /// The sums over all heads, which are ordered by sequence, then head.
+    pub fn sum<'a>(bias: Bias, problem: &Problem, number: Number, heads: impl Iterator<Item = &'a ScoreGradient>) -> Self {
+        #[derive(Default)]
+        struct Sum {
+            exact: f64,
+            naive: [f32; 2],
+            error: f64,
+        }
+        let mut sums: BTreeMap<[usize; 4], Sum> = BTreeMap::new();
+        for (index, of_head) in heads.enumerate() {
+            let (sequence, head) = (index / problem.heads, index % problem.heads);
+            let (queries, keys) = problem.sequences[sequence];
+            for (row, key) in itertools::iproduct!(0..queries, 0..keys) {
+                let [b, h, r] = bias.index([sequence, head, row]);
+                let (sum, at) = (sums.entry([b, h, r, key]).or_default(), row * keys + key);
+                sum.exact += of_head.exact[at];
+                (0..2).for_each(|way| sum.naive[way] += of_head.naive[way][at]);
+                sum.error += number.unit_roundoff() * of_head.exact[at].abs() + of_head.sum_error[at];
+            }
+        }
+        let mut yardstick = Yardstick::default();
+        for sum in sums.values() {
+            sum.naive.iter().for_each(|&naive| yardstick.see(&[sum.exact], &[naive]));
+        }
+        let error = sums.values().map(|sum| sum.error).fold(0.0, f64::max);
+        let tolerance = yardstick.tolerance(Number::Fp32) + error;
+        Self { elements: sums.into_iter().map(|(place, sum)| (place, sum.exact)).collect(), tolerance }
+    }
+}
