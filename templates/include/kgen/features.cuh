@@ -13,7 +13,7 @@ namespace kgen {
 struct feature_row {
     uint32_t bit;         // KGEN_FEATURE_*
     const char* name;     // in messages
-    const char* missing;  // what a call without it lacks, if kernels with it serve only calls with it; otherwise nullptr
+    const char* missing;  // what a call without it lacks, if kernels serve only calls with it; otherwise nullptr
     bool positions;       // its kernels know the positions of rows and keys
 };
 

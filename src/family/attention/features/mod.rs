@@ -57,7 +57,8 @@ pub trait FeatureRoom: Sync {
         None
     }
 
-    /// Enters what a word of a case's name says of it into the call, if the word is its own: the reverse of `words`.
+    /// Enters what a word of a case's name describes into the call: the reverse of `words`. `None` if the word is not
+    /// the feature's.
     fn read(&self, _word: &str, _options: &mut CallOptions) -> Option<Result<(), String>> {
         None
     }
@@ -74,10 +75,10 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// Makes of any problem one that a kernel with the feature serves.
+    /// Changes any problem into one that a kernel with the feature serves.
     fn fit(&self, _problem: &mut Problem, _kernel: Point) {}
 
-    /// The reason why there is no such call of the dispatcher, if the call requests the feature in a way that has none.
+    /// The reason why the dispatcher takes no such call, if the call requests the feature and there is one.
     fn complaint(&self, _case: &FuzzCase) -> Option<String> {
         None
     }
@@ -115,7 +116,7 @@ pub trait FeatureRoom: Sync {
         &[]
     }
 
-    /// The problem that refusals of a split-KV kernel change, if the plain one is none that a kernel with it serves.
+    /// The problem that the refusals of a split-KV kernel with the feature change, given the plain one.
     fn in_refusals(&self, plain: Problem) -> Problem {
         plain
     }
@@ -138,10 +139,10 @@ pub trait FeatureRoom: Sync {
     /// Draws how a call asks for it.
     fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
 
-    /// Makes of a drawn problem, whose call requests the feature, one that kernels with it serve.
+    /// Changes a drawn problem, whose call requests the feature, into one that kernels with it serve.
     fn fit_drawn(&self, _problem: &mut Problem, _head_dim: HeadDim) {}
 
-    /// Takes it out of a call that fails, if a kernel without it may serve the rest.
+    /// Removes it from a call that fails, if a kernel without it may serve the rest.
     fn leave_out(&self, _asked: &mut CallOptions) {}
 
     /// Changes of a call that fails, each of which makes one thing about it plainer.

@@ -166,7 +166,7 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.seed = 0);
 }
 
-/// Asks for less of masks and scores: nothing, one thing less, or the plainer form of one.
+/// Requests fewer features: none, one fewer, or the plainer form of one.
 fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| {
         masks_and_scores().for_each(|room| room.leave_out(&mut c.problem.options));
