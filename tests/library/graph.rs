@@ -27,7 +27,8 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     )
 });
 
-/// Name, launches with workspace, counts and verdict of each contents.
+/// For each content of the lengths: its name, the launches with their workspace, and the counts. Each verdict must be
+/// "right".
 fn contents(arguments: &[&str]) -> Vec<[String; 3]> {
     let said = run(Command::new(&*PROGRAM).args(arguments));
     let lines = said.lines().map(|line| {
