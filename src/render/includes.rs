@@ -267,8 +267,8 @@ mod tests {
             Vec::<&str>::new()
         );
         assert_eq!(
-            vocabulary.include_into("a\n/* @includes */\ncopy();\n"),
-            "a\n#include \"kgen.h\"\n#include \"kgen/copy.cuh\"\ncopy();\n"
+            vocabulary.include_into("a;\n/* @includes */\ncopy();\n"),
+            "a;\n#include \"kgen.h\"\n#include \"kgen/copy.cuh\"\ncopy();\n"
         );
         assert_eq!(vocabulary.include_into("copy();\n"), "copy();\n");
     }
