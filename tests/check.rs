@@ -442,7 +442,7 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
     }
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
-    let kernel = templates.join("hopper/launcher.tera");
+    let kernel = templates.join("hopper/make_kv_maps.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let templates = templates.to_str().expect("a readable path");
     let changed = |find: &str, replace: &str| {
