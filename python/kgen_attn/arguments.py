@@ -210,7 +210,8 @@ def bias(attn_bias: object, dtype: torch.dtype, name: str = "attn_bias", least_a
     if attn_bias.layout is not torch.strided or attn_bias.is_nested:
         raise TypeError(f"`{name}` is {'nested' if attn_bias.is_nested else attn_bias.layout}; it must be a dense tensor")
     if not least_axes <= attn_bias.dim() <= 4:
-        raise ValueError(f"`{name}` has shape {tuple(attn_bias.shape)}; it must have {least_axes} to 4 axes, the last ones of (batch, heads, rows, keys)")
+        axes = f"{least_axes} to 4 axes, the last ones of (batch, heads, rows, keys)"
+        raise ValueError(f"`{name}` has shape {tuple(attn_bias.shape)}; it must have {axes}")
     if attn_bias.dtype == torch.bool:
         attn_bias = additive(attn_bias, dtype)
     elif any_autocast() and attn_bias.dtype in _HALVES and torch.is_autocast_enabled(attn_bias.device.type):

@@ -251,7 +251,8 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         "cache_leftpad": leftpad_k,
     }
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv, "attn_bias": bias})
+    others = {"alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv, "attn_bias": bias}
+    check_beside(q, {"k": k, "v": v, **integers, **others})
     check_integers(integers)
     check_rank(q, "q", cu_seqlens_q is not None)
     check_rank(k, "k", cu_seqlens_k is not None)

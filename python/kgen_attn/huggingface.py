@@ -95,7 +95,8 @@ def attention(
     if whole or position_bias is not None:
         for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
             if others.get(name) is not None:
-                raise NotImplementedError(f"`{name}` with a mask of four axes or `position_bias`, which count rows of the whole batch")
+                told = "with a mask of four axes or `position_bias`, which are by rows of the whole batch"
+                raise NotImplementedError(f"`{name}` {told}")
     if whole:
         options["causal"], options["attn_bias"] = False, _bias_of(attention_mask, position_bias, q, k)
         return flash_attn_func(q, k, v, **options), None
@@ -138,7 +139,8 @@ def _bias_of(mask: torch.Tensor, position_bias: Optional[torch.Tensor], q, k) ->
         mask = mask[..., :keys]
     _check_bias("attention_mask", mask, q, keys)
     if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
-        raise TypeError(f"`attention_mask` is {mask.dtype}; of four axes it must be torch.bool, True where a query sees a key, or added to the scores")
+        kinds = "torch.bool, True where a query sees a key, or of floating type, added to the scores"
+        raise TypeError(f"`attention_mask` is {mask.dtype}; of four axes it must be {kinds}")
     if position_bias is not None:
         _check_bias("position_bias", position_bias, q, keys)
         return _readable(position_bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else position_bias + mask, q)
@@ -151,7 +153,8 @@ def _bias_of(mask: torch.Tensor, position_bias: Optional[torch.Tensor], q, k) ->
 def _check_bias(name: str, bias: torch.Tensor, q, keys: int) -> None:
     whole = (q.shape[0], q.shape[2], q.shape[1], keys)
     if bias.dim() != 4 or any(size not in (1, most) for size, most in zip(bias.shape, whole)):
-        raise ValueError(f"`{name}` has shape {tuple(bias.shape)}; it is (batch, heads, rows, keys), {whole} here, or 1 for any of these")
+        axes = f"(batch, heads, rows, keys), {whole} here, or 1 for any of these"
+        raise ValueError(f"`{name}` has shape {tuple(bias.shape)}; it is {axes}")
 
 
 def _readable(bias: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
@@ -162,11 +165,6 @@ def _readable(bias: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, options: dict) -> torch.Tensor:
     """Attention with `position_bias`, where valid tokens are not packed: element (i, j) is that of row i and key j."""
     rows, causal = q.shape[1], options["causal"] or "window_size" in options
-    if positions is not None and positions.dim() == 2 and positions.shape[1] == rows > 1 and rows == k.shape[1]:
-        if not masks.may_look(positions):
-            _fail_if_several(positions)
-        elif any(_packing_of_rows(row) is not None for row in positions):
-            raise NotImplementedError("`position_ids` start again, which is several sequences in a row: not with `position_bias`")
     there = None
     if kind == masks.COUNT:
         options["seqused_k"] = mask.flatten()
@@ -177,9 +175,18 @@ def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, opti
     elif mask is not None:
         there = mask.bool()
         if there.dim() != 2 or there.shape[0] != q.shape[0] or not rows <= there.shape[1] <= k.shape[1]:
-            raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; it is (batch, keys), for {rows} rows and {k.shape[1]} keys")
+            told = f"it is (batch, keys), for {rows} rows and {k.shape[1]} keys"
+            raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; {told}")
         k, v = (t[:, : there.shape[1]] for t in (k, v))
     keys = k.shape[1]
+    # Rows of a larger batch are one sequence each, at which `masks.py` has looked.
+    if positions is not None and positions.shape == (1, rows) and q.shape[0] == 1 and rows > 1:
+        if not masks.may_look(positions) and there is None:
+            _fail_if_several(positions)
+        elif masks.may_look(positions):
+            valid = positions[0] if there is None or there.shape[1] < rows else positions[0][there[0, -rows:]]
+            if valid.numel() > 0 and _packing_of_rows(valid) is not None:
+                raise NotImplementedError("`position_ids` start again: several sequences in a row, not with `position_bias`")
     if kind == masks.PLACES and (there.shape[1] != keys or (causal and rows != keys)):
         raise NotImplementedError(f"`position_bias` with padding of a cache of fixed size, of {keys} keys")
     if position_bias.dim() == 4 and position_bias.shape[3] > keys:  # a cache of fixed size has more

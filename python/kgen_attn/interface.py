@@ -81,8 +81,9 @@ def flash_attn_func(
             `softcap`, and not over axes of 1 if `deterministic`. NaN and +infinity give NaN.
 
     Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v`, `s_aux` and
-    `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of first order and of
-    reverse mode: the second one, forward mode and `torch.func`'s transforms raise `NotImplementedError`.
+    `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of
+    first order and of reverse mode: the second one, forward mode and `torch.func`'s transforms raise
+    `NotImplementedError`.
 
     Numbers may be tensors that hold one. They are read in the call, which waits for their device.
 

@@ -73,7 +73,8 @@ def mask(
     Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
     fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
     of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or where the library
-    has kernels with `bias` any keys; otherwise it is refused with its name. `cache_position` stands for `q_length` and `q_offset` in older versions.
+    has kernels with `bias` any keys; otherwise it is refused with its name. `cache_position` stands for `q_length` and
+    `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device

@@ -250,7 +250,8 @@ def _refuse_gradients(optional: tuple) -> None:
 def _refuse_gradient_of_bias(bias: torch.Tensor, q, optional: tuple, numbers: tuple, deterministic: bool) -> None:
     """Raises `NotImplementedError` where the bias, which requires grad, has none."""
     if numbers[_SOFTCAP_AT] != 0.0:
-        raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside `softcap`, which is {numbers[_SOFTCAP_AT]}")
+        cap = f"`softcap`, which is {numbers[_SOFTCAP_AT]}"
+        raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside {cap}")
     if not deterministic or bias.dim() != 4:
         return
     starts = optional[0]
@@ -259,7 +260,8 @@ def _refuse_gradient_of_bias(bias: torch.Tensor, q, optional: tuple, numbers: tu
     for size, (axis, extent) in zip(bias.shape, extents.items()):
         if size == 1 and extent > 1:
             told = f"`attn_bias` has one {axis} for {extent} and requires grad, and `deterministic` is True"
-            raise NotImplementedError(f"{told}: kgen sums such a gradient in no fixed order; pass `attn_bias.expand(...)` of all, which torch sums")
+            remedy = "pass `attn_bias.expand(...)` to all of them, whose gradient torch sums"
+            raise NotImplementedError(f"{told}: kgen sums such a gradient in no fixed order; {remedy}")
 
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)

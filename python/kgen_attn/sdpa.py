@@ -81,10 +81,11 @@ def _check(query: object, key: object, value: object, enable_gqa: bool) -> None:
             raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is (batch, heads, rows, head dim)")
     if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or key.shape[:3] != value.shape[:3]:
         shapes = ", ".join(f"`{name}` {tuple(tensor.shape)}" for name, tensor in named.items())
-        raise ValueError(f"{shapes}: all have one batch size, `key` the head dim of `query`, `value` the heads and rows of `key`")
+        told = "all have one batch size, `key` the head dim of `query`, `value` the heads and rows of `key`"
+        raise ValueError(f"{shapes}: {told}")
     heads, key_heads = query.shape[1], key.shape[1]
     if heads != key_heads and (not enable_gqa or key_heads == 0 or heads % key_heads != 0):
-        remedy = "they must be a divisor of it" if enable_gqa else "`enable_gqa=True` lets several heads of `query` share one of `key`"
+        remedy = "they must be a divisor of it" if enable_gqa else "`enable_gqa=True` lets several of `query` share one"
         raise ValueError(f"`key` has {key_heads} heads, `query` {heads}; {remedy}")
 
 

@@ -204,18 +204,23 @@ def test_a_mask_that_was_none_once_stays_a_mask_in_compiled_calls(device):
     assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(x), bands.mask_of(band, call, device))
 
 
+def test_functions_of_numbers_compile(device):
+    """Those that are mapped over pairs, as `or_mask_function` is."""
+    bands._own.clear()
+    config = transformers.LlamaConfig(**SMALL, **HEADS)
+    function = masking.or_masks(masking.causal_mask_function, prefix(5))
+    expected = asked(function, device, 9, config=config, use_vmap=True)
+    torch._dynamo.reset()
+    model = torch.compile(lambda x: asked(function, device, 9, config=config, use_vmap=True) & x, fullgraph=True, backend="aot_eager")
+    assert torch.equal(model(torch.ones_like(expected)), expected) and not expected.all()
+
+
 def t5(device):
     config = transformers.T5Config(
         vocab_size=64, d_model=64, d_kv=64, d_ff=64, num_layers=2, num_heads=2, dropout_rate=0.0, relative_attention_num_buckets=8,
         relative_attention_max_distance=16, decoder_start_token_id=0,
     )  # fmt: skip
-    kind = transformers.AutoModelForSeq2SeqLM
-
-    def make(**words):
-        model = kind.from_config(config, **words)
-        return model
-
-    three = [model.to(device) for model in models_of(make)]
+    three = of_config(config, device, transformers.AutoModelForSeq2SeqLM)
     for model in three:  # scores are not scaled: so large ones would make a difference of one bit another result
         with torch.no_grad():
             for name, parameter in model.named_parameters():
