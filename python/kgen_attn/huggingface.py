@@ -76,6 +76,7 @@ def attention(
     if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
         raise TypeError(f"`attention_mask` is of type {type(attention_mask).__name__}; it must be a torch.Tensor")
     told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
+    told = told and attention_mask.shape[3] <= masks.PLACES
     whole = attention_mask is not None and attention_mask.dim() == 4 and not told
     chunk = getattr(module.config, "attention_chunk_size", None)
     if chunk is not None and key.shape[2] > chunk and not whole:

@@ -335,12 +335,17 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
     tensors = (q, k, v, *optional)
     if is_transformed():
         _refuse_transforms(dict(zip(NAMES, tensors)))
-    if wants_gradients and any(t is not None and t.requires_grad for t in (q, k, v, sinks, bias)):
+    wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
+    if wants_gradients:
         if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
             names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
             raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
         return _Eager.apply(*tensors, *numbers, deterministic)
     return forward(q, k, v, optional, numbers, needs_lse)
+
+
+def _of_others(sinks, bias) -> bool:
+    return (sinks is not None and sinks.requires_grad) or (bias is not None and bias.requires_grad)
 
 
 def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple, needs_lse: bool):

@@ -325,6 +325,7 @@ def test_what_a_model_may_give_wrongly(draw, integers):
         (ValueError, r"`attention_mask` has shape \(8,\)", lambda: call(integers(*[1] * 8).bool())),
         (ValueError, r"`attention_mask` has shape \(1, 1, 8, 7\); it is .*\(1, 2, 8, 8\) here", lambda: call(x.new_zeros(1, 1, 8, 7))),
         (TypeError, "`attention_mask` is torch.int64; of four axes", lambda: call(integers(*[[1] * 8] * 8)[None, None].long())),
+        (TypeError, "`attention_mask` is torch.int32; of four axes", lambda: call(integers(*[[1] * 8] * 8)[None, None])),
         (NotImplementedError, "`cu_seq_lens_q` with a mask of four axes",
          lambda: call(x.new_zeros(1, 1, 8, 8), cu_seq_lens_q=integers(0, 8))),
         (ValueError, r"`position_bias` has shape \(2, 8, 8\)", lambda: call(position_bias=x.new_zeros(2, 8, 8))),
