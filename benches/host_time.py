@@ -110,7 +110,7 @@ def functions(bench, device, tell):
             lambda: flash_attn_with_kvcache(row, cache, cache, cache_seqlens=lengths, causal=True))
         tell("flash_attn_with_kvcache, new keys", lambda: flash_attn_with_kvcache(row, cache, cache, **new))
         numbers = (0, 0, 0.125, True, -1, -1, 0, 0.0, 0, False)
-        return tell("torch.ops.kgen_attn.forward", lambda: torch.ops.kgen_attn.forward(q, k, v, *[None] * 13, *numbers))
+        return tell("torch.ops.kgen_attn.forward", lambda: torch.ops.kgen_attn.forward(q, k, v, *[None] * 14, *numbers))
     across, aten = [x.transpose(1, 2) for x in (q, k, v)], torch.ops.aten._flash_attention_forward
     attention = partial(torch.nn.functional.scaled_dot_product_attention, *across, is_causal=True)
     tell("torch.ops.aten._flash_attention_forward", lambda: aten(q, k, v, None, None, 64, 64, 0.0, True, False),

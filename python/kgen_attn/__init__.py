@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         flash_attn_varlen_kvpacked_func,
         flash_attn_varlen_qkvpacked_func,
     )
+    from .sdpa import scaled_dot_product_attention
 
 __all__ = [
     "KgenError",
@@ -34,6 +35,7 @@ __all__ = [
     "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "register",
+    "scaled_dot_product_attention",
 ]
 
 _MODULES = {
@@ -45,6 +47,7 @@ _MODULES = {
     "flash_attn_varlen_kvpacked_func": "packed",
     "flash_attn_varlen_qkvpacked_func": "packed",
     "register": "huggingface",
+    "scaled_dot_product_attention": "sdpa",
 }
 
 

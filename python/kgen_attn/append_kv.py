@@ -128,7 +128,7 @@ def _run(append: Plan, attend: Callable[[], ForwardPlan], tensors: tuple, q, k_c
 def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> tuple:
     """All tensors of the structure, including outputs, in the order of `_AT`."""
     k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary = new[:6]
-    cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, _, _, _, _, k_descale, v_descale, _ = optional
+    cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, _, _, _, _, k_descale, v_descale, _, _ = optional
     q_out = None
     if rotary_cos is None:  # Q is included if it is rotated
         q = cu_seqlens_q = None

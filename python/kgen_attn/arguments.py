@@ -198,3 +198,31 @@ def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
     if s_aux is not None and not isinstance(s_aux, torch.Tensor):
         raise TypeError(f"`s_aux` is {_shown(s_aux)}; it must be a torch.Tensor")
     return s_aux.float() if s_aux is not None and s_aux.dtype == torch.float16 else s_aux
+
+
+def bias(attn_bias: object, dtype: torch.dtype, name: str = "attn_bias", least_axes: int = 2) -> TensorOrNone:
+    """An additive bias of four axes, (batch, heads, rows, keys), each of which may be 1 for all; its sizes are not looked
+    at here. A mask of bool becomes one of `dtype`, the type of O, which hides keys where it is False."""
+    if attn_bias is None:
+        return None
+    if not isinstance(attn_bias, torch.Tensor):
+        raise TypeError(f"`{name}` is {_shown(attn_bias)}; it must be a torch.Tensor")
+    if attn_bias.layout is not torch.strided or attn_bias.is_nested:
+        raise TypeError(f"`{name}` is {'nested' if attn_bias.is_nested else attn_bias.layout}; it must be a dense tensor")
+    if not least_axes <= attn_bias.dim() <= 4:
+        axes = f"{least_axes} to 4 axes, the last ones of (batch, heads, rows, keys)"
+        raise ValueError(f"`{name}` has shape {tuple(attn_bias.shape)}; it must have {axes}")
+    if attn_bias.dtype == torch.bool:
+        attn_bias = additive(attn_bias, dtype)
+    elif any_autocast() and attn_bias.dtype in _HALVES and torch.is_autocast_enabled(attn_bias.device.type):
+        attn_bias = attn_bias.to(dtype)
+    return attn_bias if attn_bias.dim() == 4 else attn_bias[(None,) * (4 - attn_bias.dim())]
+
+
+def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """0 where the mask of bool is True and -infinity where it is False. What is expanded stays so."""
+    one = mask
+    for axis, (size, stride) in enumerate(zip(mask.shape, mask.stride())):
+        if stride == 0 and size > 1:
+            one = one.narrow(axis, 0, 1)
+    return one.new_zeros(one.shape, dtype=dtype).masked_fill(one.logical_not(), float("-inf")).expand(mask.shape)

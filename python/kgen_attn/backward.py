@@ -9,7 +9,7 @@ import torch
 
 from . import abi
 from .errors import MissingKernel
-from .forward import check_dtypes, enter_features, request_of
+from .forward import check_dtypes, enter_bias, enter_features, request_of, strides_of_bias
 from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, no_rows, rows_contiguous
 
 _TENSORS = struct.Struct("=9Q")
@@ -24,7 +24,10 @@ _OPTIONAL_AT = (
     _FEATURES_AT + abi.AttentionFeatures.alibi_slopes.offset,
     _FEATURES_AT + abi.AttentionFeatures.sinks.offset,
     abi.BwdParams.dlse.offset,
+    abi.BwdParams.bias.offset,
 )
+#: Of the gradients that may not be requested: those of the sinks and of the bias.
+_GRADIENTS_AT = abi.BwdParams.dsinks.offset, abi.BwdParams.dbias.offset
 
 _plans: dict[tuple, Plan] = {}
 
@@ -43,6 +46,7 @@ def backward(
     alibi_slopes: TensorOrNone,
     sinks: TensorOrNone,
     dlse: TensorOrNone,
+    bias: TensorOrNone,
     max_seqlen_q: int,
     max_seqlen_k: int,
     softmax_scale: float,
@@ -52,18 +56,20 @@ def backward(
     attention_chunk: int,
     softcap: float,
     deterministic: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dQ, dK and dV, contiguous, and the gradient of the sinks, (heads,) fp32 or, without sinks, empty.
+    with_dbias: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dQ, dK and dV, contiguous; the gradient of the sinks, (heads,) fp32 or, without sinks, empty; and that of the bias,
+    fp32 and contiguous, of the bias's shape, or empty without `with_dbias`.
 
     The parameters are those of `forward`, which returned `out` and `lse`; `dlse` is the gradient of `lse`, or
     None for 0. Rows that no sequence uses have gradient 0.
     """
     q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout.resolve_neg()))
     dlse = dlse if dlse is None else rows_contiguous(dlse.resolve_neg())
-    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse
+    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse, bias
     # fmt: off
     numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
-               deterministic)
+               deterministic, with_dbias)
     key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), out.stride(), dout.stride(), lse.stride(), q.dtype,
            q.get_device(), numbers, tuple(map(known, optional)))
     # fmt: on
@@ -77,31 +83,47 @@ def backward(
     new = torch.empty if cu_seqlens_q is None and seqused_q is None and seqused_k is None else torch.zeros
     dq, dk, dv = (new(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
     dsinks = torch.empty(0 if sinks is None else sinks.shape, dtype=torch.float32, device=q.device)
+    keys = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
+    # The launch zeroes what no sequence uses, if there is one: not of tensors without rows, whose length is passed as 0.
+    new = torch.empty if q.numel() > 0 and k.numel() > 0 else torch.zeros
+    dbias = new(shape_of_dbias(bias, keys) if with_dbias else 0, dtype=torch.float32, device=q.device)
     tensors = q, k, v, out, dout, lse, dq, dk, dv
+    of_others = None if sinks is None else dsinks, dbias if with_dbias else None
     try:
-        _launch(plan, tensors, optional, None if sinks is None else dsinks)
+        _launch(plan, tensors, optional, *of_others)
     except MissingKernel as error:
         plan.missing_kernel(error)
-        _launch(plan, tensors, optional, None if sinks is None else dsinks)
-    return dq, dk, dv, dsinks
+        _launch(plan, tensors, optional, *of_others)
+    if with_dbias and dbias.shape != bias.shape:
+        dbias = dbias.sum(3, keepdim=True)
+    return dq, dk, dv, dsinks, dbias
 
 
-def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone) -> None:
+def shape_of_dbias(bias: torch.Tensor, keys: int) -> tuple[int, ...]:
+    """That of the gradient which the kernels write: sums over batch entries, heads and rows, but none over keys."""
+    return (*bias.shape[:3], keys)
+
+
+def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOrNone) -> None:
     buffer = bytearray(plan.params)
     _TENSORS.pack_into(buffer, _TENSORS_AT, *(tensor.data_ptr() for tensor in tensors))
     for offset, tensor in zip(_OPTIONAL_AT, optional):
         if tensor is not None:
             POINTER.pack_into(buffer, offset, tensor.data_ptr())
-    if dsinks is not None:
-        POINTER.pack_into(buffer, abi.BwdParams.dsinks.offset, dsinks.data_ptr())
+    for offset, tensor in zip(_GRADIENTS_AT, (dsinks, dbias)):
+        if tensor is not None:
+            POINTER.pack_into(buffer, offset, tensor.data_ptr())
     workspace = plan.workspace(buffer, _WORKSPACE_AT, tensors[0])
-    plan.launch(buffer, tensors[0], (*tensors[:6], *optional), (*tensors[6:], dsinks, workspace))
+    plan.launch(buffer, tensors[0], (*tensors[:6], *optional), (*tensors[6:], dsinks, dbias, workspace))
 
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
-    """Fills the structure, without pointers. `forward` has checked the arguments."""
-    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse = optional
-    max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic = numbers
+    """Writes the structure, without pointers. `forward` has checked what is given."""
+    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse, bias = optional
+    # fmt: off
+    (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic,
+     with_dbias) = numbers
+    # fmt: on
     check_dtypes(q, k, v)
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype:
         raise TypeError(f"no gradients for `q` of {q.dtype} and `k` of {k.dtype}: torch.float16 or torch.bfloat16 alone has them")
@@ -126,6 +148,10 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
         p.lse_head_stride = lse.stride(0)
     sizes["seqlen_k"] = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
     enter_sizes(p, sizes, {})
+    enter_bias(p, bias, q.dtype)
+    if with_dbias:
+        written = torch.empty(shape_of_dbias(bias, p.seqlen_k), device="meta")
+        enter_strides(p, "dbias", strides_of_bias(written), ("batch", "head", "row", "column"))
     for size, tensor in (("seqlen_q", q), ("seqlen_k", k)):
         if tensor.shape[0] == 0:
             no_rows(p, size)
@@ -136,6 +162,7 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
         enter_strides(p, "dlse", dlse.stride()[:-1], ("batch", "head")[3 - dlse.dim() :])
     p.dtype, p.softmax_scale = DTYPES[q.dtype], softmax_scale
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
-    named = (cu_seqlens_q, cu_seqlens_k, None, None, None, None, None, alibi_slopes, sinks)
+    named = (cu_seqlens_q, cu_seqlens_k, *[None] * 5, alibi_slopes, sinks, *[None] * 4, bias)
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
-    return Plan(p, request_of("bwd", p, q, named), [*given, *([abi.BwdParams.dsinks.offset] if sinks is not None else [])])
+    given += [offset for offset, there in zip(_GRADIENTS_AT, (sinks is not None, with_dbias)) if there]
+    return Plan(p, request_of("bwd", p, q, named), given)

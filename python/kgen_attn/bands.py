@@ -1,9 +1,9 @@
 """The band of keys that a mask function of transformers shows to queries: derived from the function, and verified.
 
-Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function can
-be arbitrary. One that depends only on positions is evaluated once, at a long row and at sampled pairs, and cached by
-its code and numbers. One that contains tensors, such as the set of an image's tokens, is evaluated at all pairs in
-each call.
+Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may
+be anything. One that depends on positions alone is evaluated once, at a long row and at sampled pairs, and remembered
+by its code and numbers. One that holds tensors, such as which tokens are an image's, is evaluated at all pairs of each
+call. Where there is no band, `mask_of` gives the mask itself, which becomes a bias.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Callable, NamedTuple, Optional, Union
 
 import torch
 
+from . import missing
+from .library import library
 from .ops import is_eager
+
+
+class NoBand(NotImplementedError):
+    """A mask that is none of what kernels compute without a bias; the message says why."""
 
 
 class Band(NamedTuple):
@@ -64,29 +70,65 @@ _PAIRS = 2**24
 #: Bands of functions that contain no tensors.
 _known: dict[tuple, Band] = {}
 
-#: Bands of models' own functions without tensors, for compiled calls, which cannot inspect functions. The key is the
-#: configuration's id, which stays unique because the configuration is stored too, and the guess.
-_own: dict[tuple, tuple[Band, object]] = {}
+#: Bands of models' own functions that hold no tensor, for compiled calls, which cannot look at functions. By the
+#: configuration's identity, which the configuration beside the band keeps from being another's, and the guess. None where
+#: a function may be no band: once so, always so.
+_own: dict[tuple, tuple[Optional[Band], object]] = {}
 
 
 def band_of(function: Callable, guess: Band, call: Call) -> Band:
     """The band of `function`: `guess` if the function is consistent with it.
 
-    Raises `NotImplementedError` with the function's name if it is not a band, or if a compiled call cannot
-    determine it.
+    Raises `NoBand` with the function's name where it is no band, and `NotImplementedError` where a compiled call cannot
+    know. Not for what `is_computed_as_a_mask`.
     """
-    if torch.compiler.is_compiling() or not is_eager(_ANY):
+    if _is_traced():
         return _known_while_compiling(function, guess, call)
     numbers: list[int] = []
     key = _identity(function, numbers)
     if key is None:
+        _take_masks(function, guess, call)
         return _of_tensors(function, guess, call)
     band = _known.get(key)
     if band is None:
-        band = _known[key] = _read(_conjuncts(function), numbers, call.by_element)
-    if _is_models_own(function, call):
+        try:
+            band = _known[key] = _read(_conjuncts(function), numbers, call.by_element)
+        except NoBand:
+            _take_masks(function, guess, call)
+            raise
+    if _is_models_own(function, call) and _own.get((id(call.config), guess), (band,))[0] is not None:
         _own[id(call.config), guess] = band, call.config
     return band
+
+
+def _take_masks(function: Callable, guess: Band, call: Call) -> None:
+    """Compiled calls take the masks of the model's own function as they are from now on, where kernels can."""
+    if _is_models_own(function, call) and has_bias():
+        _own[id(call.config), guess] = None, call.config
+
+
+def has_bias() -> bool:
+    """Whether there are kernels that take a mask as a bias: in the library, or made when they are asked for."""
+    return missing.is_requested() or any("bias" in kernel.features for kernel in library().kernels)
+
+
+def is_computed_as_a_mask(function: Callable, guess: Band, call: Call) -> bool:
+    """Whether a compiled call takes the mask as it is: an eager one has found that its model's own function is no band, or
+    one of some tensors alone."""
+    return _is_traced() and _is_models_own(function, call) and _own.get((id(call.config), guess), (guess,))[0] is None
+
+
+def mask_of(function: Callable, call: Call, device: Union[torch.device, str, None]) -> torch.Tensor:
+    """The mask that transformers makes of the function and of padding: (batch, 1, rows, keys) of bool, True where a query
+    sees a key."""
+    batch = torch.arange(call.batch, device=device)
+    q, k = (torch.arange(n, device=device) + at for n, at in ((call.rows, call.q_offset), (call.keys, call.kv_offset)))
+    seen = _seen([function], batch, q, k, call.by_element)
+    return (seen & _there(call.padding, k)[:, None])[:, None]
+
+
+def _is_traced() -> bool:
+    return torch.compiler.is_compiling() or not is_eager(_ANY)
 
 
 def _of_tensors(function: Callable, guess: Band, call: Call) -> Band:
@@ -95,7 +137,7 @@ def _of_tensors(function: Callable, guess: Band, call: Call) -> Band:
     parts = [part for part in whole if not _is(part, "packed_sequence_mask_function")]
     if call.batch > 1 and len(parts) < len(whole):
         # A batch of one is packed by the position ids that reach attention.
-        raise NotImplementedError(_SEVERAL.format(call.batch))
+        raise NoBand(_SEVERAL.format(call.batch))
     parts = [part for part in parts if not _is_within_a_chunk(part, call)]
     numbers: list[int] = []
     key = tuple(_identity(part, numbers) for part in parts)
@@ -315,11 +357,11 @@ def _compare(parts: list[Callable], seen: torch.Tensor, band: torch.Tensor, q: t
     raise _no_band(parts, b, q[i].item(), k[j].item(), bool(seen[b, i, j]))
 
 
-def _no_band(parts: list[Callable], b: int, q: int, k: int, sees: bool) -> NotImplementedError:
+def _no_band(parts: list[Callable], b: int, q: int, k: int, sees: bool) -> NoBand:
     names = " & ".join(map(_name, parts))
-    told = f"the model's mask is `{names}`: no band of keys, which is what kgen computes"
+    told = f"the model's mask is `{names}`: no band of keys, which is what kernels without `bias` compute"
     pair = f"(query {q} {'sees' if sees else 'does not see'} key {k} in sequence {b})"
-    return NotImplementedError(f"{told} {pair}; use attn_implementation='sdpa'")
+    return NoBand(f"{told} {pair}; use attn_implementation='sdpa', or a library with kernels of `--features bias`")
 
 
 def _name(function: Callable) -> str:

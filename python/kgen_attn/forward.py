@@ -54,15 +54,16 @@ _OPTIONAL_AT = (
     abi.FwdParams.k_descale.offset,
     abi.FwdParams.v_descale.offset,
     abi.FwdParams.qv.offset,
+    abi.FwdParams.bias.offset,
 )
-_PAGES_AT, _ENTRIES_AT, _QV_AT = 4, 5, len(_OPTIONAL_AT) - 1
-#: `optional` without any tensor. (Compared by identity: for tensors, `==` is an operation.)
+_PAGES_AT, _ENTRIES_AT, _QV_AT, _BIAS_AT = 4, 5, len(_OPTIONAL_AT) - 2, len(_OPTIONAL_AT) - 1
+#: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * len(_OPTIONAL_AT)
 
 #: FlashAttention's names of Q, K, V and the optional tensors.
 NAMES = (
     *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
-    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv"),
+    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv", "attn_bias"),
 )
 
 #: Requirements on the structure's numbers.
@@ -117,13 +118,15 @@ def forward(
     cache first.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
-    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv. `numbers` are max_seqlen_q, max_seqlen_k,
-    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. They are documented in
-    `kgen.h` under the same names; a side of the window is -1 if it has no limit.
+    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv, bias. `numbers` are max_seqlen_q, max_seqlen_k,
+    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
+    fields of the same names holds; a side of the window is -1 where it has no limit.
 
     Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
-    is (batch, heads, seqlen_q) or (heads, total_q), fp32.
+    is (batch, heads, seqlen_q) or (heads, total_q), fp32. The bias is (batch or 1, heads or 1, seqlen_q or 1, seqlen_k or
+    1); with `cu_seqlens_q` and `cu_seqlens_k` the last axes are the longest lengths, with `page_table` the last one is
+    all keys that a row of the table can have.
     """
     layout = layout_of(q, k, v)
     if not rows_are_contiguous(layout):
@@ -233,7 +236,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     """Checks the arguments and fills the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
-     q_descale, k_descale, v_descale, qv) = optional
+     q_descale, k_descale, v_descale, qv, bias) = optional
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
      num_splits) = numbers
     # fmt: on
@@ -249,7 +252,8 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         "cache_leftpad": leftpad_k,
     }
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv})
+    others = {"alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv, "attn_bias": bias}
+    check_beside(q, {"k": k, "v": v, **integers, **others})
     check_integers(integers)
     check_rank(q, "q", cu_seqlens_q is not None)
     check_rank(k, "k", cu_seqlens_k is not None)
@@ -298,6 +302,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
             raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
         sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)
+    enter_bias(p, bias, out_dtype(q))
     if cu_seqlens_q is not None and q.shape[0] == 0:
         no_rows(p, "seqlen_q")
     if cu_seqlens_k is not None and k.shape[0] == 0:
@@ -439,6 +444,26 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
         f.sinks_dtype = DTYPES[sinks.dtype]
 
 
+def enter_bias(p, bias: TensorOrNone, own: torch.dtype) -> None:
+    """Enters the type and the strides of a bias, whose axes of one element repeat. `own`: the type of O. After the
+    lengths, before those of tensors without rows are 0."""
+    if bias is None:
+        return
+    axes = {"batch": p.batch, "head": p.num_heads, "row": p.seqlen_q, "column": p.seqlen_k}
+    if bias.dim() != 4 or any(size not in (1, most) for size, most in zip(bias.shape, axes.values())):
+        shape = ", ".join(f"{most} or 1" if most != 1 else "1" for most in axes.values())
+        raise ValueError(f"`attn_bias` has shape {tuple(bias.shape)}; here (batch, heads, rows, keys) are ({shape})")
+    if bias.dtype not in (torch.float32, own):
+        raise TypeError(f"`attn_bias` is {bias.dtype}; it must be torch.float32, {own}, the type of the result, or torch.bool")
+    enter_strides(p, "bias", strides_of_bias(bias), axes)
+    p.bias_dtype = DTYPES[bias.dtype]
+
+
+def strides_of_bias(bias: torch.Tensor) -> list[int]:
+    """Those of its four axes; 0 along axes of one element, which belongs to all."""
+    return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride())]
+
+
 def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
     """The properties of the call that determine its kernel."""
     f = p.features
@@ -453,7 +478,8 @@ def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
         "kv_e4m3": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e4m3fn"],
         "kv_e5m2": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e5m2"],
         "cache": cache_batch_idx is not None or leftpad_k is not None,
-        "qv": len(optional) > _QV_AT and optional[_QV_AT] is not None,
+        "qv": optional[_QV_AT] is not None,
+        "bias": optional[_BIAS_AT] is not None,
     }
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
     features = tuple(name for name, there in asked.items() if there)

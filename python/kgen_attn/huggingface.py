@@ -6,17 +6,17 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import bands, masks
+from . import arguments, bands, masks
+from .forward import out_dtype
 from .interface import flash_attn_func, flash_attn_varlen_func
 
-#: Arguments that a model may pass to an attention implementation, that change its result, and that kgen does not
-#: support.
-_REFUSED = ("position_bias", "head_mask", "cache")
+#: What a model may hand to an attention implementation that changes its result and that kgen does not have.
+_REFUSED = ("head_mask", "cache")
 
 
-#: True if models pass `is_causal=False` with a causal mask, as GPT-2 in transformers 4 does; SDPA rejects both
-#: together.
-_false_with_a_mask = False
+#: Whether transformers is of version 4. There models say `is_causal=False` beside a causal mask, as GPT-2 does: SDPA takes
+#: one of them. And masks of four axes may be longer than the keys.
+_is_version_4 = False
 
 
 class Packing(NamedTuple):
@@ -31,19 +31,20 @@ class Packing(NamedTuple):
 def register(name: str = "kgen") -> None:
     """Makes `name` an attention implementation of transformers (4.53 or newer).
 
-    Supported: causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left
-    or right), batches packed by `cu_seq_lens_q` or by position ids that restart, and KV caches, growing and of
-    fixed size. Attention
-    dropout is refused: set it to 0 in the model's configuration. Chunked attention and biases are refused too. A
-    mask that a model defines in another way is refused with its name unless it is a band of keys (`bands.py`).
+    Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
+    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
+    dropout is refused: set it to 0 in the model's configuration. A mask that is a band of keys (`bands.py`) is computed
+    as one. With kernels of the feature `bias` so is any other, chunked attention too: as a bias of four axes, which a
+    caller may give as well, and to which a model may add a `position_bias`. Without such kernels it is refused with its
+    name.
 
     Models compile without graph breaks. Position ids cannot be read there: if they restart in a batch of one, an
     assertion on the device fails. `cu_seq_lens_q` packs in compiled models too.
     """
-    global _false_with_a_mask
+    global _is_version_4
     from transformers import AttentionInterface, AttentionMaskInterface, __version__
 
-    _false_with_a_mask = int(__version__.split(".")[0]) < 5
+    _is_version_4 = int(__version__.split(".")[0]) < 5
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, masks.mask)
 
@@ -65,21 +66,24 @@ def attention(
     """The function that transformers calls for each layer.
 
     `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is
-    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, or a tensor
-    described in `masks.py`.
+    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, (batch, heads or 1,
+    rows, keys), of bool or added to the scores, which says all, or what `masks.py` describes. `position_bias`, (batch or
+    1, heads or 1, rows or 1, keys), is added to the scores besides.
     """
     for name in _REFUSED:
         if others.get(name) is not None:
             raise NotImplementedError(f"`{name}` is given; kgen has no such thing")
-    chunk = getattr(module.config, "attention_chunk_size", None)
-    if chunk is not None and key.shape[2] > chunk:
-        raise NotImplementedError(f"`attention_chunk_size` is {chunk}: chunked attention of a model does not reach kgen")
     if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
         raise TypeError(f"`attention_mask` is of type {type(attention_mask).__name__}; it must be a torch.Tensor")
-    if is_causal is None or (_false_with_a_mask and attention_mask is not None):
+    told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
+    told = told and attention_mask.shape[3] <= masks.PLACES
+    whole = attention_mask is not None and attention_mask.dim() == 4 and not told
+    chunk = getattr(module.config, "attention_chunk_size", None)
+    if chunk is not None and key.shape[2] > chunk and not whole:
+        raise NotImplementedError(f"`attention_chunk_size` is {chunk}: chunked attention of a model does not reach kgen")
+    if is_causal is None or (_is_version_4 and attention_mask is not None):
         is_causal = getattr(module, "is_causal", True)
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
     kind, band = (attention_mask.shape[3], attention_mask.shape[1] - 1) if told else (None, 0)
     if band:
         attention_mask = attention_mask[:, :1]
@@ -88,11 +92,22 @@ def attention(
         attention_mask = None
     options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(is_causal), "softcap": softcap or 0.0}
     options["s_aux"] = s_aux
+    position_bias = others.get("position_bias")
+    if whole or position_bias is not None:
+        for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
+            if others.get(name) is not None:
+                told = "with a mask of four axes or `position_bias`, which are by rows of the whole batch"
+                raise NotImplementedError(f"`{name}` {told}")
+    if whole:
+        options["causal"], options["attn_bias"] = False, _bias_of(attention_mask, position_bias, q, k)
+        return flash_attn_func(q, k, v, **options), None
     if band:
         options["causal"], options["window_size"] = False, bands.numbered(band)
     elif sliding_window is not None and k.shape[1] > sliding_window:
         # With a causal mask the right side has no effect; an encoder's window is symmetric.
         options["window_size"] = (sliding_window - 1, sliding_window - 1)
+    if position_bias is not None:
+        return _with_bias(q, k, v, attention_mask, kind, position_bias, others.get("position_ids"), options), None
     if kind == masks.RANGE:
         return _in_ranges(q, k, v, attention_mask.flatten(1), options), None
     positions = others.get("position_ids")
@@ -116,6 +131,71 @@ def attention(
     if attention_mask is not None or (packing.cu_k is packing.cu_q and k.shape[1] != q.shape[1]):
         raise _packed_behind_a_cache(q.shape[1], k.shape[1])
     return flash_attn_varlen_func(q[0], k[0], v[0], *packing, **options)[None], None
+
+
+def _bias_of(mask: torch.Tensor, position_bias: Optional[torch.Tensor], q, k) -> torch.Tensor:
+    """The bias that a mask of four axes is, and `position_bias` with it. Of bool, it is made once for all layers."""
+    keys = k.shape[1]
+    if _is_version_4 and mask.shape[3] > keys:  # as its own attention does
+        mask = mask[..., :keys]
+    _check_bias("attention_mask", mask, q, keys)
+    if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
+        kinds = "torch.bool, True where a query sees a key, or of floating type, added to the scores"
+        raise TypeError(f"`attention_mask` is {mask.dtype}; of four axes it must be {kinds}")
+    if position_bias is not None:
+        _check_bias("position_bias", position_bias, q, keys)
+        return _readable(position_bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else position_bias + mask, q)
+    if mask.dtype == torch.bool and masks.may_look(mask):
+        dtype = out_dtype(q)
+        return _remembered(mask, f"_kgen_bias_{dtype}", lambda mask: arguments.additive(mask, dtype))
+    return mask if mask.dtype == torch.bool else _readable(mask, q)
+
+
+def _check_bias(name: str, bias: torch.Tensor, q, keys: int) -> None:
+    whole = (q.shape[0], q.shape[2], q.shape[1], keys)
+    if bias.dim() != 4 or any(size not in (1, most) for size, most in zip(bias.shape, whole)):
+        axes = f"(batch, heads, rows, keys), {whole} here, or 1 for any of these"
+        raise ValueError(f"`{name}` has shape {tuple(bias.shape)}; it is {axes}")
+
+
+def _readable(bias: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """The bias in a type that kernels read."""
+    return bias if bias.dtype in (torch.float32, out_dtype(q)) else bias.float()
+
+
+def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, options: dict) -> torch.Tensor:
+    """Attention with `position_bias`, where valid tokens are not packed: element (i, j) is that of row i and key j."""
+    rows, causal = q.shape[1], options["causal"] or "window_size" in options
+    there = None
+    if kind == masks.COUNT:
+        options["seqused_k"] = mask.flatten()
+    elif kind == masks.PLACES:
+        there = mask[:, 0, : mask.shape[2] - rows, 2].bool()
+    elif kind == masks.RANGE:
+        raise NotImplementedError("`position_bias` with padding on the left of a cache of fixed size")
+    elif mask is not None:
+        there = mask.bool()
+        if there.dim() != 2 or there.shape[0] != q.shape[0] or not rows <= there.shape[1] <= k.shape[1]:
+            told = f"it is (batch, keys), for {rows} rows and {k.shape[1]} keys"
+            raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; {told}")
+        k, v = (t[:, : there.shape[1]] for t in (k, v))
+    keys = k.shape[1]
+    # Rows of a larger batch are one sequence each, at which `masks.py` has looked.
+    if positions is not None and positions.shape == (1, rows) and q.shape[0] == 1 and rows > 1:
+        if not masks.may_look(positions) and there is None:
+            _fail_if_several(positions)
+        elif masks.may_look(positions):
+            valid = positions[0] if there is None or there.shape[1] < rows else positions[0][there[0, -rows:]]
+            if valid.numel() > 0 and _packing_of_rows(valid) is not None:
+                raise NotImplementedError("`position_ids` start again: several sequences in a row, not with `position_bias`")
+    if kind == masks.PLACES and (there.shape[1] != keys or (causal and rows != keys)):
+        raise NotImplementedError(f"`position_bias` with padding of a cache of fixed size, of {keys} keys")
+    if position_bias.dim() == 4 and position_bias.shape[3] > keys:  # a cache of fixed size has more
+        position_bias = position_bias[..., :keys]
+    _check_bias("position_bias", position_bias, q, keys)
+    if there is not None:
+        position_bias = position_bias.masked_fill(~there[:, None, None], float("-inf"))
+    return flash_attn_func(q, k, v, attn_bias=_readable(position_bias, q), **options)
 
 
 def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:

@@ -7,7 +7,7 @@ from typing import Optional, Union
 import torch
 
 from . import arguments, ops
-from .forward import NONE, ForwardPlan, layout_of, planned, rows_are_contiguous, run
+from .forward import NONE, ForwardPlan, layout_of, out_dtype, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
 from .repeats import Repeats, are_same
 
@@ -46,8 +46,9 @@ def flash_attn_func(
     q_descale: Descale = None,
     k_descale: Descale = None,
     v_descale: Descale = None,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
-    """softmax(softmax_scale · Q Kᵀ + mask) V.
+    """softmax(softmax_scale · Q Kᵀ + bias + mask) V.
 
     Shapes:
         q: (batch, seqlen_q, heads, head_dim), float16 or bfloat16; float8_e4m3fn without gradients.
@@ -74,10 +75,15 @@ def flash_attn_func(
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
         q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
+        attn_bias: (batch, heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the
+            scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity, or less
+            than -2^126, hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
+            of the result, in each call. A bias that is not bool has a gradient, summed over axes of 1; not beside
+            `softcap`, and not over axes of 1 if `deterministic`. NaN and +infinity give NaN.
 
-    Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v` and `s_aux`, from the
-    result and from the log-sum-exp; anything else that requires grad is refused. Only first-order, reverse-mode
-    derivatives are supported: second derivatives, forward mode and `torch.func`'s transforms raise
+    Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v`, `s_aux` and
+    `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of
+    first order and of reverse mode: the second one, forward mode and `torch.func`'s transforms raise
     `NotImplementedError`.
 
     Numbers may be passed as one-element tensors. They are read in the call, which waits for their device.
@@ -86,7 +92,7 @@ def flash_attn_func(
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
     plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
-    plain = plain and seqused_q is None and seqused_k is None
+    plain = plain and seqused_q is None and seqused_k is None and attn_bias is None
     layout = plan = None
     try:
         if plain and ops.is_direct(q, k, v):
@@ -114,7 +120,7 @@ def flash_attn_func(
         q_descale, k_descale, v_descale = descales(q_descale, k_descale, v_descale, q.shape[0], k)
         # fmt: off
         optional = (None, None, seqused_q, seqused_k, None, None, None, alibi_slopes, arguments.sinks(s_aux),
-                    q_descale, k_descale, v_descale, None)
+                    q_descale, k_descale, v_descale, None, arguments.bias(attn_bias, out_dtype(q)))
         # fmt: on
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
@@ -160,6 +166,7 @@ def flash_attn_varlen_func(
     q_descale: Descale = None,
     k_descale: Descale = None,
     v_descale: Descale = None,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_func` for sequences packed along the row axis.
 
@@ -171,6 +178,8 @@ def flash_attn_varlen_func(
         block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
             `cu_seqlens_k`.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used.
+        attn_bias: (batch, heads, max_seqlen_q, max_seqlen_k), each of these or 1: by the rows and keys of a sequence. What
+            lies beyond its own does not matter, and has gradient 0.
         returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
             Rows that belong to no sequence, before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are
             not written: their contents are undefined, and they have no gradient.
@@ -179,7 +188,7 @@ def flash_attn_varlen_func(
     """
     # fmt: off
     given = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, s_aux,
-             q_descale, k_descale, v_descale, None)
+             q_descale, k_descale, v_descale, None, attn_bias)
     key, plan = _packed.find(given, window_size, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, softcap,
                              deterministic, attention_chunk, num_splits)
     # fmt: on
@@ -218,7 +227,7 @@ def flash_attn_varlen_func(
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     # fmt: off
     optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
-                q_descale, k_descale, v_descale, None)
+                q_descale, k_descale, v_descale, None, arguments.bias(attn_bias, out_dtype(q)))
     numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")

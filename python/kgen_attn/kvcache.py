@@ -7,7 +7,7 @@ from typing import Optional, Union
 import torch
 
 from . import append_kv, arguments, host_values, ops
-from .forward import layout_of, planned, rows_are_contiguous, run
+from .forward import layout_of, out_dtype, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
 from .launch import check_beside, check_integers
 from .repeats import Repeats, are_same
@@ -47,6 +47,7 @@ def flash_attn_with_kvcache(
     cu_seqlens_q: Optional[torch.Tensor] = None,
     max_seqlen_q: Optional[int] = None,
     cu_seqlens_k_new: Optional[torch.Tensor] = None,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """Attention to a KV cache, after new keys and values have been written into it, if any are given.
 
@@ -67,6 +68,9 @@ def flash_attn_with_kvcache(
         cu_seqlens_q, max_seqlen_q: (batch + 1,) int32 and the longest sequence of queries: `q` is then packed,
             (total_q, heads, head_dim).
         cu_seqlens_k_new: (batch + 1,) int32: `k` and `v` are then packed, (total_new, key heads, head_dim).
+        attn_bias: (batch, heads, seqlen_q, rows of the cache), each of these or 1; seqlen_q is `max_seqlen_q` of packed
+            queries, and a cache in pages has as many rows as `block_table` has entries for a sequence. Key j of a
+            sequence is its row j, new ones counted; with `cache_leftpad` the j-th from its first key on.
         returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
             seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not
             written: their contents are undefined.
@@ -86,7 +90,7 @@ def flash_attn_with_kvcache(
     # fmt: off
     lengths, for_all = (None, True) if type(cache_seqlens) is int else (cache_seqlens, False)
     given = (q, k_cache, v_cache, cu_seqlens_q, None, None, lengths, block_table, cache_batch_idx, cache_leftpad,
-             alibi_slopes, s_aux, q_descale, k_descale, v_descale, qv)
+             alibi_slopes, s_aux, q_descale, k_descale, v_descale, qv, attn_bias)
     given_new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)
     key, plans = _remembered.find((*given, *given_new), window_size, for_all, max_seqlen_q, softmax_scale, causal, softcap,
                                   rotary_interleaved, num_splits, attention_chunk)
@@ -133,13 +137,13 @@ def flash_attn_with_kvcache(
         block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
     wanted = None
     if k is not None and torch.is_grad_enabled():
-        inputs = (q, k_cache, v_cache, k, v, s_aux)
+        inputs = (q, k_cache, v_cache, k, v, s_aux, attn_bias)
         for tensor in inputs:
-            if tensor is not None and tensor.requires_grad:
+            if getattr(tensor, "requires_grad", False):
                 wanted = tensor
         if wanted is not None:
-            q, k_cache, v_cache, k, v, s_aux = (t if t is None else t.detach() for t in inputs)
-    if arguments.any_autocast():  # the cache is written in place
+            q, k_cache, v_cache, k, v, s_aux, attn_bias = (t if t is None else t.detach() for t in inputs)
+    if arguments.any_autocast():  # the cache is written where it lies
         (q,) = arguments.cast(q)
         k, v = (None, None) if k is None else arguments.cast(k, v)
     rows = block_table.shape[1] * k_cache.shape[1] if paged else k_cache.shape[1]
@@ -178,7 +182,7 @@ def flash_attn_with_kvcache(
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
     optional = (cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
-                arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv)
+                arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv, arguments.bias(attn_bias, out_dtype(q)))
     numbers = (0 if cu_seqlens_q is None else seqlen_q, rows, arguments.number(softmax_scale, "softmax_scale"), causal, left,
                right, arguments.integer(attention_chunk, "attention_chunk"), arguments.softcap(softcap),
                arguments.integer(num_splits, "num_splits"))

@@ -12,7 +12,10 @@ unchanged, and no mask of a model is int32. The size of its last axis determines
 
 The last three keep lengths in device memory, so that they need no synchronisation and may change in a graph's replay.
 
-The size of the second axis is 1, or 1 plus the band's index if the layers would not guess the mask's band (`bands.py`).
+A mask that kernels compute as a bias alone is (batch, 1, rows, keys) of bool, as transformers' own for SDPA.
+
+The size of the second axis is 1, or more if the mask's band is none that its layers would guess (`bands.py`): 1 and the
+band's number.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import torch
 import torch.nn.functional as F
 
 from . import bands
-from .bands import Band
+from .bands import Band, NoBand
 from .ops import is_eager
 
 NOTHING, COUNT, RANGE, PLACES = range(4)
@@ -67,27 +70,40 @@ def mask(
 ) -> Optional[torch.Tensor]:
     """A mask as transformers requests it, with transformers' argument names.
 
-    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor if the cache
-    has a fixed size (`StaticCache`), because a compiled graph may add to its contents. `attention_mask`, (batch,
-    positions) of bool, is False for padding. `mask_function` restricts the keys that a query sees: a band, or it is
-    refused with its name. `cache_position` replaces `q_length` and `q_offset` in older versions.
+    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
+    fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
+    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or where the library
+    has kernels with `bias` any keys; otherwise it is refused with its name. `cache_position` stands for `q_length` and
+    `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device
         q_offset = 0 if q_length == kv_length else cache_position[0]
     encoder, window = "allow_is_bidirectional_skip" in others, others.get("local_size")
+    call = bands.Call(config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, others.get("use_vmap", False))
+    if mask_function is not None and bands.is_computed_as_a_mask(mask_function, _guess(encoder, window, config), call):
+        return _once(bands.mask_of(mask_function, call, device))
+    try:
+        return _described(call, mask_function, encoder, window, device)
+    except NoBand:
+        if mask_function is None or not bands.has_bias():
+            raise
+    return bands.mask_of(mask_function, call, device)
+
+
+def _described(call: bands.Call, mask_function, encoder: bool, window: Optional[int], device) -> Optional[torch.Tensor]:
+    """The mask by the band and the rows that are valid. Raises `NoBand` for another."""
+    config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, _ = call
     seen = kv_length if encoder else q_offset + q_length - kv_offset
     band = None
     if mask_function is not None:
-        by_element = others.get("use_vmap", False)
-        call = bands.Call(config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, by_element)
         band = _band(mask_function, encoder, window, call)
     if band is None:
         return _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
     window = max(band) if max(band) >= 0 else None
     if encoder and window is not None and q_length != kv_length:
         told = f"a window between {q_length} queries and {kv_length} keys of an encoder"
-        raise NotImplementedError(f"{told}; kgen takes as many of both")
+        raise NoBand(f"{told}; without kernels of `--features bias` kgen takes as many of both")
     told = _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
     if told is None:
         told = torch.empty((batch_size, 1, kv_length, NOTHING), dtype=torch.int32, device=device)
@@ -97,17 +113,19 @@ def mask(
 
 
 def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call) -> Optional[Band]:
-    """The band of the mask, unless its layers guess it: from `is_causal`, and, for a causal mask, from
-    `sliding_window`."""
-    if encoder:
-        guess = Band(-1, -1) if window is None else Band(window, window)
-    elif window is None or window == getattr(call.config, "attention_chunk_size", None):
-        guess = Band(-1, 0)  # chunked attention within the first chunk
-    else:
-        guess = Band(window - 1, 0)
+    """The band of the mask, unless its layers guess it: by `is_causal`, and, of a causal mask, by `sliding_window`."""
+    guess = _guess(encoder, window, call.config)
     band = bands.band_of(mask_function, guess, call)
     # The size of a window that an encoder's layers pass varies by one key from model to model.
     return None if band == guess and (window is None or not encoder) else band
+
+
+def _guess(encoder: bool, window: Optional[int], config) -> Band:
+    if encoder:
+        return Band(-1, -1) if window is None else Band(window, window)
+    if window is None or window == getattr(config, "attention_chunk_size", None):
+        return Band(-1, 0)  # chunked attention within the first chunk
+    return Band(window - 1, 0)
 
 
 def _told(
@@ -211,7 +229,7 @@ def _refuse_holes(there: torch.Tensor, window: Optional[int]) -> None:
     if not may_look(there):
         fail_unless((starts <= 1).all(), _HOLES)
     elif bool((starts > 1).any()):
-        raise NotImplementedError(_HOLES)
+        raise NoBand(_HOLES)
 
 
 _HOLES = "attention_mask has padding between tokens; with a sliding window kgen takes it before or after them"

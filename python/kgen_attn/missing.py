@@ -76,6 +76,11 @@ def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
         raise MissingKernel(f"{wanted}\n{VARIABLE}=1 could not make it: {failed}", wanted.code, wanted.command) from failed
 
 
+def is_requested() -> bool:
+    """Whether `KGEN_JIT` asks for kernels that the library lacks."""
+    return os.environ.get(VARIABLE, "").lower() in _ON
+
+
 @functools.lru_cache(maxsize=None)
 def _made(request: Request, library: Library) -> Library:
     kgen = _program()

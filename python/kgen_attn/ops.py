@@ -16,8 +16,9 @@ from .forward import NAMES, forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
-#: For the operator `forward`: number of optional tensors, number of parameters, and index of the sinks.
-_OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
+#: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks and the
+#: bias stand.
+_OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 27, 11, 16
 
 #: For `fwd_kvcache`: index after V of the first argument about new rows.
 _NEW_AT = _OPTIONAL + 9
@@ -27,12 +28,15 @@ _NEW_AT = _OPTIONAL + 9
 _WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
 _WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
 
+#: Of `numbers`, which come after these.
+_SOFTCAP_AT = 7
+
 _REVERSE_ALONE = "kgen has gradients of reverse mode alone, by `backward()` and `torch.autograd.grad`"
 
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
     "Tensor? page_table, Tensor? cache_batch_idx, Tensor? leftpad_k, Tensor? alibi_slopes, Tensor? sinks, "
-    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? qv"
+    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? qv, Tensor? attn_bias"
 )
 _NUMBERS = (
     "SymInt max_seqlen_q, SymInt max_seqlen_k, float softmax_scale, bool causal, SymInt window_left, SymInt window_right, "
@@ -42,8 +46,8 @@ _SCHEMAS = {
     "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic) -> (Tensor, Tensor)",
     "backward": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
-        f"Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dlse, {_NUMBERS}, bool deterministic) "
-        "-> (Tensor, Tensor, Tensor, Tensor)"
+        "Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dlse, Tensor? attn_bias, "
+        f"{_NUMBERS}, bool deterministic, bool with_dbias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     ),
     # `seqused_k` counts the rows before the new ones.
     "fwd_kvcache": (
@@ -78,9 +82,10 @@ def _backward(*inputs):
     return backward(*inputs)
 
 
-def _backward_fake(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, *_):
+def _backward_fake(dout, q, k, v, out, lse, cu_q, cu_k, used_q, used_k, slopes, sinks, dlse, bias, *numbers):
     dsinks = q.new_empty((0,) if sinks is None else sinks.shape, dtype=torch.float32)
-    return *(t.new_empty(t.shape) for t in (q, k, v)), dsinks
+    dbias = q.new_empty(bias.shape if numbers[-1] else (0,), dtype=torch.float32)
+    return *(t.new_empty(t.shape) for t in (q, k, v)), dsinks, dbias
 
 
 def _fwd_kvcache(q, k, v, *others):
@@ -137,24 +142,25 @@ def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]
     optional, numbers = inputs[3 : 3 + _OPTIONAL], inputs[3 + _OPTIONAL :]
     ctx.set_materialize_grads(False)
-    ctx.refused = () if _have_gradients(*optional) else _refused(optional)
-    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9])
-    ctx.numbers = (*numbers[:-2], numbers[-1])  # num_splits is dropped
+    ctx.refused = () if _have_gradients(*optional) else _refused(optional, numbers)
+    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9], optional[_BIAS_AT - 3])
+    ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
 
 
-def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv) -> bool:
-    """True if none of the arguments that `_refused` checks is present, as in most calls."""
+def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv, bias) -> bool:
+    """Whether none is there of what `_refused` looks at, as in most calls."""
     # fmt: off
     return (slopes is None and pages is None and entries is None and leftpad is None and q_descale is None
-            and k_descale is None and v_descale is None and qv is None)
+            and k_descale is None and v_descale is None and qv is None and bias is None)
     # fmt: on
 
 
-def _refused(optional: tuple) -> list[str]:
-    """The names of arguments that the backward pass does not support, and of tensors that require a gradient without
-    getting one."""
+def _refused(optional: tuple, numbers: tuple) -> list[str]:
+    """The names of what the backward pass does not know, and of what waits for a gradient in vain."""
     in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
-    return [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
+    refused = [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
+    capped = optional[_BIAS_AT - 3] is not None and numbers[_SOFTCAP_AT] != 0.0
+    return [*refused, *(("softcap", "attn_bias") if capped else ())]
 
 
 def _gradient(ctx, dout, dlse):
@@ -174,10 +180,13 @@ def _gradient(ctx, dout, dlse):
         _refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
     # Under `create_graph` through the operator, whose own gradient refuses.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
-    *gradients[:3], dsinks = run(dout, *tensors, dlse, *ctx.numbers)
-    sinks = tensors[-1]
+    *tensors, sinks, bias = tensors
+    with_dbias = bias is not None and bias.requires_grad
+    *gradients[:3], dsinks, dbias = run(dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias)
     if sinks is not None and sinks.requires_grad:
         gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
+    if with_dbias:
+        gradients[_BIAS_AT] = dbias.to(bias.dtype)
     return tuple(gradients)
 
 
@@ -229,13 +238,30 @@ def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tens
 
 
 def _refuse_gradients(optional: tuple) -> None:
-    _, _, _, _, _, _, _, slopes, _, q_descale, k_descale, v_descale, qv = optional
+    _, _, _, _, _, _, _, slopes, _, q_descale, k_descale, v_descale, qv, _ = optional
     if slopes is None and q_descale is None and k_descale is None and v_descale is None and qv is None:
         return
     for at in _WITHOUT_GRADIENT:
         tensor = optional[at]
         if getattr(tensor, "requires_grad", False):
             refuse_gradients({NAMES[3 + at]: tensor})
+
+
+def _refuse_gradient_of_bias(bias: torch.Tensor, q, optional: tuple, numbers: tuple, deterministic: bool) -> None:
+    """Raises `NotImplementedError` where the bias, which requires grad, has none."""
+    if numbers[_SOFTCAP_AT] != 0.0:
+        cap = f"`softcap`, which is {numbers[_SOFTCAP_AT]}"
+        raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside {cap}")
+    if not deterministic or bias.dim() != 4:
+        return
+    starts = optional[0]
+    batch, rows = q.shape[:2] if starts is None else (starts.shape[0] - 1, numbers[0])
+    extents = {"batch entry": batch, "head": q.shape[-2], "row": rows}
+    for size, (axis, extent) in zip(bias.shape, extents.items()):
+        if size == 1 and extent > 1:
+            told = f"`attn_bias` has one {axis} for {extent} and requires grad, and `deterministic` is True"
+            remedy = "pass `attn_bias.expand(...)` to all of them, whose gradient torch sums"
+            raise NotImplementedError(f"{told}: kgen sums such a gradient in no fixed order; {remedy}")
 
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -296,22 +322,30 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
 
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
-    """O and LSE, differentiable in Q, K, V and the sinks, with the parameters of `forward`. LSE may be None if not
-    needed."""
+    """O and LSE, differentiable in Q, K, V, the sinks and the bias, with the parameters of `forward`. LSE may be None
+    where it is not needed."""
     wants_gradients = torch.is_grad_enabled()
+    sinks, bias = optional[_SINKS_AT - 3], optional[_BIAS_AT - 3]
     if wants_gradients:
         _refuse_gradients(optional)
+        if bias is not None and bias.requires_grad:
+            _refuse_gradient_of_bias(bias, q, optional, numbers, deterministic)
     if not is_eager(q):
         return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic)
     tensors = (q, k, v, *optional)
     if is_transformed():
         _refuse_transforms(dict(zip(NAMES, tensors)))
-    sinks = optional[_SINKS_AT - 3]
-    if wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)):
-        if _functorch_active():  # the tensors do not belong to the transform, and have no gradient under it
-            raise NotImplementedError(f"`q`, `k`, `v` or `s_aux` requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
+    wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
+    if wants_gradients:
+        if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
+            names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
+            raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
         return _Eager.apply(*tensors, *numbers, deterministic)
     return forward(q, k, v, optional, numbers, needs_lse)
+
+
+def _of_others(sinks, bias) -> bool:
+    return (sinks is not None and sinks.requires_grad) or (bias is not None and bias.requires_grad)
 
 
 def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple, needs_lse: bool):

@@ -19,13 +19,15 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: Optional[torch.Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    *,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), which is read in place."""
     _check(qkv, "qkv", 5, 3)
     q, k, v = qkv.unbind(dim=2)
     # fmt: off
     return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                           return_attn_probs)
+                           return_attn_probs, attn_bias=attn_bias)
     # fmt: on
 
 
@@ -40,13 +42,15 @@ def flash_attn_kvpacked_func(
     alibi_slopes: Optional[torch.Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    *,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_func` of `kv`, (batch, seqlen_k, 2, key heads, head_dim), which is read in place."""
     _check(kv, "kv", 5, 2)
     k, v = kv.unbind(dim=2)
     # fmt: off
     return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                           return_attn_probs)
+                           return_attn_probs, attn_bias=attn_bias)
     # fmt: on
 
 
@@ -62,6 +66,8 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: Optional[torch.Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    *,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_varlen_func` of `qkv`, (total, 3, heads, head_dim), which is read in place. Rows of the result that
     belong to no sequence are not written."""
@@ -69,7 +75,7 @@ def flash_attn_varlen_qkvpacked_func(
     q, k, v = qkv.unbind(dim=1)
     # fmt: off
     return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal,
-                                  window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+                                  window_size, softcap, alibi_slopes, deterministic, return_attn_probs, attn_bias=attn_bias)
     # fmt: on
 
 
@@ -88,6 +94,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: Optional[torch.Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    *,
+    attn_bias: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_varlen_func` of `kv`, (total_k, 2, key heads, head_dim), which is read in place. Rows of the result
     that belong to no sequence are not written."""
@@ -95,7 +103,8 @@ def flash_attn_varlen_kvpacked_func(
     k, v = kv.unbind(dim=1)
     # fmt: off
     return flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale,
-                                  causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+                                  causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs,
+                                  attn_bias=attn_bias)
     # fmt: on
 
 

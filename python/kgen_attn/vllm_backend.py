@@ -66,7 +66,7 @@ class KgenImpl(FlashAttentionImpl):
         causal, left, right = arguments.windows(step.causal, window, step.max_query_len, longest)
         # fmt: off
         optional = (step.query_start_loc, None, None, step.seq_lens, step.block_table, None, None, self.alibi_slopes,
-                    arguments.sinks(self.sinks), None, k_descale, v_descale, None)
+                    arguments.sinks(self.sinks), None, k_descale, v_descale, None, None)
         # fmt: on
         numbers = (step.max_query_len, longest, self.scale, causal, left, right, 0, float(self.logits_soft_cap), 0)
         forward(query[:tokens], k, v, optional, numbers, with_lse=False, out=output[:tokens])

@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+from kgen_attn import bands
 from kgen_attn.library import library
 
 if library().device_type == "cuda" and not torch.cuda.is_available():
@@ -22,6 +23,12 @@ def _poison():
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def without_bias(monkeypatch):
+    """As with a library without kernels of the feature."""
+    monkeypatch.setattr(bands, "has_bias", lambda: False)
 
 
 @pytest.fixture

@@ -5,10 +5,13 @@ import math
 import torch
 
 
-def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, dtype=torch.float64):
+def attention(
+    q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, bias=None, dtype=torch.float64
+):
     """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`, on the device of `q`.
 
-    Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity.
+    Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity. The bias is (heads
+    or 1, rows or 1, keys or 1).
     """
     rows, heads, keys, key_heads = q.shape[0], q.shape[1], k.shape[0], k.shape[1]
     q, k, v = (t.to(dtype) for t in (q, k, v))
@@ -28,6 +31,10 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
         seen &= key <= position + right
     if chunk:
         seen &= key // chunk == torch.div(position, chunk, rounding_mode="floor")
+    if bias is not None:  # what it hides has no gradient
+        shown = bias > -(2.0**126)
+        scores = scores + bias.to(dtype).masked_fill(~shown, 0.0)
+        seen = seen & shown
     scores = scores.masked_fill(~seen, -math.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks.to(scores)[:, None, None].expand(heads, rows, 1)], dim=-1)
@@ -37,10 +44,11 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
 
 
 def batch(q, k, v, **options):
-    """`attention` for each entry of a batch; slopes may differ between entries too."""
-    slopes = options.pop("slopes", None)
+    """`attention` of each entry of a batch; slopes may be by entry too. The bias has four axes."""
+    slopes, bias = options.pop("slopes", None), options.pop("bias", None)
+    entry = lambda b: None if bias is None else bias[b if bias.shape[0] > 1 else 0]
     rows = [
-        attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], **options)
+        attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], bias=entry(b), **options)
         for b in range(q.shape[0])
     ]
     return torch.stack([o for o, _ in rows]), torch.stack([lse for _, lse in rows])

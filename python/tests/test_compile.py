@@ -70,7 +70,7 @@ NUMBERS = (0, 0, 0.125, True, -1, -1, 0, 0.0)
 def test_forward_passes_torchs_checks(draw):
     inputs = [draw(1, 8, 2, 32, grad=True) for _ in range(3)]
     flash_attn_func(*inputs)  # registers the operators
-    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, *[None] * 13, *NUMBERS, 0, True))
+    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, *[None] * 14, *NUMBERS, 0, True))
 
 
 def test_packed_forward_passes_torchs_checks(draw, device):
@@ -78,21 +78,21 @@ def test_packed_forward_passes_torchs_checks(draw, device):
     flash_attn_func(*(draw(1, 4, 1, 32) for _ in range(3)))
     cu = torch.tensor([0, 3, 10], dtype=torch.int32, device=device)
     numbers = (7, 7, *NUMBERS[2:])
-    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 11, *numbers, 0, True))
+    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 12, *numbers, 0, True))
 
 
 def test_backward_passes_torchs_checks(draw, device):
     q, k, v, out, dout = (draw(1, 8, 2, 32) for _ in range(5))
     flash_attn_func(q, k, v)
     lse = torch.randn(1, 2, 8, device=device)
-    torch.library.opcheck(torch.ops.kgen_attn.backward.default, (dout, q, k, v, out, lse, *[None] * 7, *NUMBERS, True))
+    torch.library.opcheck(torch.ops.kgen_attn.backward.default, (dout, q, k, v, out, lse, *[None] * 8, *NUMBERS, True, False))
 
 
 def test_fwd_kvcache_passes_torchs_checks(draw, device):
     new, cache, q = draw(2, 1, 1, 32), draw(2, 16, 1, 32), draw(2, 1, 2, 32)
     flash_attn_func(*(draw(1, 4, 1, 32) for _ in range(3)))
     lengths, cos = torch.tensor([2, 7], dtype=torch.int32, device=device), draw(32, 8)
-    optional = (None, None, None, lengths, *[None] * 9)
+    optional = (None, None, None, lengths, *[None] * 10)
     arguments = (q, cache, cache.clone(), *optional, *(0, 16, 0.2, True, -1, -1, 0, 0.0, 0), new, new, None, cos, cos.clone(), None, True, True)
     torch.library.opcheck(torch.ops.kgen_attn.fwd_kvcache.default, arguments)
 

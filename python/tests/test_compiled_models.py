@@ -232,7 +232,7 @@ def test_packed_sequences_behind_a_cache_are_refused(device):
             kgen(input_ids=tokens, position_ids=positions, past_key_values=cache)
 
 
-def test_padding_between_tokens_is_refused_with_a_window(device):
+def test_padding_between_tokens_is_refused_with_a_window(device, without_bias):
     kgen = models("mistral", device)[0]
     given, there = prompt(device, 1, 14, "left")
     given["attention_mask"][0, 7] = 0
@@ -256,5 +256,5 @@ def test_models_of_transformers_4_are_causal_beside_a_mask(draw, device, monkeyp
     nothing = torch.empty((2, 1, 9, masks.NOTHING), dtype=torch.int32, device=device)
     expected, _ = huggingface.attention(module, q, k, v, None, is_causal=True)
     for old in (False, True):
-        monkeypatch.setattr(huggingface, "_false_with_a_mask", old)
+        monkeypatch.setattr(huggingface, "_is_version_4", old)
         assert torch.equal(huggingface.attention(module, q, k, v, nothing, is_causal=False)[0], expected) == old

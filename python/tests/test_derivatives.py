@@ -104,7 +104,7 @@ def test_a_second_derivative_is_refused(draw):
     """Also if the first gradient is of a sum, so that nothing before it requires grad."""
     q, k, v = leaves(draw)
     flash_attn_func(q, k, v)
-    operator = lambda q, k, v: torch.ops.kgen_attn.forward(q, k, v, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, True)[0]
+    operator = lambda q, k, v: torch.ops.kgen_attn.forward(q, k, v, *[None] * 14, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, True)[0]
     for function in (flash_attn_func, operator):
         with pytest.raises(NotImplementedError, match="no second derivatives"):
             penalty(function, q, k, v).backward()
@@ -130,8 +130,8 @@ def test_tangents_are_refused(draw, place):
         with pytest.raises(NotImplementedError, match=f"`{'qkv'[place]}` has a tangent: no forward-mode derivatives"):
             flash_attn_func(*dual)
         with pytest.raises(NotImplementedError, match="no tangents through `torch.ops.kgen_attn`"):
-            torch.ops.kgen_attn.forward(*dual, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)
-        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # no tangents, as usual
+            torch.ops.kgen_attn.forward(*dual, *[None] * 14, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)
+        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # without tangents as ever
 
 
 def test_a_tangent_of_the_gradient_is_refused(draw):
@@ -156,7 +156,7 @@ def test_transforms_are_refused(draw):
             with pytest.raises(NotImplementedError, match=words):
                 run()
     with pytest.raises(NotImplementedError, match="no tangents"):
-        torch.func.jvp(lambda x: torch.ops.kgen_attn.forward(x, q, q, *[None] * 13, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)[0], (q,), (q,))
+        torch.func.jvp(lambda x: torch.ops.kgen_attn.forward(x, q, q, *[None] * 14, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)[0], (q,), (q,))
     q.requires_grad_()
     with pytest.raises(NotImplementedError, match="requires grad inside of a transform"):
         torch.func.grad(lambda x: (flash_attn_func(q, q, q) * x).float().sum())(q.detach())

@@ -1,4 +1,5 @@
-"""Masks that models define: computed as transformers' eager attention does, or refused with their name."""
+"""Masks that models define: computed as transformers' eager attention does, or refused with their name where the library
+has no kernels with `bias`. `test_masks_as_bias.py` has the others."""
 
 import pytest
 import torch
@@ -128,8 +129,8 @@ def of_positions_alone():
 
 
 @pytest.mark.parametrize("name, function, by_element", list(of_positions_alone()))
-def test_functions_that_are_no_band_are_refused_at_any_length(device, name, function, by_element):
-    """The call's own 14 positions may not reveal it."""
+def test_functions_that_are_no_band_are_refused_at_any_length(device, without_bias, name, function, by_element):
+    """The call's own 14 positions may not show it."""
     with pytest.raises(NotImplementedError, match="the model's mask is .*(prefix|of_positions_alone).*no band of keys"):
         asked(function, device, 14, use_vmap=by_element)
 
@@ -152,8 +153,8 @@ def test_bands_are_read_off_functions_and_remembered(device):
 DOCUMENTS = torch.zeros(64, dtype=torch.long)
 
 
-def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device):
-    """A tensor may also be a global, or be reached through a function or an object."""
+def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device, without_bias):
+    """A tensor may also be a global, or behind a function or an object."""
     def by_global(b, h, q, k):
         return (k <= q) & (DOCUMENTS.to(q.device)[q] == DOCUMENTS.to(q.device)[k])
 
@@ -179,15 +180,15 @@ def test_a_mask_that_shows_more_than_its_layers_guess_is_taken(draw, device):
     assert torch.equal(out, kgen_attn.flash_attn_func(*(t.transpose(1, 2) for t in (q, k, v))))
 
 
-def gemma3_with_images(device):
-    text = dict(**SMALL, **HEADS, sliding_window=WINDOW, query_pre_attn_scalar=32, layer_types=["sliding_attention", "full_attention"])
+def gemma3_with_images(device, heads=HEADS):
+    text = dict(**SMALL, **heads, sliding_window=WINDOW, query_pre_attn_scalar=32, layer_types=["sliding_attention", "full_attention"])
     vision = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
     config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=63)
     make = lambda **words: transformers.Gemma3ForConditionalGeneration._from_config(config, **words)
     return [model.to(device) for model in models_of(make, implementation={"text_config": "kgen", "vision_config": "eager"})]
 
 
-def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device):
+def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device, without_bias):
     three = gemma3_with_images(device)
     tokens = torch.randint(3, 60, (2, 14), device=device)
     kinds = torch.zeros_like(tokens)
@@ -198,8 +199,8 @@ def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device):
             three[0](input_ids=tokens, token_type_ids=kinds)
 
 
-def test_a_prefix_that_sees_itself_is_refused(device):
-    """As in PaliGemma: tokens of the prefix are one block."""
+def test_a_prefix_that_sees_itself_is_refused(device, without_bias):
+    """As PaliGemma defines it: tokens of the prefix are one block."""
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     config._attn_implementation = "kgen"
     rows = torch.zeros(2, 12, 64, device=device)
@@ -218,7 +219,7 @@ def test_a_prefix_that_sees_itself_is_refused(device):
 
 
 @pytest.mark.parametrize("rows, padding", [(8, 0), (8, 3), (9, 0)])
-def test_chunked_attention_is_taken_within_its_first_chunk(device, rows, padding):
+def test_chunked_attention_is_taken_within_its_first_chunk(device, without_bias, rows, padding):
     config = transformers.Llama4TextConfig(**SMALL, **HEADS, attention_chunk_size=8)
     config._attn_implementation = "kgen"
     there = torch.ones(1, rows, device=device)
@@ -232,7 +233,7 @@ def test_chunked_attention_is_taken_within_its_first_chunk(device, rows, padding
             masking.create_chunked_causal_mask(**words)
 
 
-def test_packed_rows_of_a_larger_batch_are_refused(device):
+def test_packed_rows_of_a_larger_batch_are_refused(device, without_bias):
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     config._attn_implementation = "kgen"
     positions = torch.tensor([[0, 1, 2, 3, 4], [0, 1, 2, 0, 1]], device=device)

@@ -109,7 +109,7 @@ def test_no_number_enters_a_structure_unchecked(module):
     narrow = {name for one in (abi.FwdParams, abi.BwdParams, abi.AppendKvParams, abi.AttentionFeatures) for name, kind in one._fields_
               if kind is abi.ctypes.c_int32}  # fmt: skip
     written = set(re.findall(r"\b[pf]\.(\w+)(?:, [pf]\.\w+)* =", inspect.getsource(module)))
-    assert written & narrow <= {"dtype", "kv_dtype", "cache_dtype", "sinks_dtype"}
+    assert written & narrow <= {"dtype", "kv_dtype", "cache_dtype", "sinks_dtype", "bias_dtype"}
 
 
 def test_what_is_wrong_is_named_whatever_was_called_before(draw, q, device, integers):
@@ -324,7 +324,17 @@ def test_what_a_model_may_give_wrongly(draw, integers):
     wrong = [
         (TypeError, "`attention_mask` is of type list", lambda: call([[1] * 8])),
         (ValueError, r"`attention_mask` has shape \(8,\)", lambda: call(integers(*[1] * 8).bool())),
-        (ValueError, r"`attention_mask` has shape \(1, 1, 8, 8\)", lambda: call(x.new_zeros(1, 1, 8, 8))),
+        (ValueError, r"`attention_mask` has shape \(1, 1, 8, 7\); it is .*\(1, 2, 8, 8\) here", lambda: call(x.new_zeros(1, 1, 8, 7))),
+        (TypeError, "`attention_mask` is torch.int64; of four axes", lambda: call(integers(*[[1] * 8] * 8)[None, None].long())),
+        (TypeError, "`attention_mask` is torch.int32; of four axes", lambda: call(integers(*[[1] * 8] * 8)[None, None])),
+        (NotImplementedError, "`cu_seq_lens_q` with a mask of four axes",
+         lambda: call(x.new_zeros(1, 1, 8, 8), cu_seq_lens_q=integers(0, 8))),
+        (ValueError, r"`position_bias` has shape \(2, 8, 8\)", lambda: call(position_bias=x.new_zeros(2, 8, 8))),
+        (NotImplementedError, "`cu_seq_lens_k` with a mask .* or `position_bias`",
+         lambda: call(position_bias=x.new_zeros(1, 2, 8, 8), cu_seq_lens_k=integers(0, 8))),
+        (NotImplementedError, "`position_ids` start again",
+         lambda: call(position_bias=x.new_zeros(1, 2, 8, 8), position_ids=integers(*range(4), *range(4))[None])),
+        (NotImplementedError, "`head_mask` is given", lambda: call(head_mask=x)),
         (ValueError, "with `max_length_q` and `max_length_k`", lambda: call(cu_seq_lens_q=integers(0, 3, 8))),
         (ValueError, "with `max_length_k`, ", lambda: call(cu_seq_lens_q=integers(0, 3, 8), max_length_q=5, max_length_k=None)),
     ]

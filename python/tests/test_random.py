@@ -3,7 +3,7 @@
     KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # a fast 60 calls without
     KGEN_CALL=7:123 pytest test_random.py                      # one of them again
 
-Each call draws the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors, which of them
+Drawn are the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases, which of them
 require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives, and wrong arguments.
 A call fails with a wrong value, with an exception that does not name an argument, and with a missing exception. Kernels
 that the library lacks are counted, not computed.
@@ -33,6 +33,7 @@ SEED, CALLS = int(os.environ.get("KGEN_SEED", "1")), int(os.environ.get("KGEN_CA
 ON_GPU = library().device_type == "cuda"
 MOST_ROWS = 300 if ON_GPU else 36
 PAIRS = sorted({(kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd"})
+BIASED = [pair for pair in PAIRS if any("bias" in kernel.features for kernel in library().kernels if (kernel.head_dim, kernel.head_dim_v) == pair)]
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -41,8 +42,8 @@ class Call:
     """One call: its arguments, and its meaning for each sequence."""
 
     function: Callable
-    leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks, as stored in memory
-    views: dict[str, Callable]  # from a leaf to the function's argument; works for tensors of any type and device
+    leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks and bias, as memory holds them
+    views: dict[str, Callable]  # from a leaf to what the function gets; of tensors of any type and device
     options: dict
     masks: dict  # arguments of the reference
     # (rows of Q and O, rows of LSE, of K and V) of each sequence: indices of the views.
@@ -52,6 +53,9 @@ class Call:
     slopes: Optional[torch.Tensor] = None
     dtype: torch.dtype = torch.bfloat16  # dtype of the computation
     autocast: bool = False
+    bias: Optional[Callable] = None  # from the leaves to what the function gets as `attn_bias`
+    sums: int = 1  # elements of scores that one of the bias is added to
+    whole: tuple = ()  # batch, heads, rows and keys, which the bias may have
 
     def given(self, leaves):
         return {name: self.views[name](leaf) for name, leaf in leaves.items() if name in self.views}
@@ -59,6 +63,8 @@ class Call:
     def __call__(self, leaves):
         tensors = self.given(leaves)
         more = {"s_aux": leaves["sinks"]} if "sinks" in leaves else {}
+        if self.bias is not None:
+            more["attn_bias"] = self.bias(leaves)
         context = torch.autocast(library().device_type, self.dtype) if self.autocast else contextlib.nullcontext()
         with context:
             return self.function(*tensors.values(), **self.options, **more)
@@ -71,11 +77,51 @@ class Call:
             parts = next(t for name, t in tensors.items() if "kv" in name).unbind(axis)
             tensors = {"q": tensors.get("q", parts[0]), "k": parts[-2], "v": parts[-1]}
         q, k, v = (tensors[name] for name in "qkv")
+        bias = None if self.bias is None else whole_bias(self.bias(leaves))
         found = []
         for number, (of_q, _, of_k) in enumerate(self.sequences):
             slopes = self.slopes if self.slopes is None or self.slopes.dim() == 1 else self.slopes[number]
-            found.append(attention(q[of_q], k[of_k], v[of_k], slopes=slopes, sinks=leaves.get("sinks"), dtype=dtype, **self.masks))
+            rows, keys, values = q[of_q], k[of_k], v[of_k]
+            own = None
+            if bias is not None:  # by the rows and keys of the sequence
+                own = bias[number if bias.shape[0] > 1 else 0]
+                own = own[:, : rows.shape[0] if own.shape[1] > 1 else 1, : keys.shape[0] if own.shape[2] > 1 else 1]
+            found.append(attention(rows, keys, values, slopes=slopes, sinks=leaves.get("sinks"), bias=own, dtype=dtype, **self.masks))
         return found
+
+
+def whole_bias(bias):
+    """What was given as `attn_bias`, of four axes and added to the scores."""
+    if bias.dtype == torch.bool:
+        bias = torch.zeros(bias.shape, dtype=torch.float64, device=bias.device).masked_fill(~bias, -float("inf"))
+    return bias[(None,) * (4 - bias.dim())]
+
+
+def bias_of(random, device, whole, dtypes):
+    """A bias for scores of shape `whole`: its leaf, a view from that to what the function gets, and how many scores one
+    element of the leaf is added to."""
+    shape = [1 if random.random() < chance else size for chance, size in zip((0.4, 0.4, 0.3, 0.03), whole)]
+    axes = random.choice([4, 4, 4, 3, 2])
+    shape[: 4 - axes] = [1] * (4 - axes)
+    sums = int(numpy.prod([max(1, size) for size, one in zip(whole, shape) if one == 1]))
+    kind = random.choice(["plain", "plain", "rows last", "heads last", "longer rows", "every second key", "expanded"])
+    stored, view = shape, lambda x: x
+    if kind == "rows last":
+        stored, view = [*shape[:2], shape[3], shape[2]], lambda x: x.transpose(2, 3)
+    if kind == "heads last":
+        stored, view = [shape[0], *shape[2:], shape[1]], lambda x: x.permute(0, 3, 1, 2)
+    if kind == "longer rows":
+        before = random.choice([0, 1, 4])
+        stored, view = [*shape[:3], shape[3] + before + 3], lambda x: x[..., before : before + shape[3]]
+    if kind == "every second key":
+        stored, view = [*shape[:3], 2 * shape[3]], lambda x: x[..., ::2]
+    if kind == "expanded":
+        view, axes = lambda x: x.expand(whole), 4
+    value = 2 * torch.randn(*stored)
+    hides = random.choice([0.0, 0.0, 0.2, 0.9])
+    value = value.masked_fill(torch.rand(*stored) < hides, -float("inf"))
+    drop = lambda x: x[(0,) * (4 - axes)]
+    return value.to(random.choice(dtypes)).to(device), lambda x: drop(view(x)), sums
 
 
 def layout(random, axes):
@@ -240,8 +286,9 @@ def draw_cache(random, device, head_dims, batch, heads, key_heads):
 
 
 def draw(random, device):
-    head_dims = random.choice(PAIRS)
-    if random.random() < 0.15:  # a head dim that is padded to it
+    biased = random.random() < (0.25 if BIASED else 0.03)
+    head_dims = random.choice(BIASED if biased and BIASED else PAIRS)
+    if random.random() < 0.15:  # padded up to it
         head_dims = (head_dims[0] - random.choice([1, 4, 7]), head_dims[1] - random.choice([1, 4, 7]))
     batch, (heads, key_heads) = random.choice([1, 2, 3]), heads_of(random)
     make = random.choice([draw_dense, draw_dense, draw_varlen, draw_cache])
@@ -263,16 +310,44 @@ def draw(random, device):
         views[name] = view
     if sinks is not None:
         leaves["sinks"] = sinks.to(random.choice([torch.float32, torch.bfloat16])).to(device)
-    return Call(function, leaves, views, options, masks, sequences, packed, refused, slopes, dtype, autocast)
+    call = Call(function, leaves, views, options, masks, sequences, packed, refused, slopes, dtype, autocast)
+    if biased:
+        if make is draw_varlen:
+            rows = int(options.get("max_seqlen_q", options.get("max_seqlen", 0)))
+            keys = int(options.get("max_seqlen_k", rows))
+        else:
+            rows, keys = next(iter(shapes.values()))[1], shapes.get("k", shapes.get("kv", shapes.get("qkv")))[1]
+        add_bias(call, random, device, (batch, heads, rows, keys))
+    return call
+
+
+def add_bias(call, random, device, whole):
+    """Gives the call a bias, a leaf, or a mask of bool."""
+    if whole[3] == 0:  # which pages take for unknown
+        return
+    call.whole = whole[:3]
+    dtypes = (torch.float32, *(HALVES if call.autocast else (call.dtype,)))
+    leaf, view, sums = bias_of(random, device, whole, dtypes)
+    capped = "softcap" in call.masks
+    call.refused = call.refused or ("softcap" if capped else None)
+    if random.random() < 0.3:
+        mask = view(leaf) > -1.0
+        call.bias = lambda leaves: mask
+    elif capped:  # without a gradient; with one it is refused in the call
+        call.bias = lambda leaves: view(leaf)
+    else:
+        call.leaves["bias"], call.bias, call.sums = leaf, lambda leaves: view(leaves["bias"]), sums
 
 
 def written(random, device):
     """New keys in a dense cache, slots or pages, with or without rotary embedding, and attention to them."""
     (heads, key_heads), batch, new = heads_of(random), random.choice([1, 2, 3]), random.choice([1, 2, 5])
     causal, kind = random.random() < 0.7, random.choice(["dense", "slots", "paged"])
+    biased = bool(BIASED) and random.random() < 0.3
+    width = random.choice([one for one in BIASED if one[0] == one[1]])[0] if biased else 32
     bf16 = lambda *shape: torch.randn(*shape).bfloat16().to(device)
     entries, rows = (3 * batch + 1, 16) if kind == "paged" else (batch + 1, 48)
-    caches = [bf16(entries, rows, key_heads, 32) for _ in range(2)]
+    caches = [bf16(entries, rows, key_heads, width) for _ in range(2)]
     order, used = random.sample(range(entries), batch), [random.randint(0, 48 - new) for _ in range(batch)]
     table = torch.tensor(random.sample(range(entries), 3 * batch)).reshape(batch, 3) if kind == "paged" else None
     options = {"causal": causal, "return_softmax_lse": True, "cache_seqlens": integers(used, device)}
@@ -284,7 +359,11 @@ def written(random, device):
         order = list(range(batch))
     gather = lambda cache, b: (cache[table[b]].flatten(0, 1) if kind == "paged" else cache[order[b]]).cpu().clone()
     before = [[gather(cache, b) for b in range(batch)] for cache in caches]
-    q, k, v = bf16(batch, new, heads, 32), bf16(batch, new, key_heads, 32), bf16(batch, new, key_heads, 32)
+    q, k, v = bf16(batch, new, heads, width), bf16(batch, new, key_heads, width), bf16(batch, new, key_heads, width)
+    bias = None
+    if biased:
+        leaf, view, _ = bias_of(random, device, (batch, heads, new, 48), (torch.float32, torch.bfloat16))
+        options["attn_bias"], bias = view(leaf), whole_bias(view(leaf)).expand(batch, heads, new, 48).cpu()
     angles, interleaved, rotary = torch.rand(64, 8) * 6, random.random() < 0.5, random.random() < 0.5
     cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
     if rotary:
@@ -304,7 +383,8 @@ def written(random, device):
         assert torch.equal(gather(caches[1], b), values), "V of the cache"
         seen = slice(0, used[b] + new)
         (exact, exact_lse), (low, low_lse) = (
-            attention(query, keys[seen], values[seen], causal=causal, dtype=dtype) for dtype in (torch.float64, torch.bfloat16)
+            attention(query, keys[seen], values[seen], causal=causal, bias=None if bias is None else bias[b, :, :, seen], dtype=dtype)
+            for dtype in (torch.float64, torch.bfloat16)
         )
         # A rotated value may be rounded in either direction.
         close(out[b], exact, low, "O", 4 * torch.finfo(torch.bfloat16).eps * largest(exact))
@@ -414,6 +494,7 @@ def compare(call, out, lse, wanted, random):
     scale = call.masks.get("scale") or call.leaves.get("q", call.leaves.get("qkv")).shape[-1] ** -0.5
     rows = max(1, out.numel() // max(1, out.shape[-1])) ** 0.5
     more = {"q": scale * k * delta, "k": scale * q * delta * rows, "v": epsilon * largest(dout) * rows, "sinks": delta * rows}
+    more["bias"] = delta * call.sums**0.5
     more["kv"], more["qkv"] = max(more["k"], more["v"]), max(more["q"], more["k"], more["v"])
     for name, one, exact, low in zip(wanted, found(), *gradients.values()):
         zero = torch.zeros_like(call.leaves[name].detach(), dtype=torch.float64)
@@ -434,6 +515,8 @@ def ordinary(call, random):
         call.options["deterministic"] = True
         if call.function is kgen_attn.flash_attn_with_kvcache:
             del call.options["deterministic"]
+        elif call.sums > 1 and "bias" in wanted and sums_over_axes(call):
+            return raises(lambda: call(call.leaves), "`attn_bias` .* `deterministic` is True", (NotImplementedError,))
     run = call
     if random.random() < 0.03 and not any(isinstance(value, (torch.Tensor, numpy.generic)) and value.ndim == 0 for value in flat(call.options)):
         torch._dynamo.reset()
@@ -456,6 +539,12 @@ def ordinary(call, random):
     compare(call, out, lse, wanted, random)
 
 
+def sums_over_axes(call):
+    """Whether the gradient of the bias is summed over batch entries, heads or rows, which is in no fixed order."""
+    bias = whole_bias(call.bias(call.leaves))
+    return any(size == 1 and whole > 1 for size, whole in zip(bias.shape, call.whole))
+
+
 def flat(options):
     for value in options.values():
         yield from value if isinstance(value, (tuple, list)) else (value,)
@@ -476,7 +565,7 @@ def stream(random):
 
 def transformed(call, random):
     """torch.func, tangents and second derivatives, each of which is refused."""
-    name = random.choice([name for name in call.leaves if name != "sinks"])
+    name = random.choice([name for name in call.leaves if name != "sinks"])  # the bias too
     leaf = call.leaves[name]
     of = lambda x: pair(call({**call.leaves, name: x}))[0] if lse_name(call.function) in call.options else call({**call.leaves, name: x})
     kind = random.choice(["grad", "vjp", "jvp", "vmap", "tangent", "twice"])
@@ -515,6 +604,8 @@ WRONG = {
     "seqused_k": [5, [1]],
     "alibi_slopes": [0.5, torch.ones(77)],
     "s_aux": [0.5, torch.ones(77)],
+    "attn_bias": [0.5, [1], torch.ones(77), torch.ones(7, 77), torch.ones(1, 1).double(), torch.ones(1, 1).int(), torch.ones(99, 1, 1, 1) > 0]
+    + [torch.ones(1, 1, 1, 1, 1), "x"],
     "cache_batch_idx": [0, [1]],
     "dropout_p": [0.5, "x", None],
     "q": [None, 5, "meta", "float", "flat", "head dim 0", "int"],
@@ -535,6 +626,8 @@ def wrong(call, random):
     options = dict(call.options)
     if "sinks" in call.leaves:
         options["s_aux"] = call.leaves["sinks"]
+    if call.bias is not None:
+        options["attn_bias"] = call.bias(call.leaves)
     if name in ("cu_seqlens_q", "max_seqlen_q") and name not in options:
         return raises(lambda: call.function(*tensors.values(), **options, softmax_scale_=1), ".", (TypeError,))
     if name in tensors:
@@ -550,7 +643,8 @@ def wrong(call, random):
         }
         tensors[name] = changes[value]() if isinstance(value, str) else value
     else:
-        options[name] = value.to(library().device_type) if isinstance(value, torch.Tensor) and name in ("alibi_slopes", "s_aux") else value
+        moves = isinstance(value, torch.Tensor) and name in ("alibi_slopes", "s_aux", "attn_bias")
+        options[name] = value.to(library().device_type) if moves else value
     raises(lambda: call.function(*tensors.values(), **options), "`")
 
 
