@@ -38,7 +38,7 @@ impl Vocabulary {
         let mut headers_of = BTreeMap::<String, BTreeSet<String>>::new();
         for (path, text) in templates.include_files().filter(|(path, _)| *path != INTERFACE) {
             for name in declared_names(text) {
-                headers_of.entry(name.to_owned()).or_default().insert(path.to_owned());
+                headers_of.entry(name).or_default().insert(path.to_owned());
             }
         }
         Self { headers_of }
@@ -47,10 +47,11 @@ impl Vocabulary {
     /// The headers of whose names the text uses any, sorted. A name that several headers overload stands for all of
     /// them: which overload a call takes is the compiler's to decide. A name that the text declares itself is its own.
     pub(super) fn headers_used_by(&self, text: &str) -> BTreeSet<&str> {
-        let tokens = tokens(&code_of(text));
-        let at = |i: usize| tokens.get(i).map_or("", String::as_str);
+        let code = code_of(text);
+        let tokens = tokens(&code);
+        let at = |i: usize| tokens.get(i).copied().unwrap_or_default();
         let (mut used, mut own) = (BTreeSet::new(), BTreeSet::new());
-        for (i, token) in tokens.iter().enumerate().filter(|(_, token)| self.headers_of.contains_key(*token)) {
+        for (i, token) in tokens.iter().enumerate().filter(|(_, token)| self.headers_of.contains_key(**token)) {
             let before = if i == 0 { "" } else { at(i - 1) };
             let is_member =
                 before == "." || (i > 1 && before == ">" && at(i - 2) == "-") || (before == "::" && at(i.max(2) - 2) != "kgen");
@@ -58,9 +59,9 @@ impl Vocabulary {
             let is_type = is_name(at(i + 1)) || ["<", "&", "*", "::"].contains(&at(i + 1));
             let follows_another = before == "," && ["=", ";"].contains(&at(i + 1));
             if (follows_type && !is_type) || follows_another {
-                own.insert(token.as_str());
+                own.insert(*token);
             } else if !is_member {
-                used.insert(token.as_str());
+                used.insert(*token);
             }
         }
         used.difference(&own).flat_map(|name| &self.headers_of[*name]).map(String::as_str).collect()
@@ -94,7 +95,8 @@ fn declared_names(text: &str) -> BTreeSet<String> {
             _ => {}
         }
     }
-    let tokens = tokens(&lines.join("\n"));
+    let code = lines.join("\n");
+    let tokens = tokens(&code);
     let mut at = 0;
     while at < tokens.len() {
         at = declaration(&tokens, at, &mut names);
@@ -103,8 +105,8 @@ fn declared_names(text: &str) -> BTreeSet<String> {
 }
 
 /// Reads the declaration that begins at a token, or the bracket of a namespace; returns where the next one begins.
-fn declaration(tokens: &[String], mut at: usize, names: &mut BTreeSet<String>) -> usize {
-    let token = |at: usize| tokens.get(at).map_or("", String::as_str);
+fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> usize {
+    let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
     match token(at) {
         "namespace" => {
             while !["{", ""].contains(&token(at)) {
@@ -139,7 +141,8 @@ fn declaration(tokens: &[String], mut at: usize, names: &mut BTreeSet<String>) -
             }
         };
     }
-    if !name.is_empty() && !["static_assert", "operator"].contains(&name) && !(kind == "using" && token(at) == ";") {
+    let is_directive = kind == "using" && token(at) == ";";
+    if !(is_directive || ["", "static_assert", "operator"].contains(&name)) {
         names.insert(name.to_owned());
     }
     // The rest of it: up to its semicolon, or up to the end of a function's body.
@@ -156,9 +159,9 @@ fn declaration(tokens: &[String], mut at: usize, names: &mut BTreeSet<String>) -
 }
 
 /// The place behind the bracket that closes the one at a token.
-fn skipped(tokens: &[String], at: usize) -> usize {
+fn skipped(tokens: &[&str], at: usize) -> usize {
     let (mut depth, mut parentheses) = (0_usize, 0_usize);
-    let opening = tokens.get(at).map_or("", String::as_str);
+    let opening = tokens.get(at).copied().unwrap_or_default();
     let closing = match opening {
         "<" => ">",
         "(" => ")",
@@ -166,7 +169,7 @@ fn skipped(tokens: &[String], at: usize) -> usize {
         _ => "}",
     };
     for (place, token) in tokens.iter().enumerate().skip(at) {
-        match token.as_str() {
+        match *token {
             "(" if opening == "<" => parentheses += 1,
             ")" if opening == "<" => parentheses -= 1,
             token if token == opening && parentheses == 0 => depth += 1,
@@ -203,22 +206,21 @@ fn code_of(text: &str) -> String {
 }
 
 /// Names, numbers, `::`, and other characters one by one.
-fn tokens(code: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut characters = code.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character.is_whitespace() {
-            continue;
-        }
-        let mut token = String::from(character);
-        if character.is_alphanumeric() || character == '_' {
-            while let Some(next) = characters.next_if(|next| next.is_alphanumeric() || *next == '_') {
-                token.push(next);
-            }
-        } else if character == ':' && characters.next_if_eq(&':').is_some() {
-            token.push(':');
-        }
+fn tokens(code: &str) -> Vec<&str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut rest = code.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else if rest.starts_with("::") {
+            2
+        } else {
+            first.len_utf8()
+        };
+        let (token, after) = rest.split_at(length);
         found.push(token);
+        rest = after.trim_start();
     }
     found
 }
