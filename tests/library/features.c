@@ -21,11 +21,11 @@ int main(void) {
                             offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, arrivals),
                             offsetof(kgen_fwd_params, k_new), sizeof(kgen_fwd_params)};
     kgen_attention_features f;
-    int version, slopes, sinks, paged, qv, cached, fresh;
+    int version, slopes, sinks, paged, qv, cached, fresh, biased;
     int32_t head_dim, kv_dtype, num_splits;
     uint32_t flags;
-    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
-                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &kv_dtype, &num_splits) == 15) {
+    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
+                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &biased, &kv_dtype, &num_splits) == 16) {
         f.alibi_slopes = slopes ? somewhere : NULL;
         f.alibi_batch_stride = 0;
         f.sinks = sinks ? somewhere : NULL;
@@ -48,6 +48,8 @@ int main(void) {
         p.page_size = p.num_pages = 1;
         p.qv = qv ? somewhere : NULL;
         p.kv_dtype = kv_dtype;
+        p.bias = biased ? somewhere : NULL;
+        p.bias_dtype = KGEN_DTYPE_FP32;
         if (fresh) {
             p.k_new = p.v_new = somewhere;
             p.seqused_k = &num_splits;

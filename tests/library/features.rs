@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Append, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
+    family::attention::{Append, Bias, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     kernel::{Dtype, Feature, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -50,7 +50,7 @@ fn ask(head_dim: u32, causal: bool, asked: CallOptions) -> Ask {
 }
 
 /// The form that both programs read: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
-/// new rows, the type of K and V.
+/// new rows, bias, the type of K and V.
 fn words_of(causal: bool, asked: CallOptions) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
@@ -62,8 +62,12 @@ fn words_of(causal: bool, asked: CallOptions) -> String {
         Some(_) => 3,
     });
     let kv = asked.kv.map_or(0, |format| format.number().code());
-    let append = u8::from(asked.append.is_some());
-    format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {kv}", asked.chunk, asked.softcap())
+    let [append, bias] = [asked.append.is_some(), asked.bias.is_some()].map(u8::from);
+    format!(
+        "{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {bias} {kv}",
+        asked.chunk,
+        asked.softcap()
+    )
 }
 
 const NOTHING: CallOptions = CallOptions {
@@ -71,6 +75,7 @@ const NOTHING: CallOptions = CallOptions {
     chunk: 0,
     softcap_hundredths: 0,
     alibi: None,
+    bias: None,
     sinks: None,
     pages: None,
     qv: false,
@@ -301,6 +306,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 chunk: u32::from(sometimes()),
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
+                bias: sometimes().then(Bias::default),
                 sinks: sometimes().then_some(SinkType::Fp32),
                 pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),
                 qv: sometimes(),
