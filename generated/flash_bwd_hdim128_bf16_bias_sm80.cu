@@ -32,12 +32,18 @@
 #include "kgen/blocks.cuh"
 #include "kgen/bwd_params.cuh"
 #include "kgen/cp_async.cuh"
+#include "kgen/floats.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/shared.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
+#include "kgen/types.cuh"
 
 namespace {
 
@@ -243,16 +249,20 @@ KGEN_DEVICE void add_bias_of_type(scores& s, const bwd_arguments& p, const head_
                 for (int h = 0; h < 2; ++h) {
                     const int k = key + t * 16 + h * 8;
                     if (k >= bias.keys) continue;
-                    float& x = s[t][j][2 * h + e];
-                    x = fused_multiply_add(bias_value<element>(load_global(row + k * p.bias_column_stride)) *
-                                           BIAS_RANGE, bias.unit, x);
+                    s[t][j][2 * h + e] += bias_value<element>(load_global(row + k * p.bias_column_stride));
                 }
             }
         }
     }
 }
 
-KGEN_DEVICE void add_bias_transposed(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
+// The scores of S^T: products are scaled, and the bias is added.
+KGEN_DEVICE void scale_and_add_bias(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
+    KGEN_UNROLL
+    for (int t = 0; t < N_TILES; ++t) {
+        KGEN_UNROLL
+        for (int i = 0; i < BLOCK_M / 2; ++i) s[t][i / 4][i % 4] *= p.softmax_scale;
+    }
     if (bias.start == nullptr) return;
     if (p.bias_dtype == KGEN_DTYPE_FP32) add_bias_of_type<float>(s, p, bias, key, query);
     else add_bias_of_type<uint16_t>(s, p, bias, key, query);
@@ -297,9 +307,9 @@ KGEN_DEVICE void probabilities(weights& w, const scores& s, float log2_scale, ui
         for (int t = 0; t < N_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                w[t][j / 2][j % 2 * 2 + h] =
-                    pack<element>(exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0])),
-                                  exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1])));
+                w[t][j / 2][j % 2 * 2 + h] = pack<element>(
+                    exp2_fast(minimum(0.0f, fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0]))),
+                    exp2_fast(minimum(0.0f, fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1]))));
             }
         }
     }
@@ -525,12 +535,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
                                        stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
         if (is_value_warp) {
             const int lane_key = warp_key + lane_index() / 4;
-            add_bias_transposed(s, p, read_bias(p, work.batch, head, queries.rows, work.keys.rows,
-                                                LOG2_E / p.log2_scale), work.first_key + lane_key, first_query);
+            scale_and_add_bias(s, p, read_bias(p, work.batch, head, queries.rows, work.keys.rows),
+                               work.first_key + lane_key, first_query);
             const int position = begin + first_query, key = work.first_key + lane_key;
             if (first_query < clear_first || first_query + BLOCK_M > clear_end)
                 mask(s, {p, key, position, work.keys.rows});
-            probabilities(w, s, p.log2_scale, stage + SHIFTS_OFFSET);
+            probabilities(w, s, LOG2_E, stage + SHIFTS_OFFSET);
             hand_over(w, weights_at, warp_key);
             barrier_arrive(1 + warp, 64);
         } else {
@@ -775,7 +785,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         const int at = position + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
         seen[h] = {first_seen(p, at), end_seen(p, at, keys.rows)};
     }
-    const head_bias biases = read_bias(p, batch, head, queries.rows, keys.rows, LOG2_E / p.log2_scale);
+    const head_bias biases = read_bias(p, batch, head, queries.rows, keys.rows);
 
     float dq[1][HEAD_DIM / 8][4];
     clear(dq);
@@ -789,6 +799,8 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         float s[1][DQ_N / 8][4], dp[1][DQ_N / 8][4];
         multiply<dq_query_tile, dq_key_tile>(s, q_tile, warp_row, k_tile);
         multiply<dq_query_tile, dq_key_tile>(dp, dout_tile, warp_row, v_tile);
+        KGEN_UNROLL
+        for (int j = 0; j < DQ_N / 2; ++j) s[0][j / 4][j % 4] *= p.softmax_scale;
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h)
             add_bias<element>(s[0], h, p, biases, position + warp_row + h * 8 + static_cast<int>(lane_index() / 4),
@@ -805,7 +817,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
                 for (int e = 0; e < 2; ++e) {
                     const float x = s[0][j][2 * h + e];
                     const bool visible = key + e >= seen[h].low && key + e < seen[h].high;
-                    weight[e] = visible ? exp2_fast(fused_multiply_add(x, p.log2_scale, shift[h])) : 0.0f;
+                    weight[e] = visible ? exp2_fast(minimum(0.0f, fused_multiply_add(x, LOG2_E, shift[h]))) : 0.0f;
                 }
                 ds[0][j / 2][j % 2 * 2 + h] = pack<element>(weight[0] * (dp[0][j][2 * h] - delta[h]),
                                                             weight[1] * (dp[0][j][2 * h + 1] - delta[h]));

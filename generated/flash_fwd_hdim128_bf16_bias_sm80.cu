@@ -17,13 +17,18 @@
 #include "kgen/bias.cuh"
 #include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
+#include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
+#include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/shared.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
+#include "kgen/types.cuh"
 
 namespace {
 
@@ -39,7 +44,7 @@ constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 2;  // registers are capped so that this many fit
 constexpr int WARP_ROWS = BLOCK_M / WARPS;
 constexpr int M_TILES = WARP_ROWS / 16;  // 16-row MMA tiles per warp
-constexpr int O_TILES = HEAD_DIM / 8;    // 8-column MMA tiles of O
+constexpr int O_TILES = HEAD_DIM / 8;  // 8-column MMA tiles of O
 
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
@@ -180,22 +185,27 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     }
 }
 
-// Factors that change scores. The result is in the units
-// of Q K^T.
+// Factors that change scores. The result is in units of the score.
 struct score_factors {
+    float to_score;  // converts products, capped if there is a cap, to scores
     head_bias bias;
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
 KGEN_DEVICE float read_factors(score_factors& factors, const kgen_fwd_params& p, float scale) {
-    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
-    return maximum(scale * LOG2_E, 1e-30f);
+    factors.to_score = scale;
+    return LOG2_E;
 }
 
 // Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `position`: of the row; `first_key`: of the tile.
 template <int CHUNKS>
 KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, const kgen_fwd_params& p,
                             int position, int first_key) {
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] *= factors.to_score;
+        s[j][2 * h + 1] *= factors.to_score;
+    }
     add_bias<element>(s, h, p, factors.bias, position, first_key);
 }
 
@@ -247,11 +257,12 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-            const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
+            // Subtracted before it is scaled: a bias may be so large that the rounding of the product would overflow.
+            const float top = state.max[t][h] == -infinity() ? 0.0f : state.max[t][h];
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
-                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
-                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h] - top, log2_scale, 0.0f));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1] - top, log2_scale, 0.0f));
                 state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
             }
         }
@@ -331,10 +342,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 
     const int position = first_query + keys.rows - queries.rows;       // of the block's first row
     const int last_position = min(position + BLOCK_M, keys.rows) - 1;  // of its last row
-    // Tile t holds the keys from origin + t * BLOCK_N on. Some row of the block sees a key in each of the tiles
+    // Tile t holds the keys from t * BLOCK_N on. Some row of the block sees a key in each of the tiles
     // [first_tile, end_tile); of these, [clear_first, clear_end) are entirely visible to every row, and the others need
     // the mask.
-    constexpr int origin = 0;
     const int first_tile = first_seen(p, position) / BLOCK_N;
     const int end_tile = max(first_tile, (end_seen(p, last_position, keys.rows) + BLOCK_N - 1) / BLOCK_N);
     const int clear_first = (first_seen(p, last_position) + BLOCK_N - 1) / BLOCK_N;
@@ -346,7 +356,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
                         sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
     const uint16_t* v = static_cast<const uint16_t*>(p.v) +
                         sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
-
     const uint32_t shared = shared_base();
     const int warp_row = warp_index() * WARP_ROWS;
 
@@ -367,15 +376,15 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     }
 
     const auto copy_k = [&](int tile, uint32_t to) {
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, k, p.k_row_stride, origin + tile * BLOCK_N, keys.rows);
+        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, k, p.k_row_stride, tile * BLOCK_N, keys.rows);
     };
     const auto copy_v = [&](int tile, uint32_t to) {
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
+        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, tile * BLOCK_N, keys.rows);
     };
 
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale);
-    factors.bias = read_bias(p, batch, head, queries.rows, keys.rows, LOG2_E / log2_scale);
+    factors.bias = read_bias(p, batch, head, queries.rows, keys.rows);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
@@ -384,11 +393,11 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h)
-                adjust_row(s[t], h, factors, p, position + warp_row + static_cast<int>(lane_index() / 4) + t * 16 +
-                                                h * 8, origin + tile * BLOCK_N);
+                adjust_row(s[t], h, factors, p,
+                           position + warp_row + static_cast<int>(lane_index() / 4) + t * 16 + h * 8, tile * BLOCK_N);
         }
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), origin + tile * BLOCK_N, keys.rows});
+            mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), tile * BLOCK_N, keys.rows});
         }
         softmax(s, state, log2_scale);
     };

@@ -56,15 +56,15 @@ KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, "l", "exch.b64")
                  : "=" letter(old)                                                     \
                  : "l"(pointer), letter(expected), letter(value)                       \
                  : "memory")
-#define KGEN_DEFINE_CAS(type, letter, instruction)                                     \
+#define KGEN_DEFINE_CAS(name, type, letter, instruction)                               \
     template <memory_order ORDER = memory_order::relaxed>                              \
-    KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value) {            \
+    KGEN_DEVICE type name(type* pointer, type expected, type value) {                  \
         type old;                                                                      \
         KGEN_BY_ORDER(KGEN_CAS, instruction, letter)                                   \
         return old;                                                                    \
     }
-KGEN_DEFINE_CAS(uint32_t, "r", "cas.b32")
-KGEN_DEFINE_CAS(uint64_t, "l", "cas.b64")
+KGEN_DEFINE_CAS(atomic_cas, uint32_t, "r", "cas.b32")
+KGEN_DEFINE_CAS(atomic_cas, uint64_t, "l", "cas.b64")
 #undef KGEN_DEFINE_CAS
 #undef KGEN_CAS
 #undef KGEN_BY_ORDER

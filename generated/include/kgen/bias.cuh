@@ -1,5 +1,5 @@
-// An additive bias of the scores, read from device memory as it is needed: element (b, h, i, j) belongs to batch entry b,
-// query head h, query i and key j of the sequence. Its type is fp32 or that of O.
+// An additive bias of the scores, read from device memory as it is needed: element (b, h, i, j) belongs to batch entry
+// b, query head h, query i and key j of the sequence. Its type is fp32 or that of O.
 #pragma once
 
 #include "kgen.h"
@@ -17,19 +17,14 @@ struct head_bias {
     int first_position;    // of query 0
     int last_row;          // the last query: later rows of a tile read its bias, which does not matter
     int keys;              // keys beyond have no bias
-    float unit;            // converts the bias to the units of the scores, divided by BIAS_RANGE
 };
 
-// Biases are multiplied by this before they are converted, so that those below -2^126 become -infinity: they hide the key
-// instead of overflowing where the softmax subtracts them.
-constexpr float BIAS_RANGE = 4.0f;
-
 template <class Params>
-KGEN_DEVICE head_bias read_bias(const Params& p, int batch, int head, int queries, int keys, float unit) {
+KGEN_DEVICE head_bias read_bias(const Params& p, int batch, int head, int queries, int keys) {
     const int64_t offset = batch * p.bias_batch_stride + head * p.bias_head_stride;
     const int shift = p.bias_dtype == KGEN_DTYPE_FP32 ? 2 : 1;
     const uint8_t* start = p.bias == nullptr ? nullptr : static_cast<const uint8_t*>(p.bias) + (offset << shift);
-    return {start, keys - queries, queries - 1, keys, unit * (1.0f / BIAS_RANGE)};
+    return {start, keys - queries, queries - 1, keys};
 }
 
 // An element of the bias as fp32. T: the 16-bit type.
@@ -43,7 +38,8 @@ KGEN_DEVICE float bias_value(uint16_t element) {
     return low;
 }
 
-// The elements of two keys; 0 for a key that the sequence does not have. ADJACENT: they are at a multiple of their size.
+// The elements of two keys; 0 for a key that the sequence does not have. ADJACENT: they are at a multiple of their
+// size.
 template <class T, bool ADJACENT>
 KGEN_DEVICE void load_bias(const float* row, int64_t stride, int key, int keys, float& low, float& high) {
     const bool has_low = static_cast<uint32_t>(key) < static_cast<uint32_t>(keys);
@@ -73,25 +69,29 @@ KGEN_DEVICE void load_bias(const uint16_t* row, int64_t stride, int key, int key
 
 // Adds a row's bias to a lane's part of the row: columns `key` + j * 8 and the next.
 template <class T, bool ADJACENT, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride, int key) {
+KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
+                         int key) {
     KGEN_UNROLL
     for (int j = 0; j < CHUNKS; ++j) {
         float low, high;
         load_bias<T, ADJACENT>(row, stride, key + j * 8, bias.keys, low, high);
-        s[j][2 * h] = fused_multiply_add(low * BIAS_RANGE, bias.unit, s[j][2 * h]);
-        s[j][2 * h + 1] = fused_multiply_add(high * BIAS_RANGE, bias.unit, s[j][2 * h + 1]);
+        s[j][2 * h] += low;
+        s[j][2 * h + 1] += high;
     }
 }
 
 template <class T, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride, int key) {
-    if (stride == 1 && reinterpret_cast<uintptr_t>(row + key) % (2 * sizeof(Element)) == 0) add_row<T, true>(s, h, bias, row, stride, key);
+KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
+                         int key) {
+    if (stride == 1 && reinterpret_cast<uintptr_t>(row + key) % (2 * sizeof(Element)) == 0)
+        add_row<T, true>(s, h, bias, row, stride, key);
     else add_row<T, false>(s, h, bias, row, stride, key);
 }
 
 // Adds the bias to a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit type.
 template <class T, class Params, int CHUNKS>
-KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, const Params& p, const head_bias& bias, int position, int first_key) {
+KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, const Params& p, const head_bias& bias, int position,
+                          int first_key) {
     if (bias.start == nullptr) return;
     const int64_t offset = min(max(position - bias.first_position, 0), bias.last_row) * p.bias_row_stride;
     const int key = first_key + static_cast<int>(lane_index() % 4 * 2);

@@ -51,7 +51,7 @@ KGEN_DEVICE words4 load_elements(const uint8_t* from, int columns) {
 
 // The same, but ALIGNED pieces, which begin at multiples of 16 bytes, are loaded whole.
 template <bool ALIGNED>
-KGEN_DEVICE words4 load_piece(const uint8_t* from, int columns) {
+KGEN_DEVICE words4 load_byte_piece(const uint8_t* from, int columns) {
     if (ALIGNED && columns == 16) return load_global(reinterpret_cast<const words4*>(from));
     return load_elements(from, columns);
 }

@@ -6,10 +6,12 @@
 
 namespace kgen {
 
-// As in kgen/atomics.cuh: these may read what this launch writes.
-KGEN_DEVICE uint8_t load_written(const uint8_t* pointer) { return *const_cast<const volatile uint8_t*>(pointer); }
+// As load_written() of kgen/atomics.cuh.
+KGEN_DEVICE uint8_t load_element(const uint8_t* pointer) { return *const_cast<const volatile uint8_t*>(pointer); }
 
-KGEN_DEVICE uint16_t load_written(const uint16_t* pointer) { return *const_cast<const volatile uint16_t*>(pointer); }
+KGEN_DEVICE uint16_t load_element(const uint16_t* pointer) { return *const_cast<const volatile uint16_t*>(pointer); }
+
+KGEN_DEVICE uint32_t load_element(const uint32_t* pointer) { return load_written(pointer); }
 
 KGEN_DEVICE void store_element(uint8_t* pointer, uint8_t value) { *pointer = value; }
 

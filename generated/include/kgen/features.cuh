@@ -9,6 +9,50 @@
 
 namespace kgen {
 
+// A feature of kernels.
+struct feature_row {
+    uint32_t bit;         // KGEN_FEATURE_*
+    const char* name;     // in messages
+    const char* missing;  // what a call without it lacks, if kernels serve only calls with it; otherwise nullptr
+    bool positions;       // its kernels know the positions of rows and keys
+};
+
+// Every feature, by bit. src/kernel/features.rs has the same table, which a test compares.
+constexpr feature_row FEATURE_ROWS[] = {
+    {KGEN_FEATURE_CAUSAL, "causal", "KGEN_FLAG_CAUSAL", false},
+    {KGEN_FEATURE_WINDOW, "window", nullptr, true},
+    {KGEN_FEATURE_CHUNK, "chunk", nullptr, true},
+    {KGEN_FEATURE_SOFTCAP, "softcap", nullptr, false},
+    {KGEN_FEATURE_ALIBI, "alibi", nullptr, true},
+    {KGEN_FEATURE_SINKS, "sinks", nullptr, false},
+    {KGEN_FEATURE_PAGED, "paged", "a page_table", false},
+    {KGEN_FEATURE_KV_E4M3, "kv_e4m3", "kv_dtype KGEN_DTYPE_FP8_E4M3", false},
+    {KGEN_FEATURE_KV_E5M2, "kv_e5m2", "kv_dtype KGEN_DTYPE_FP8_E5M2", false},
+    {KGEN_FEATURE_CACHE, "cache", nullptr, false},
+    {KGEN_FEATURE_QV, "qv", "qv", false},
+    {KGEN_FEATURE_PACKGQA, "packgqa", nullptr, false},
+    {KGEN_FEATURE_PAGE_DESCALE, "page_descale", nullptr, false},
+    {KGEN_FEATURE_APPEND, "append", "k_new", false},
+    {KGEN_FEATURE_BIAS, "bias", nullptr, true},
+};
+
+// The features that kernels cannot ignore: they serve only requests that use them.
+constexpr uint32_t features_not_left_aside() {
+    uint32_t features = 0;
+    for (const feature_row& row : FEATURE_ROWS) features |= row.missing != nullptr ? row.bit : 0;
+    return features;
+}
+
+// The features whose kernels know the positions of rows and keys.
+constexpr uint32_t features_with_positions() {
+    uint32_t features = 0;
+    for (const feature_row& row : FEATURE_ROWS) features |= row.positions ? row.bit : 0;
+    return features;
+}
+
+constexpr uint32_t NOT_LEFT_ASIDE = features_not_left_aside();
+constexpr uint32_t WITH_POSITIONS = features_with_positions();
+
 // Flags that concern features.
 constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
 
@@ -105,10 +149,6 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
     return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
 }
 
-// Features that a kernel cannot ignore: it serves only requests that use them.
-constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 |
-                                    KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV | KGEN_FEATURE_APPEND;
-
 // True if a kernel with the features `held` computes the request: it lacks no feature, masks no more, and reads K and V
 // from pages if and only if they are paged.
 inline bool serves_features(uint32_t asked, uint32_t held) {
@@ -117,15 +157,11 @@ inline bool serves_features(uint32_t asked, uint32_t held) {
 
 // The missing parameter of a call, given the features `unasked` that a kernel requires and the call does not use.
 inline const char* not_left_aside(uint32_t unasked) {
-    if ((unasked & KGEN_FEATURE_CAUSAL) != 0) return "KGEN_FLAG_CAUSAL";
-    if ((unasked & KGEN_FEATURE_PAGED) != 0) return "a page_table";
-    if ((unasked & KGEN_FEATURE_KV_E4M3) != 0) return "kv_dtype KGEN_DTYPE_FP8_E4M3";
-    if ((unasked & KGEN_FEATURE_KV_E5M2) != 0) return "kv_dtype KGEN_DTYPE_FP8_E5M2";
-    return (unasked & KGEN_FEATURE_QV) != 0 ? "qv" : "k_new";
+    for (const feature_row& row : FEATURE_ROWS) {
+        if ((unasked & row.bit) != 0 && row.missing != nullptr) return row.missing;
+    }
+    return "unknown";
 }
-
-// Features whose kernels know the positions of rows and keys.
-constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI | KGEN_FEATURE_BIAS;
 
 // Most keys that one query sees, as limited by windows and chunks, after read_features(); INT32_MAX: no limit.
 inline int32_t most_keys_seen(const kgen_attention_features& f) {
@@ -138,10 +174,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 
 // The name of the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3",
-                                     "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append", "bias"};
-    for (int bit = 0; bit < 15; ++bit) {
-        if ((features >> bit & 1) != 0) return NAMES[bit];
+    for (const feature_row& row : FEATURE_ROWS) {
+        if ((features & row.bit) != 0) return row.name;
     }
     return "unknown";
 }

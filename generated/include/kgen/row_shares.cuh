@@ -44,7 +44,7 @@ KGEN_DEVICE words4 load_piece(const uint16_t* from) {
         uint32_t words[4] = {0, 0, 0, 0};
         KGEN_UNROLL
         for (int i = 0; i < 8; ++i)
-            words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) <<
+            words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_element(from + i) : load_global(from + i)) <<
                             (i % 2 * 16);
         return {words[0], words[1], words[2], words[3]};
     }

@@ -31,7 +31,7 @@ inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t block
 // next group's round then goes the other way. For long sequences, whose blocks iterate over the keys of a head
 // together, so that L2 need not keep them for long: the number with the least imbalance, while each head still has
 // eight blocks.
-inline uint32_t heads_a_group(const kgen_fwd_params& p, uint32_t blocks, uint32_t pieces_a_head) {
+inline uint32_t heads_per_group(const kgen_fwd_params& p, uint32_t blocks, uint32_t pieces_a_head) {
     const uint64_t heads = static_cast<uint64_t>(p.num_heads) * p.batch;
     if (heads * pieces_a_head <= blocks) return static_cast<uint32_t>(heads);
     if (pieces_a_head < blocks / 4) {

@@ -134,7 +134,7 @@ mod tests {
             chunk: 7,
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
-            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, hides: true }),
+            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, hides: true, far: true }),
             sinks: Some(SinkType::Bf16),
             pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
             qv: true,
@@ -147,7 +147,7 @@ mod tests {
         let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
         let keys = Features::from_iter(keys);
         assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides-far sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
              new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));

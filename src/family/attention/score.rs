@@ -73,7 +73,9 @@ impl Score {
         let scaled = self.scale * s;
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
         let sloped = if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) };
-        sloped + self.added(row, key)
+        let added = self.added(row, key);
+        // Beside a bias this large the score is what fp32 keeps of the sum.
+        if added.abs() > 2.0_f64.powi(20) { f64::from((sloped + added) as f32) } else { sloped + added }
     }
 
     /// The score of product `s` of query `row` and key `key`.
@@ -172,14 +174,14 @@ impl Score {
     fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope.abs() * self.distance(row, key) + self.bias.map_or(0.0, |_| HeadBias::LARGEST)
+        capped + self.slope.abs() * self.distance(row, key) + self.bias.map_or(0.0, HeadBias::largest)
     }
 
     /// The largest magnitude of a score over `keys` keys for products of at most `product`, without a declared score.
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        let biased = self.bias.map_or(0.0, |_| HeadBias::LARGEST);
+        let biased = self.bias.map_or(0.0, HeadBias::largest);
         capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64) + biased
     }
 }

@@ -48,7 +48,12 @@ fn kernels_of_the_grid_fit_and_differ_from_their_templates_text_in_white_space_o
 fn headers_have_been_laid_out() {
     let templates = Templates::embedded();
     for (path, text) in templates.include_files().filter(|(path, _)| *path != "kgen.h") {
-        assert_eq!(layout(text), text, "{path}");
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/include").join(path);
+        if std::env::var_os("KGEN_UPDATE_LAYOUT").is_some() {
+            std::fs::write(file, layout(text)).expect("writable");
+        } else {
+            assert_eq!(layout(text), text, "KGEN_UPDATE_LAYOUT=1 cargo test --lib layout: {path}");
+        }
     }
 }
 

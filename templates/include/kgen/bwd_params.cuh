@@ -56,6 +56,9 @@ inline int check_bias_gradient(const kgen_bwd_params& p, const char* name) {
     if (p.dbias == nullptr) return KGEN_SUCCESS;
     if (p.bias == nullptr)
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: dbias is given and bias is NULL; give both, or no dbias", name);
+    if (p.dbias_column_stride == 0 && p.seqlen_k > 1)
+        return fail(KGEN_ERROR_UNSUPPORTED,
+                    "%s: dbias_column_stride is 0; the gradient of a bias is not summed over keys", name);
     struct {
         const char* name;
         const char* what;
@@ -66,8 +69,9 @@ inline int check_bias_gradient(const kgen_bwd_params& p, const char* name) {
                       {"dbias_row_stride", "rows", p.dbias_row_stride, p.seqlen_q}};
     for (const auto& axis : axes) {
         if ((p.flags & KGEN_FLAG_DETERMINISTIC) == 0 || axis.stride != 0 || axis.extent <= 1) continue;
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s 0 sums over %d %s in no fixed order, and KGEN_FLAG_DETERMINISTIC is set",
-                    name, axis.name, axis.extent, axis.what);
+        return fail(KGEN_ERROR_UNSUPPORTED,
+                    "%s: %s 0 sums over %d %s in no fixed order, and KGEN_FLAG_DETERMINISTIC is set", name, axis.name,
+                    axis.extent, axis.what);
     }
     return KGEN_SUCCESS;
 }

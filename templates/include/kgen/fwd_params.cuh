@@ -99,7 +99,8 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 &&
         (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
         return fail(KGEN_ERROR_INVALID_VALUE,
-                    "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks, slopes or a bias", self.name,
+                    "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks, slopes or a bias",
+                    self.name,
                     params.seqlen_q, params.seqlen_k);
     }
     if (const int code = check_declared_score(params.score, self.score, self.name)) return code;

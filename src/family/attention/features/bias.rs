@@ -35,6 +35,8 @@ pub struct Bias {
     pub apart: bool,
     /// Some elements are -∞.
     pub hides: bool,
+    /// Every third row is so far below zero that fp32 keeps nothing of its scores.
+    pub far: bool,
 }
 
 /// The bias of one query head of one sequence.
@@ -46,8 +48,13 @@ pub struct HeadBias {
 }
 
 impl HeadBias {
+    const NEAR: f64 = 2.0;
+    const FAR: f64 = -1_099_511_627_776.0; // -2^40
+
     /// The largest magnitude of a finite element.
-    pub const LARGEST: f64 = 2.0;
+    pub fn largest(self) -> f64 {
+        if self.bias.far { Self::NEAR - Self::FAR } else { Self::NEAR }
+    }
 
     /// The element of a query and a key: a multiple of 1/8, which every type holds exactly, or -∞.
     pub fn value(self, row: usize, key: usize) -> f64 {
@@ -60,7 +67,10 @@ impl HeadBias {
         if self.bias.hides && (mixed % 6 == 0 || (row + head) % 5 == 4) {
             return f64::NEG_INFINITY;
         }
-        f64::from(mixed >> 8 & 31) / 8.0 - Self::LARGEST
+        if self.bias.far && row % 3 == 1 {
+            return Self::FAR;
+        }
+        f64::from(mixed >> 8 & 31) / 8.0 - Self::NEAR
     }
 
     /// Whether the element leaves the key visible.
@@ -83,12 +93,8 @@ impl Bias {
     /// Every form of a bias.
     pub fn all() -> impl Iterator<Item = Self> {
         let either = [false, true];
-        itertools::iproduct!(either, either, either, either, either, either).map(|(batch, head, row, wide, apart, hides)| Self {
-            repeats: [batch, head, row],
-            wide,
-            apart,
-            hides,
-        })
+        itertools::iproduct!(either, either, either, either, either, either, either)
+            .map(|(batch, head, row, wide, apart, hides, far)| Self { repeats: [batch, head, row], wide, apart, hides, far })
     }
 
     /// Its name in names of cases: `bias-batch1-fp32`.
@@ -101,6 +107,7 @@ impl Bias {
             (self.wide, "-fp32"),
             (self.apart, "-apart"),
             (self.hides, "-hides"),
+            (self.far, "-far"),
         ];
         let parts: String = parts.into_iter().filter(|(has, _)| *has).map(|(_, word)| word).collect();
         format!("bias{parts}")
@@ -189,6 +196,15 @@ const WITH: &[Change] = &[
 const WITH_GRADIENT: &[Change] = &[
     ("the gradient of no bias", add_gradient, Refused(ERROR_INVALID_VALUE, "dbias is given and bias is NULL")),
     (
+        "a gradient of the bias summed over keys",
+        |c| {
+            given(c);
+            add_gradient(c);
+            bwd(c).dbias_strides = [0; 4];
+        },
+        Refused(ERROR_UNSUPPORTED, "dbias_column_stride is 0"),
+    ),
+    (
         "the same bits from a repeated bias",
         |c| {
             given(c);
@@ -255,6 +271,7 @@ impl FeatureRoom for Biased {
             Problem::new(&[(17, n + 1)], 2, 2).asking(biased(Bias { apart: true, hides: true, ..Bias::default() })),
             Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(biased(HIDING)),
             counted(Problem::new(&[(n + 1, 17)], 2, 2)).asking(biased(Bias { repeats: [true, true, false], ..Bias::default() })),
+            Problem::new(&[(m + 1, n + 17)], 2, 2).asking(biased(Bias { wide: true, far: true, ..Bias::default() })),
         ]
     }
 
@@ -264,6 +281,7 @@ impl FeatureRoom for Biased {
             (Problem::new(&[(3, 203); 3], 8, 1).asking(biased(HIDING)), 2, None),
             (unlike().asking(biased(Bias { wide: true, hides: true, ..Bias::default() })), 4, Some(counts())),
             (Problem::new(&[(7, 113)], 6, 2).asking(biased(Bias { apart: true, ..Bias::default() })), 2, None),
+            (Problem::new(&[(5, 70)], 4, 2).asking(biased(Bias { wide: true, far: true, ..Bias::default() })), 2, None),
         ]
     }
 
@@ -296,7 +314,7 @@ impl FeatureRoom for Biased {
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         let mut flip = |n| once_in(draw.rng, n);
         let repeats = [flip(2), flip(2), flip(3)];
-        options.bias = Some(Bias { repeats, wide: flip(3), apart: flip(4), hides: flip(2) });
+        options.bias = Some(Bias { repeats, wide: flip(3), apart: flip(4), hides: flip(2), far: false });
     }
 
     fn leave_out(&self, options: &mut CallOptions) {
@@ -312,7 +330,7 @@ impl FeatureRoom for Biased {
     }
 }
 
-const HIDING: Bias = Bias { repeats: [true, false, false], wide: false, apart: false, hides: true };
+const HIDING: Bias = Bias { repeats: [true, false, false], wide: false, apart: false, hides: true, far: false };
 
 /// A call that requests a bias.
 pub fn biased(bias: Bias) -> CallOptions {
