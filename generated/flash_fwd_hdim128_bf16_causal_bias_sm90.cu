@@ -362,7 +362,8 @@ KGEN_DEVICE float read_factors(score_factors& factors, const kgen_fwd_params& p,
     return LOG2_E;
 }
 
-// Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `position`: of the row; `first_key`: of the tile.
+// Changes a lane's part of row h * 8 + lane / 4 of 16 rows. With slopes `distance`: of the row's position from the
+// tile's first key; with a bias `position`: of the row, `first_key`: of the tile.
 template <int CHUNKS>
 KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, const kgen_fwd_params& p,
                             int position, int first_key) {

@@ -229,8 +229,8 @@ KGEN_DEVICE void add_distances(float (&s)[CHUNKS][4], int h, float slope, float 
     }
 }
 
-// Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `distance`: of the row's position from the tile's first
-// key.
+// Changes a lane's part of row h * 8 + lane / 4 of 16 rows. With slopes `distance`: of the row's position from the
+// tile's first key; with a bias `position`: of the row, `first_key`: of the tile.
 template <int CHUNKS>
 KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, int distance) {
     if (factors.to_cap >= 0.0f) {

@@ -21,8 +21,8 @@ pub struct Bundle {
 pub const COMPILER: Bundle =
     Bundle { what: "CUDA's compiler", prefix: "cuda-13.0", wheels: &COMPILER_WHEELS, program: "nvcc", download_megabytes: 105 };
 
-/// The disassembler. PyPI has no release 13.0 of it; this one reads the machine code of every target that 13.0 compiles
-/// (tested: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
+/// The disassembler. `PyPI` has no release 13.0 of it; this one reads the machine code of every target that 13.0
+/// compiles (tested: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
 pub const DISASSEMBLER: Bundle = Bundle {
     what: "CUDA's disassembler",
     prefix: "disassembler-13.5",

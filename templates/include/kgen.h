@@ -45,8 +45,8 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
  * requested feature fails with KGEN_ERROR_MISMATCH; features that a kernel has but the request does not use have no
  * effect.
  *
- * Kernels with windows, chunks, slopes or a bias take sequences of up to 2^30 rows. Positions are counted in keys: row i
- * of a sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths. Key j is at position j.
+ * Kernels with windows, chunks, slopes or a bias take sequences of up to 2^30 rows. Positions are counted in keys: row
+ * i of a sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths. Key j is at position j.
  * A key is visible if every requested mask allows it. Scores are changed in this order, before the mask:
  *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|;  s = s + bias
  * A slope below 0 raises the scores of far keys.
@@ -278,9 +278,9 @@ typedef struct kgen_fwd_params {
     /* An additive bias of the scores, of shape (batch, num_heads, seqlen_q, seqlen_k); row i and column j are query i
      * and key j of a sequence, with cu_seqlens and pages too. It is added last, in units of the score (softmax_scale
      * does not apply to it): s + bias, finite or -infinity, which hides the key. If a row's largest score is beyond
-     * 2^20 in magnitude, its LSE has few digits left, and gradients computed from it are as inexact. Elements beyond a
-     * sequence's queries and keys, and those that a mask hides, do not matter. Strides are in elements; 0 repeats along
-     * an axis. */
+     * 2^20 in magnitude, its LSE has few digits left, and what is computed from it, merged splits and gradients, is as
+     * inexact. Elements beyond a sequence's queries and keys, and those that a mask hides, do not matter. Strides are
+     * in elements; 0 repeats along an axis. */
     const void* bias; /* device memory; NULL: none, and the fields below are not read */
     int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
     int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of O */

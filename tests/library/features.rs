@@ -306,7 +306,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 chunk: u32::from(sometimes()),
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
-                bias: sometimes().then(Bias::default),
+                bias: (sometimes() && sometimes() && sometimes()).then(Bias::default),
                 sinks: sometimes().then_some(SinkType::Fp32),
                 pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),
                 qv: sometimes(),

@@ -119,7 +119,9 @@ impl BackwardCase {
             let places: Vec<i64> = bias.all_places(problem).map(|place| bias_offset(dbias_strides, place)).collect();
             let span = places.iter().map(|&offset| offset as usize + 1).max().unwrap_or(0);
             let mut image = Image::poisoned(Element::Bits32, span, 0);
-            places.into_iter().for_each(|offset| _ = image.mark(offset));
+            for offset in places {
+                image.mark(offset);
+            }
             ("dbias", image)
         });
         let outputs = [("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))];

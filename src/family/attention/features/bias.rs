@@ -26,6 +26,7 @@ pub struct Biased;
 
 /// The bias of a call, of shape (batch or 1, heads or 1, queries or 1, keys).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a bias, each independent of the others")]
 pub struct Bias {
     /// One for all batch entries, for all query heads, for all queries.
     pub repeats: [bool; 3],
@@ -181,7 +182,7 @@ pub fn offset(strides: [i64; 4], place: [usize; 4]) -> i64 {
     strides.iter().zip(place).map(|(stride, index)| stride * index as i64).sum()
 }
 
-const WITHOUT: &[Change] = &[("a bias", |c| push(c, "bias"), Refused(ERROR_MISMATCH, "built without the feature `bias`"))];
+const WITHOUT: &[Change] = &[("a bias", |c| _ = given(c), Refused(ERROR_MISMATCH, "built without the feature `bias`"))];
 
 const WITH: &[Change] = &[
     ("a bias of FP8", |c| given(c).bias_dtype = DTYPE_FP8_E4M3, Refused(ERROR_INVALID_VALUE, "bias_dtype 2 must be")),
@@ -281,7 +282,6 @@ impl FeatureRoom for Biased {
             (Problem::new(&[(3, 203); 3], 8, 1).asking(biased(HIDING)), 2, None),
             (unlike().asking(biased(Bias { wide: true, hides: true, ..Bias::default() })), 4, Some(counts())),
             (Problem::new(&[(7, 113)], 6, 2).asking(biased(Bias { apart: true, ..Bias::default() })), 2, None),
-            (Problem::new(&[(5, 70)], 4, 2).asking(biased(Bias { wide: true, far: true, ..Bias::default() })), 2, None),
         ]
     }
 

@@ -24,6 +24,16 @@ impl ScoreGradient {
         let elements = queries * keys;
         Self { exact: vec![0.0; elements], naive: [vec![0.0; elements], vec![0.0; elements]], sum_error: vec![0.0; elements] }
     }
+
+    /// Takes in an element: P, dP - delta, and the two naive gradients of the product with its naive slope. The error
+    /// of the sums is left in units of what dP - delta errs by.
+    pub fn see(&mut self, at: usize, [p, difference]: [f64; 2], naive: [f32; 2], slope: f32) {
+        self.exact[at] = p * difference;
+        for (into, of_product) in self.naive.iter_mut().zip(naive) {
+            into[at] = if slope == 0.0 { self.exact[at] as f32 } else { of_product / slope };
+        }
+        self.sum_error[at] = p;
+    }
 }
 
 /// The gradient of a bias and its allowed error.

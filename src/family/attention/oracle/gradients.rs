@@ -253,6 +253,7 @@ impl Rows<'_> {
 }
 
 /// One head, query row by query row.
+#[expect(clippy::too_many_lines, reason = "one pass over the keys of a row gives all sums")]
 fn differentiate(rows: Rows<'_>) -> Pass {
     let Rows { q, k, v, dout, dlse, dim: Dims { qk: dim, v: dim_v }, number, rules: Rules { mask, score, sink } } = rows;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
@@ -333,12 +334,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
             }
             let slope = score.slope(products[j], row, j);
             if let Some(scores) = &mut scores {
-                let at = row * keys + j;
-                scores.exact[at] = p[j] * (ds[j] - delta);
-                for (naive, ds16) in scores.naive.iter_mut().zip(&ds16) {
-                    naive[at] = if slope16[j] == 0.0 { scores.exact[at] as f32 } else { ds16[j] / slope16[j] };
-                }
-                scores.sum_error[at] = p[j]; // times what dP - delta errs by
+                scores.see(row * keys + j, [p[j], ds[j] - delta], [&ds16[0], &ds16[1]].map(|ds16| ds16[j]), slope16[j]);
             }
             ds[j] = slope * p[j] * (ds[j] - delta);
             largest_ds = largest_ds.max(ds[j].abs());

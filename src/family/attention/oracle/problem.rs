@@ -1,7 +1,7 @@
 //! One test case: the shape of an attention problem, its memory layout (computed by `memory_layout`), and the contents
 //! of its tensors.
 
-use super::descale::Descales;
+use super::{descale::Descales, memory_layout::Side};
 use crate::{
     check::Number,
     family::attention::{
@@ -352,10 +352,9 @@ impl Problem {
             .declared(self.declared(sequence, head))
     }
 
-    /// Query heads, rows and columns of a bias.
+    /// Query heads, rows and columns of a bias: the bounds that a call passes.
     pub fn bias_extents(&self) -> [usize; 3] {
-        let longest = |side: fn(&(usize, usize)) -> usize| self.sequences.iter().map(side).max().unwrap_or(0);
-        [self.heads, longest(|s| s.0), longest(|s| s.1)]
+        [self.heads, self.rows(Side::Query).bound, self.rows(Side::Key).bound]
     }
 
     /// Numbers of masks and scores, for Q of type `number`.
