@@ -53,7 +53,7 @@ def main():
     shutil.copytree(ROOT / "templates", copy)
     sync = copy / "include/kgen/sync.cuh"
     sync.write_text(changed(sync.read_text(), sync, r'"bar\.arrive ', '"bar.sync '))
-    for name in ("hopper/next_item.tera", "hopper/producer.tera"):
+    for name in ("hopper/next_item.tera", "hopper/v_producer.tera"):
         file = copy / name
         text = changed(file.read_text(), file, READ_BY_ALL, READ_BY_ONE)
         of_keys = f"{{%- if plan.features.positions %}}\n{passed_on('of_keys')}\n{{%- endif %}}\n" if "of_keys" in text else ""

@@ -50,7 +50,8 @@ pub struct HeadBias {
 
 impl HeadBias {
     const NEAR: f64 = 2.0;
-    const FAR: f64 = -1_099_511_627_776.0; // -2^40
+    /// -1.375 · 2^40: a product with log2(e) that fp32 rounds.
+    const FAR: f64 = -1_511_828_488_192.0;
 
     /// The largest magnitude of a finite element.
     pub fn largest(self) -> f64 {
