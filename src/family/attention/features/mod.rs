@@ -42,17 +42,17 @@ use std::str::FromStr;
 /// A change that makes a call simpler.
 pub type Simpler = fn(&mut CallOptions);
 
-/// A feature of attention. The default of each method is that of a feature that needs nothing there.
+/// A feature of attention. The default of each method suits a feature that needs nothing there.
 pub trait FeatureRoom: Sync {
     /// The feature.
     fn feature(&self) -> Feature;
 
-    /// Whether a call, with a causal mask or without, needs a kernel that has it.
+    /// True if a call, with a causal mask or without, needs a kernel with the feature.
     fn is_wanted(&self, _asked: &CallOptions, _causal: bool) -> bool {
         false
     }
 
-    /// The part of a case's name that says how a call asks for it: a space and a word.
+    /// The part of a case's name for the call's request of the feature: a space and a word.
     fn words(&self, _asked: &CallOptions) -> Option<String> {
         None
     }
@@ -83,25 +83,25 @@ pub trait FeatureRoom: Sync {
         None
     }
 
-    /// Makes a call ask for it with numbers that leave most rows a part of their keys, `n` of which are a tile.
+    /// Makes a call request the feature with numbers that leave most rows a part of their keys. `n`: keys of a tile.
     fn ask(&self, _asked: &mut CallOptions, _n: usize) {}
 
-    /// The cases of a forward kernel that has it.
+    /// The cases of a forward kernel with the feature.
     fn forward(&self, _borders: &Borders) -> Vec<Problem> {
         Vec::new()
     }
 
-    /// The cases of a split-KV kernel that serves it.
+    /// The cases of a split-KV kernel that serves the feature.
     fn splits(&self) -> Vec<Listed> {
         Vec::new()
     }
 
-    /// The cases that a thorough check of such a kernel has besides.
+    /// Further cases of a thorough check of such a kernel.
     fn splits_thoroughly(&self) -> Vec<Listed> {
         Vec::new()
     }
 
-    /// The cases of a backward kernel that has it.
+    /// The cases of a backward kernel with the feature.
     fn backward(&self, _borders: &Borders) -> Vec<BackwardProblem> {
         Vec::new()
     }
@@ -111,7 +111,7 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// The same because it does not serve the feature.
+    /// The same for a kernel that does not serve the feature.
     fn without(&self, _kernel: Point) -> &'static [Change] {
         &[]
     }
@@ -131,12 +131,12 @@ pub trait FeatureRoom: Sync {
         None
     }
 
-    /// Whether the fuzzer asks a kernel that has it for it at times only.
+    /// True if the fuzzer requests it of a kernel with the feature only at times.
     fn is_optional(&self) -> bool {
         self.feature().info().is_mask_or_score
     }
 
-    /// Draws how a call asks for it.
+    /// Draws a call's request of the feature.
     fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
 
     /// Changes a drawn problem, whose call requests the feature, into one that kernels with it serve.
@@ -184,7 +184,7 @@ pub fn features_of_rows() -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(|room| !room.feature().info().is_mask_or_score)
 }
 
-/// A call that asks for some features at once.
+/// A call that requests several features at once.
 pub fn together(features: &[Feature], n: usize) -> CallOptions {
     let mut options = CallOptions::default();
     for room in rooms(features.iter().copied().collect()) {
