@@ -56,7 +56,7 @@ impl CallOptions {
         let mask = if kernel.causal { causal } else { !causal || kernel.features.any(|info| info.includes_causal) };
         let mut exclusive = Features::all().iter().filter(|feature| feature.info().is_exclusive);
         let keys = exclusive.all(|feature| kernel.features.has(feature) == wanted.has(feature));
-        mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
+        mask && keys && kernel.served_features().contains(wanted) && kernel.features.score() == wanted.score()
     }
 
     /// What a launcher is told of it, for `heads` query heads.

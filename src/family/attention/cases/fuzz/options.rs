@@ -51,7 +51,7 @@ mod tests {
         let mut rng = Rng::seed_from_u64(1);
         let held = Features::from_iter([Feature::Window, Feature::Sinks]);
         let drawn: Vec<CallOptions> = (0..400).map(|_| draw(&mut rng, held, &[(70, 300)])).collect();
-        assert!(drawn.iter().all(|options| held.hold(options.wanted(false).1)));
+        assert!(drawn.iter().all(|options| held.contains(options.wanted(false).1)));
         for (window, sinks) in itertools::iproduct!([false, true], [false, true]) {
             let count =
                 drawn.iter().filter(|options| (options.window.is_some(), options.sinks.is_some()) == (window, sinks)).count();
