@@ -1,5 +1,5 @@
-/* A backward pass small enough to check by hand: one query of zeros gives two keys equal weight. Prints the gradients from
- * kgen_bwd with and without KGEN_FLAG_DETERMINISTIC, and its messages for invalid requests. */
+/* A backward pass small enough to check by hand: one query of zeros gives two keys equal weight. Prints the gradients
+ * from kgen_bwd with and without KGEN_FLAG_DETERMINISTIC, and its messages for invalid requests. */
 #include <math.h>
 #include <stdio.h>
 

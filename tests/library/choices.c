@@ -1,8 +1,9 @@
-/* Prints the answer of kgen_explain_choice to each input line. The fields of a line: compute capability, multiprocessors,
- * batch, heads, key heads, maximum seqlen_q and seqlen_k, head dim, dtype, flags, num_splits, for Q and for K whether
- * lengths differ, total rows of Q and of K, workspace bytes, left and right window, row-tile counters, and rows per page
- * (0: not paged; otherwise unequal key lengths are passed as seqused_k). Prints one line per candidate, then the choice,
- * the result of kgen_fwd_workspace, and the message of kgen_fwd: this library's launchers fail with their own names. */
+/* Prints the answer of kgen_explain_choice to each input line. The fields of a line: compute capability,
+ * multiprocessors, batch, heads, key heads, maximum seqlen_q and seqlen_k, head dim, dtype, flags, num_splits, for Q
+ * and for K whether lengths differ, total rows of Q and of K, workspace bytes, left and right window, row-tile
+ * counters, and rows per page (0: not paged; otherwise unequal key lengths are passed as seqused_k). Prints one line
+ * per candidate, then the choice, the result of kgen_fwd_workspace, and the message of kgen_fwd: this library's
+ * launchers fail with their own names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

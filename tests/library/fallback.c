@@ -1,5 +1,5 @@
-/* One query and one key, so that O = V, on a device of compute capability 9.0. The tensors first satisfy TMA's alignment,
- * then start 2 bytes later, which TMA rejects. Prints the result code and whether O is correct. */
+/* One query and one key, so that O = V, on a device of compute capability 9.0. The tensors first satisfy TMA's
+ * alignment, then start 2 bytes later, which TMA rejects. Prints the result code and whether O is correct. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Calls vector_add, transpose, reduce and append_kv through the dispatcher. Prints whether results match values worked out by
- * hand, and the messages for invalid requests. */
+/* Calls vector_add, transpose, reduce and append_kv through the dispatcher. Prints whether results match values worked
+ * out by hand, and the messages for invalid requests. */
 #include <stdio.h>
 
 #include "kgen.h"

@@ -64,7 +64,8 @@ static void even_work() {
 }
 
 static void bytes() {
-    // K and V of up to 0.4 of the usable L2 hit L2; from 0.64 on all of them come from device memory; in between, a part.
+    // K and V of up to 0.4 of the usable L2 hit L2; from 0.64 on all of them come from device memory; in between, a
+    // part.
     expect("K and V kept", times(WITH(r.keys = r.longest_keys = 1562.5)).memory, 400);
     expect("K and V half kept", times(WITH(r.keys = r.longest_keys = 2031.25)).memory, 2600);
     expect("K and V gone", times(WITH(r.keys = r.longest_keys = 2500)).memory, 6400);
@@ -227,7 +228,8 @@ static void splits() {
     expect("8 columns, 128 splits", merge(WITH(packed(r), r.head_dim_v = 8), 128), 700 + 578);
     expect("all rows have keys", merge(WITH(packed(r), r.causal = true), 64), 700 + 1064.96);
 
-    // Merging in the last block: tiles of 16 rows over 4 warps, of 64 rows over 8; 8 splits of 64 columns are half a round.
+    // Merging in the last block: tiles of 16 rows over 4 warps, of 64 rows over 8; 8 splits of 64 columns are half a
+    // round.
     kernel_cost split = KERNEL;
     split.rows = 16;
     const auto last = [&](const request_cost& r, double number, bool balanced = false) {

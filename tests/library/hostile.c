@@ -1,5 +1,5 @@
-/* Calls with hostile parameters. No kernel runs: the linker's --wrap replaces the emulator's launch of a grid with a function
- * that checks the number of blocks.
+/* Calls with hostile parameters. No kernel runs: the linker's --wrap replaces the emulator's launch of a grid with a
+ * function that checks the number of blocks.
  *
  *     hostile blocks                 for every launcher, sizes around 2^31 - 1 blocks; prints one line each
  *     hostile fuzz SEED ITERATIONS   random structures; prints the results of the calls
@@ -326,7 +326,8 @@ static int blocks(void) {
         if (v->launch == NULL && v->launch_bwd == NULL) continue; /* append_kv */
         const int packed = v->launch == NULL; /* keeps the workspace of a backward pass small */
         printf("%s:", v->name);
-        /* At least 2^69 blocks, which wrap to 0; a long maximum with few rows in total; 2^31, 2^31 - 1 and 2^29 of one query. */
+        /* At least 2^69 blocks, which wrap to 0; a long maximum with few rows in total; 2^31, 2^31 - 1 and 2^29 of one
+         * query. */
         printf(" %s,", word(call(v, 1 << 23, 1 << 23, 1 << 30, packed)));
         printf(" %s,", word(call(v, 1 << 30, 1 << 30, 1 << 30, packed)));
         printf(" %s,", word(call(v, 1 << 15, 1 << 14, 1 << 20, packed)));

@@ -1,9 +1,9 @@
-/* Shows how the dispatcher passes on calls with qv. The fields of each input line: head dim, head dim of V and O, dtype,
- * whether V is inside K, whether V has the row stride of K, whether qv is passed, sequences, heads, queries, keys,
- * num_splits, whether the requested workspace is passed, and the device. Prints the code and message of kgen_fwd (this
- * library's launchers fail with their own names), the workspace bytes, and the call that the launcher received: head dim,
- * offsets of q, k and qv from the caller's pointers, row strides of q and qv, num_splits, and whether a workspace is
- * passed. */
+/* Shows how the dispatcher passes on calls with qv. The fields of each input line: head dim, head dim of V and O,
+ * dtype, whether V is inside K, whether V has the row stride of K, whether qv is passed, sequences, heads, queries,
+ * keys, num_splits, whether the requested workspace is passed, and the device. Prints the code and message of kgen_fwd
+ * (this library's launchers fail with their own names), the workspace bytes, and the call that the launcher received:
+ * head dim, offsets of q, k and qv from the caller's pointers, row strides of q and qv, num_splits, and whether a
+ * workspace is passed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

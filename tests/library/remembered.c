@@ -1,6 +1,7 @@
-/* Tests the dispatcher's cache of choices. Sends requests that differ in one number or in whether one pointer is NULL, many
- * times in random order on changing devices: kgen_fwd must launch what kgen_explain_choice, which has no cache, reports.
- * The launchers of this library succeed. Prints "wrong|..." per mismatch, then "done|" and the number of calls. */
+/* Tests the dispatcher's cache of choices. Sends requests that differ in one number or in whether one pointer is NULL,
+ * many times in random order on changing devices: kgen_fwd must launch what kgen_explain_choice, which has no cache,
+ * reports. The launchers of this library succeed. Prints "wrong|..." per mismatch, then "done|" and the number of
+ * calls. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

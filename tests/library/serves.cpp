@@ -1,6 +1,6 @@
-// Prints for each input line whether kgen/features.cuh accepts a kernel for a request (1 or 0). The fields of a line: the
-// request's flags, window, chunk, softcap, whether slopes, sinks, a page table (2: with descale factors per page for K,
-// 3: for V), qv, a cache, new rows and a bias are passed, kv_dtype, and the kernel's features.
+// Prints for each input line whether kgen/features.cuh accepts a kernel for a request (1 or 0). The fields of a line:
+// the request's flags, window, chunk, softcap, whether slopes, sinks, a page table (2: with descale factors per page
+// for K, 3: for V), qv, a cache, new rows and a bias are passed, kv_dtype, and the kernel's features.
 #include <stdio.h>
 
 #include "kgen/features.cuh"

@@ -1,6 +1,6 @@
-/* Few queries over long contexts through kgen_fwd: with a workspace (split and merged), without one, and with an explicit
- * num_splits. Prints one line per request: the workspace bytes, the number of splits they correspond to, and the largest
- * difference of O and LSE from the unsplit result. */
+/* Few queries over long contexts through kgen_fwd: with a workspace (split and merged), without one, and with an
+ * explicit num_splits. Prints one line per request: the workspace bytes, the number of splits they correspond to, and
+ * the largest difference of O and LSE from the unsplit result. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

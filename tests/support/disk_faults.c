@@ -2,9 +2,9 @@
  *
  *     disk_faults FOLDER REPORT N FAULT program argument...
  *
- * FAULT is `kill`: all threads are killed before call N; `EACCES`: call N and all later calls that need a permission fail;
- * `ENOSPC`: call N and all later calls that need disk space fail. With N = 0 no fault is injected. The calls are written
- * to the file REPORT, one per line. The exit status is the program's, or 137 if it was killed.
+ * FAULT is `kill`: all threads are killed before call N; `EACCES`: call N and all later calls that need a permission
+ * fail; `ENOSPC`: call N and all later calls that need disk space fail. With N = 0 no fault is injected. The calls are
+ * written to the file REPORT, one per line. The exit status is the program's, or 137 if it was killed.
  *
  * A seccomp filter traps the calls, so they are caught whichever library makes them. */
 #define _GNU_SOURCE

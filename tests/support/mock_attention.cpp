@@ -1,5 +1,5 @@
-// Launchers of kgen.h for tests/bench.rs: scalar bf16 forward attention on the host, one launcher correct and the others
-// faulty.
+// Launchers of kgen.h for tests/bench.rs: scalar bf16 forward attention on the host, one launcher correct and the
+// others faulty.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// Mock of the CUDA driver and NVML with the host as device, reduced to what kgen calls: memory comes from malloc, stream
-// operations run synchronously, and events record the time of day. A graph replay takes one millisecond and runs nothing.
+// Mock of the CUDA driver and NVML with the host as device, reduced to what kgen calls: memory comes from malloc,
+// stream operations run synchronously, and events record the time of day. A graph replay takes one millisecond and runs
+// nothing.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// Mock of a library with a dispatcher for tests/fuzz.rs: scalar bf16 attention of head dim 16 on the host, correct unless the
-// variable MOCK_FAULT selects a fault.
+// Mock of a library with a dispatcher for tests/fuzz.rs: scalar bf16 attention of head dim 16 on the host, correct
+// unless the variable MOCK_FAULT selects a fault.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Mock of `python3 -m pip` for tests: downloads have the right file names and wrong contents. MOCK_PIP selects a failure:
-# "error": the download fails as without a network; "config": every command fails as with a broken configuration;
-# "user": pip is installed only in the user's site-packages.
+# Mock of `python3 -m pip` for tests: downloads have the right file names and wrong contents. MOCK_PIP selects a
+# failure: "error": the download fails as without a network; "config": every command fails as with a broken
+# configuration; "user": pip is installed only in the user's site-packages.
 [ "$1 $MOCK_PIP" != "-I user" ] || { echo "$0: No module named pip" >&2 && exit 1; }
 shift 3 # -I -m pip
 [ "$MOCK_PIP" != config ] || {

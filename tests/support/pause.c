@@ -1,5 +1,5 @@
-// Preloaded into kgen (LD_PRELOAD): pauses it after it has opened a file for reading whose path ends in $PAUSE_AT. Creates
-// the file $PAUSE_IN/paused, then waits until $PAUSE_IN/go exists.
+// Preloaded into kgen (LD_PRELOAD): pauses it after it has opened a file for reading whose path ends in $PAUSE_AT.
+// Creates the file $PAUSE_IN/paused, then waits until $PAUSE_IN/go exists.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

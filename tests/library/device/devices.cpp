@@ -1,5 +1,6 @@
-// Queries kgen/device.cuh repeatedly for the bandwidth and the other properties of several devices. Prints for each device
-// the bandwidths, the number of queries of its memory clock, the sums of the other properties, and the queries of those.
+// Queries kgen/device.cuh repeatedly for the bandwidth and the other properties of several devices. Prints for each
+// device the bandwidths, the number of queries of its memory clock, the sums of the other properties, and the queries
+// of those.
 #include <stdio.h>
 
 #include <initializer_list>
