@@ -41,7 +41,7 @@ pub trait Case: Debug {
 
     /// Bytes that `<name>_workspace` must request, if the workspace is part of the call: 0 for parameters that it
     /// refuses.
-    fn asked_workspace(&self) -> Option<usize> {
+    fn expected_workspace(&self) -> Option<usize> {
         None
     }
 

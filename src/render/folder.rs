@@ -102,14 +102,14 @@ impl Folder {
     /// [`RenderError::Io`] with the system's error.
     pub fn write(&self, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
         let written = self.held.paths();
-        let whose = |path: &str, text: &[u8]| match path {
-            manifest::FILE => Whose::Ours,
-            _ if !written.contains(path) => Whose::Foreign,
-            _ if self.held.wrote(path, &content_hash(text)) => Whose::Ours,
-            _ => Whose::Edited,
+        let owner_of = |path: &str, text: &[u8]| match path {
+            manifest::FILE => Owner::Ours,
+            _ if !written.contains(path) => Owner::Foreign,
+            _ if self.held.wrote(path, &content_hash(text)) => Owner::Ours,
+            _ => Owner::Edited,
         };
         let (doomed, kept) = if prune == Prune::Yes { self.doomed(files, &written)? } else { Default::default() };
-        let summary = replace(&self.path, files, &whose, &self.held, &doomed)?;
+        let summary = replace(&self.path, files, &owner_of, &self.held, &doomed)?;
         Ok(WriteSummary { kept, ..summary })
     }
 
@@ -183,17 +183,17 @@ pub fn write_kernel_file(
     let is_written =
         |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);
     let is_of_this_kgen = is_written(name, files::read(file).ok().as_deref());
-    let whose = |path: &str, text: &[u8]| {
+    let owner_of = |path: &str, text: &[u8]| {
         let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
         let is_ours = mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark));
         let is_edited = if mark.is_some() { !is_written(path, Some(text)) } else { is_of_this_kgen };
         match (is_ours, is_edited) {
-            (true, true) => Whose::Edited,
-            (true, false) => Whose::Ours,
-            (false, _) => Whose::Foreign,
+            (true, true) => Owner::Edited,
+            (true, false) => Owner::Ours,
+            (false, _) => Owner::Foreign,
         }
     };
-    replace(folder, &files, &whose, &Held::default(), &[])
+    replace(folder, &files, &owner_of, &Held::default(), &[])
 }
 
 /// Locks an existing folder. The lock file exists only while a process writes the folder.
@@ -210,7 +210,7 @@ pub(super) fn is_missing(error: &RenderError) -> bool {
 
 /// Owner of the text found at a file's path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Owner {
     /// kgen: may be overwritten.
     Ours,
     /// kgen, with a user's edits: may be overwritten after a backup.
@@ -224,30 +224,30 @@ enum State {
     Right,
     Missing,
     /// A file with other text.
-    Other(Whose, Vec<u8>),
+    Other(Owner, Vec<u8>),
 }
 
 /// Writes those of `files` that are missing or differ, and removes the paths in `doomed`. `held` is the folder's current
-/// manifest. `whose` maps a path and the text found there to its owner.
+/// manifest. `owner_of` maps a path and the text found there to its owner.
 fn replace(
     folder: &Path,
     files: &[OutputFile],
-    whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync),
+    owner_of: &(dyn Fn(&str, &[u8]) -> Owner + Sync),
     held: &Held,
     doomed: &[&str],
 ) -> Result<WriteSummary, RenderError> {
     all_inside(folder, files.iter().map(|file| file.path.as_str()))?;
-    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, whose)).collect::<Result<_, _>>()?;
+    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, owner_of)).collect::<Result<_, _>>()?;
     let found = || files.iter().zip(&states);
-    let is = |state: &State, wanted: Whose| matches!(state, State::Other(whose, _) if *whose == wanted);
+    let is = |state: &State, wanted: Owner| matches!(state, State::Other(owner, _) if *owner == wanted);
 
     let foreign: Vec<String> =
-        found().filter(|(_, state)| is(state, Whose::Foreign)).map(|(file, _)| file.path.clone()).collect();
+        found().filter(|(_, state)| is(state, Owner::Foreign)).map(|(file, _)| file.path.clone()).collect();
     if !foreign.is_empty() {
         return Err(RenderError::Foreign { folder: folder.to_owned(), files: foreign });
     }
     let edited = found().filter_map(|(file, state)| match state {
-        State::Other(Whose::Edited, text) => Some((file, text.as_slice())),
+        State::Other(Owner::Edited, text) => Some((file, text.as_slice())),
         _ => None,
     });
     let copies: Vec<(Edited, &[u8])> = edited
@@ -286,12 +286,12 @@ fn free_name(folder: &Path, path: &str, text: &[u8]) -> Result<String, RenderErr
     }
 }
 
-fn state(folder: &Path, file: &OutputFile, whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync)) -> Result<State, RenderError> {
+fn state(folder: &Path, file: &OutputFile, owner_of: &(dyn Fn(&str, &[u8]) -> Owner + Sync)) -> Result<State, RenderError> {
     let path = folder.join(&file.path);
     Ok(match files::read_if_there(&path).map_err(RenderError::io("write", path))? {
         None => State::Missing,
         Some(text) if text == file.text.as_bytes() => State::Right,
-        Some(text) => State::Other(whose(&file.path, &text), text),
+        Some(text) => State::Other(owner_of(&file.path, &text), text),
     })
 }
 

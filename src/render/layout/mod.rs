@@ -37,7 +37,7 @@ pub(super) fn layout(text: &str) -> String {
             laid.push(line);
         } else {
             let mut whole = line.to_owned();
-            while let Some(rest) = lines.peek().and_then(|next| scan::goes_on(&whole, next)) {
+            while let Some(rest) = lines.peek().and_then(|next| scan::continuation(&whole, next)) {
                 whole.push_str(if whole.ends_with('(') { "" } else { " " });
                 whole.push_str(rest);
                 lines.next();

@@ -48,7 +48,7 @@ pub(super) fn follows_on(code: &str) -> bool {
 }
 
 /// What `next` adds to the statement that `code` leaves open; none where it is another, or too unlike a line of code.
-pub(super) fn goes_on<'a>(code: &str, next: &'a str) -> Option<&'a str> {
+pub(super) fn continuation<'a>(code: &str, next: &'a str) -> Option<&'a str> {
     let rest = next.trim();
     let is_code = split_comment(code).1.is_none()
         && split_comment(rest).1.is_none()
@@ -57,8 +57,8 @@ pub(super) fn goes_on<'a>(code: &str, next: &'a str) -> Option<&'a str> {
         && !rest.contains("/*")
         && !rest.ends_with('\\');
     let operator = |code: &str| code.rsplit(' ').next().is_some_and(joins);
-    let goes_on = operator(code) || rest.split(' ').next().is_some_and(joins) || is_open(code);
-    (is_code && goes_on && !code.ends_with(['{', ';'])).then_some(rest)
+    let is_continued = operator(code) || rest.split(' ').next().is_some_and(joins) || is_open(code);
+    (is_code && is_continued && !code.ends_with(['{', ';'])).then_some(rest)
 }
 
 /// Whether a bracket opens in the code and does not close.

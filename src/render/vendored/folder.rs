@@ -32,7 +32,7 @@ pub struct LockedVendored<'a> {
     of: &'a Vendored,
     lock: Option<FolderLock>,
     /// Whether the folder goes with it where nothing is in it then.
-    goes_if_empty: bool,
+    remove_if_empty: bool,
 }
 
 impl Vendored {
@@ -86,7 +86,7 @@ impl Vendored {
             match lock(folder, on_wait, &|| false) {
                 Ok(lock) => {
                     sweep(folder);
-                    return Ok(Some(LockedVendored { of: self, lock: Some(lock), goes_if_empty: is_new }));
+                    return Ok(Some(LockedVendored { of: self, lock: Some(lock), remove_if_empty: is_new }));
                 }
                 // Another process has taken the folder away meanwhile.
                 Err(error) if is_missing(&error) && !folder.exists() => {}
@@ -202,7 +202,7 @@ impl LockedVendored<'_> {
                 .map(|path| folder.join(path))
                 .try_for_each(|path| fs::remove_file(&path).map_err(RenderError::io("remove", &path)))
         });
-        self.goes_if_empty |= done.is_ok();
+        self.remove_if_empty |= done.is_ok();
         done
     }
 
@@ -236,7 +236,7 @@ impl LockedVendored<'_> {
 impl Drop for LockedVendored<'_> {
     fn drop(&mut self) {
         drop(self.lock.take());
-        if self.goes_if_empty {
+        if self.remove_if_empty {
             // It stays where kernels are in it by now, or where a person put something into it.
             fs::remove_dir(&self.of.folder).ok();
         }

@@ -122,8 +122,8 @@ impl Case for AppendedCase {
         self.attention.name()
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
-        self.attention.asked_workspace()
+    fn expected_workspace(&self) -> Option<usize> {
+        self.attention.expected_workspace()
     }
 
     fn refusal(&self) -> Option<String> {

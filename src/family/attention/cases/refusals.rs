@@ -53,7 +53,7 @@ const EVERYWHERE: &[Change] = &[
     ("seqlen_k -1", |c| *numbers(c).seqlen_k = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_q too long", |c| *numbers(c).seqlen_q = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_k too long", |c| *numbers(c).seqlen_k = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
-    ("no batch and the longest sequences", longest_of_nobody, Nothing),
+    ("no batch and the longest sequences", longest_without_batch, Nothing),
     (
         "no key heads",
         |c| *numbers(c).num_heads_k = 0,
@@ -74,7 +74,7 @@ const EVERYWHERE: &[Change] = &[
     ("a scale that is no number", |c| *numbers(c).softmax_scale = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
 ];
 
-fn longest_of_nobody(call: &mut Call) {
+fn longest_without_batch(call: &mut Call) {
     let numbers = numbers(call);
     (*numbers.batch, *numbers.seqlen_q, *numbers.seqlen_k) = (0, TOO_LONG - 1, TOO_LONG - 1);
 }

@@ -185,7 +185,7 @@ impl Case for ScheduleCase {
                 features: problem.options.params(problem.heads),
                 qv_strides: None,
                 pages: None,
-                new_rows: new_rows.map(|(_, told)| told),
+                new_rows: new_rows.map(|(_, params)| params),
             }),
         };
         let problem = problem.clone();

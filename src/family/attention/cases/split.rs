@@ -181,8 +181,8 @@ impl Case for MergedCase {
         self.0.refusal()
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
-        self.0.asked_workspace()
+    fn expected_workspace(&self) -> Option<usize> {
+        self.0.expected_workspace()
     }
 
     fn name(&self) -> String {
@@ -397,7 +397,7 @@ impl Case for SplitCase {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
+    fn expected_workspace(&self) -> Option<usize> {
         Some(Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes())
     }
 

@@ -73,7 +73,7 @@ impl FeatureRoom for Alibi {
         vec![("alibi_slopes", Image::of_numbers(&itertools::iproduct!(0..rows, 0..heads).map(slope).collect::<Vec<_>>()))]
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.alibi = Some(Slopes::ByBatchAndHead);
     }
 

@@ -259,7 +259,7 @@ impl FeatureRoom for Biased {
         problem.options.bias.iter().map(|bias| ("bias", bias.image(problem, number))).collect()
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.bias = Some(Bias { repeats: [true, false, false], ..Bias::default() });
     }
 

@@ -110,7 +110,7 @@ impl FeatureRoom for Cached {
         first_of([(case.entry == Entry::Bwd, "`bwd` takes no cache"), (is_elsewhere, elsewhere)])
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.cache = Some(Cache::IndexedAndPadded);
     }
 

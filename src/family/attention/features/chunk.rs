@@ -45,7 +45,7 @@ impl FeatureRoom for Chunk {
         params.chunk = options.chunk as i32;
     }
 
-    fn ask(&self, options: &mut CallOptions, n: usize) {
+    fn request(&self, options: &mut CallOptions, n: usize) {
         options.chunk = n as u32 + 11;
     }
 

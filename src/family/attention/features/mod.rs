@@ -48,12 +48,12 @@ pub trait FeatureRoom: Sync {
     fn feature(&self) -> Feature;
 
     /// True if a call, with a causal mask or without, needs a kernel with the feature.
-    fn is_wanted(&self, _asked: &CallOptions, _causal: bool) -> bool {
+    fn is_wanted(&self, _options: &CallOptions, _causal: bool) -> bool {
         false
     }
 
     /// The part of a case's name for the call's request of the feature: a space and a word.
-    fn words(&self, _asked: &CallOptions) -> Option<String> {
+    fn words(&self, _options: &CallOptions) -> Option<String> {
         None
     }
 
@@ -84,7 +84,7 @@ pub trait FeatureRoom: Sync {
     }
 
     /// Makes a call request the feature with numbers that leave most rows a part of their keys. `n`: keys of a tile.
-    fn ask(&self, _asked: &mut CallOptions, _n: usize) {}
+    fn request(&self, _options: &mut CallOptions, _n: usize) {}
 
     /// The cases of a forward kernel with the feature.
     fn forward(&self, _borders: &Borders) -> Vec<Problem> {
@@ -137,13 +137,13 @@ pub trait FeatureRoom: Sync {
     }
 
     /// Draws a call's request of the feature.
-    fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
+    fn draw(&self, _draw: &mut Draw<'_>, _options: &mut CallOptions) {}
 
     /// Changes a drawn problem, whose call requests the feature, into one that kernels with it serve.
     fn fit_drawn(&self, _problem: &mut Problem, _head_dim: HeadDim) {}
 
     /// Removes it from a call that fails, if a kernel without it may serve the rest.
-    fn leave_out(&self, _asked: &mut CallOptions) {}
+    fn leave_out(&self, _options: &mut CallOptions) {}
 
     /// Changes of a call that fails, each of which makes one thing about it plainer.
     fn plainer(&self) -> &'static [Simpler] {
@@ -188,7 +188,7 @@ pub fn features_of_rows() -> impl Iterator<Item = &'static dyn FeatureRoom> {
 pub fn together(features: &[Feature], n: usize) -> CallOptions {
     let mut options = CallOptions::default();
     for room in rooms(features.iter().copied().collect()) {
-        room.ask(&mut options, n);
+        room.request(&mut options, n);
     }
     options
 }

@@ -92,7 +92,7 @@ impl FeatureRoom for Sinks {
         vec![("sinks", image)]
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.sinks = Some(SinkType::Bf16);
     }
 

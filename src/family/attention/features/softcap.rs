@@ -54,7 +54,7 @@ impl FeatureRoom for Softcap {
         params.softcap = options.softcap();
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.softcap_hundredths = 250;
     }
 

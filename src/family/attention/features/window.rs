@@ -65,7 +65,7 @@ impl FeatureRoom for Window {
         params.window = options.window;
     }
 
-    fn ask(&self, options: &mut CallOptions, n: usize) {
+    fn request(&self, options: &mut CallOptions, n: usize) {
         options.window = Some([n as i32 + 3, 2]);
     }
 

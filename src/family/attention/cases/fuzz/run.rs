@@ -315,7 +315,7 @@ struct WorkerEnd {
 
 /// What was heard of a worker that is running.
 #[derive(Default)]
-struct Heard {
+struct WorkerState {
     ended: WorkerEnd,
     /// The call that it is in, and since when.
     current: Option<(u64, Instant)>,
@@ -328,8 +328,8 @@ fn attend(
     observer: &dyn FuzzObserver,
     done: &mut (dyn FnMut(u64, &Outcome) + Send),
 ) -> WorkerEnd {
-    let heard = Mutex::new(Heard::default());
-    let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = Mutex::new(WorkerState::default());
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let hangs = AtomicBool::new(false);
     let stop = || {
         let late = lock().current.is_some_and(|(_, since)| since.elapsed() > options.call_limit);
@@ -350,7 +350,7 @@ fn attend(
         // A kernel under test may print to the same stream.
         Err(_) => {}
     });
-    let Heard { ended: mut how, current } = heard.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let WorkerState { ended: mut how, current } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (end, said) = match ended {
         Ok(ended) => ended,
         Err(error) => {
