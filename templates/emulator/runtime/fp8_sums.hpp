@@ -14,7 +14,7 @@ namespace kgen::emulator {
 
 constexpr int FP8_FRACTION_BITS = 13;
 
-constexpr int32_t EXPONENT_BITS = 0x7f800000;  // of an fp32: masked out, they are its power of two
+constexpr int32_t EXPONENT_BITS = 0x7f800000;  // exponent field of fp32; a value masked with it is its power of two
 constexpr int32_t KEPT_BITS = ~((1 << (23 - FP8_FRACTION_BITS)) - 1);
 
 // Four columns: compilers generate faster code than with eight.

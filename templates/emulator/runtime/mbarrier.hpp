@@ -24,7 +24,7 @@ struct mbarrier {
     write_record made;  // its initialisation, for the race detector
     bool fenced;        // the initialisation is visible to the asynchronous proxy
     clock arriving;     // joined clocks of the arrived threads
-    std::vector<uint32_t> lanes;       // arrivals in the current phase: a lane mask per warp of each block of the cluster
+    std::vector<uint32_t> lanes;       // arrivals in the current phase: a lane mask per warp of each block
     bool from_afar;                    // ... threads of other blocks too
     std::shared_ptr<snapshot> ended;   // clock that the last phase passed on at its end
     std::vector<pending_tile> copies;  // copies whose bytes it counts
