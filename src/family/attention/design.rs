@@ -306,8 +306,8 @@ pub struct Hopper {
     pub passes_by_turns: bool,
     /// Chunks of V in flight per transposing warp: FP8 only, otherwise 0.
     pub transposed_at_once: u32,
-    /// Whether the next kernel may start before this one has waited for its predecessors: with one block per
-    /// multiprocessor, the next kernel's blocks start only when this one's exit, which is early enough.
+    /// Whether the kernel allows the next one to launch before its own wait for predecessors: with one block per
+    /// multiprocessor, the next kernel's blocks then start as soon as blocks of this one exit.
     pub next_starts_first: bool,
     /// Maximum rows of an item for which the warpgroups share its keys, because one warpgroup has all rows; 0: never.
     pub part_rows: u32,
