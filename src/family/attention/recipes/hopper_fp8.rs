@@ -51,7 +51,8 @@ fn totals_bytes(variant: Point, tile: &Tile) -> u32 {
 /// Bytes left for slots of Q and stages of untransposed V.
 fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     let (keys, _, transposed) = stage_bytes(variant, tile);
-    let taken = tile.stages * (keys + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // descriptions of work, zeros and barriers
+    // The three alignments are for descriptions of work, zeros and barriers.
+    let taken = tile.stages * (keys + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
