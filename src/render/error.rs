@@ -83,7 +83,7 @@ pub enum RenderError {
     NotVllm {
         /// The folder.
         folder: PathBuf,
-        /// What is missing there, or not as expected.
+        /// The missing or unexpected item.
         reason: String,
     },
     /// A folder that is not an installed vLLM, or one of an unsupported version.
@@ -91,7 +91,7 @@ pub enum RenderError {
     NotInstalledVllm {
         /// The folder.
         folder: PathBuf,
-        /// What is missing there, or not as expected.
+        /// The missing or unexpected item.
         reason: String,
     },
     /// A replacement for one of vLLM's files whose contents do not match its name.
@@ -99,7 +99,7 @@ pub enum RenderError {
     NotPrebuilt {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A source that includes a header that does not exist.
@@ -131,7 +131,7 @@ pub enum RenderError {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// Interrupted while waiting for another process.

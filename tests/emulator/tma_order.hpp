@@ -4,7 +4,7 @@
 
 namespace {
 
-// Which threads may access the data of a copy, and when.
+// The threads that may access the data of a copy, and the time from which they may.
 void order_of_copies() {
     use_map(64, tma_swizzle::span_128);
     expect(is_faulted("race", [](int) {
