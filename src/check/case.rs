@@ -79,8 +79,8 @@ impl<P> Subject<P> {
     }
 }
 
-/// A function that returns the cases of a kernel at a level, in order. `family::cases` is one; this room is independent
-/// of families.
+/// A function that returns the cases of a kernel at a level, in order. `family::cases` is one; this module is
+/// independent of families.
 pub type Cases = fn(&Subject, Level) -> Vec<Box<dyn Case>>;
 
 /// The cases of a kernel at a level whose names contain `part`, in order.

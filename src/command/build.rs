@@ -203,7 +203,7 @@ impl Request {
         (requested > most).then(|| format!("{compilers} at once, not {requested}: on {cores} more would only make each slower"))
     }
 
-    /// The options of the build room.
+    /// The options of the module `build`.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions, CommandError> {
         limits::within("time_limit_s", self.time_limit_s, &limits::SECONDS)?;
         let run_as = run_as(self.run_as.as_ref())?;

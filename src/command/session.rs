@@ -32,7 +32,7 @@ impl Session {
     /// Plans a variant with its tile from the grid.
     ///
     /// # Errors
-    /// A sentence, as [`plan`] gives it.
+    /// The sentence returned by [`plan`].
     pub fn plan(&self, variant: Variant) -> Result<Plan, String> {
         plan(&self.grid, variant)
     }

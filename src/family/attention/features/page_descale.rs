@@ -69,7 +69,7 @@ const WITHOUT: &[Change] = &[
     ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
 ];
 
-/// Invalid calls of kernels with them; there are two key heads, so that the head stride matters.
+/// Invalid calls of kernels with factors per page. There are two key heads, so that the head stride matters.
 const WITH: &[Change] = &[
     (
         "factors of K beyond all memory",
