@@ -7,8 +7,8 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// The useful number out of `requested` CPU-bound jobs: at most the number of cores, which is also the default. More would
-/// make each slower, and the first result late.
+/// The useful number out of `requested` CPU-bound jobs: at most the number of cores, which is also the default. More
+/// would make each slower, and the first result late.
 pub fn busy(requested: Option<NonZeroUsize>) -> usize {
     requested.map_or(usize::MAX, NonZeroUsize::get).min(cores())
 }

@@ -32,7 +32,8 @@ pub enum Feature {
     KvE4m3,
     /// K and V are E5M2; Q and O have the kernel's dtype.
     KvE5m2,
-    /// K and V are a cache: an index maps sequences to entries, and an entry can have padding rows before its first key.
+    /// K and V are a cache: an index maps sequences to entries, and an entry can have padding rows before its first
+    /// key.
     Cache,
     /// Queries have a second part that is multiplied by V and added to the scores.
     Qv,
@@ -343,8 +344,8 @@ impl AxisWord for Feature {
     }
 }
 
-/// A set of features, and optionally a user-declared score or mask. In JSON it is a list: one word per feature, then the
-/// declaration.
+/// A set of features, and optionally a user-declared score or mask. In JSON it is a list: one word per feature, then
+/// the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
     built_in: u16,
@@ -580,8 +581,8 @@ mod tests {
         assert_constants_are_those_of_c(&constants);
     }
 
-    /// Cells of a row in `kgen/features.cuh`: constant, name, error for a call without the feature, whether kernels compute
-    /// positions.
+    /// Cells of a row in `kgen/features.cuh`: constant, name, error for a call without the feature, whether kernels
+    /// compute positions.
     #[test]
     fn the_table_matches_the_table_of_the_header() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/include/kgen/features.cuh");

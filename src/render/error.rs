@@ -110,7 +110,8 @@ pub enum RenderError {
         /// The missing header.
         header: String,
     },
-    /// A symbolic link in an output folder leads outside it or is dangling, so a write or removal would escape the folder.
+    /// A symbolic link in an output folder leads outside it or is dangling, so a write or removal would escape the
+    /// folder.
     #[error(
         "`{}` leads to `{}`, outside of `{}`, where kgen writes and removes nothing; put a folder there instead of the link, or \
          choose another folder",

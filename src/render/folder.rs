@@ -74,8 +74,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates the folder if it is missing, waits for its lock and reads its manifest. `on_wait` receives one sentence if
-    /// another process has the lock; the wait ends when `stop` becomes true.
+    /// Creates the folder if it is missing, waits for its lock and reads its manifest. `on_wait` receives one sentence
+    /// if another process has the lock; the wait ends when `stop` becomes true.
     ///
     /// # Errors
     /// [`RenderError::Io`] when the folder cannot be created or written, [`RenderError::Manifest`] when its manifest is
@@ -155,10 +155,10 @@ pub fn with_used_headers(templates: &Templates, sources: [OutputFile; 2]) -> Res
     Ok(sources.into_iter().chain(headers).collect())
 }
 
-/// Writes one kernel to `file`, beside it `header`, which declares it, and below `include/` the headers that it includes.
-/// There is no manifest. `written` is the text this kgen would write for the kernel that an existing `file` names, if any.
-/// If `file` or `header` has kgen's mark but other text, a user edited it or an older kgen wrote it: a backup is kept. The
-/// same holds for a header of `include/` beside a file that this kgen wrote.
+/// Writes one kernel to `file`, beside it `header`, which declares it, and below `include/` the headers that it
+/// includes. There is no manifest. `written` is the text this kgen would write for the kernel that an existing `file`
+/// names, if any. If `file` or `header` has kgen's mark but other text, a user edited it or an older kgen wrote it: a
+/// backup is kept. The same holds for a header of `include/` beside a file that this kgen wrote.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or an existing header is not kgen's;
@@ -227,8 +227,8 @@ enum State {
     Other(Owner, Vec<u8>),
 }
 
-/// Writes those of `files` that are missing or differ, and removes the paths in `doomed`. `held` is the folder's current
-/// manifest. `owner_of` maps a path and the text found there to its owner.
+/// Writes those of `files` that are missing or differ, and removes the paths in `doomed`. `held` is the folder's
+/// current manifest. `owner_of` maps a path and the text found there to its owner.
 fn replace(
     folder: &Path,
     files: &[OutputFile],

@@ -53,7 +53,8 @@ impl Renderer {
         self.kernel_in_file(plan, &file_name(&plan.variant))
     }
 
-    /// Like [`kernel`](Self::kernel), for a file with another name: the compile line in its header comment uses that name.
+    /// Like [`kernel`](Self::kernel), for a file with another name: the compile line in its header comment uses that
+    /// name.
     ///
     /// # Errors
     /// As [`kernel`](Self::kernel).

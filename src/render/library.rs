@@ -69,8 +69,8 @@ pub(super) fn include_tree(templates: &Templates) -> impl Iterator<Item = Output
 }
 
 impl Renderer {
-    /// The dispatcher of a library with these `plans`: defines `kgen_fwd`, `kgen_variants` and the other entry points. C++
-    /// for the host compiler or nvcc. Define the macro `KGEN_NO_PTX` if the objects contain no PTX.
+    /// The dispatcher of a library with these `plans`: defines `kgen_fwd`, `kgen_variants` and the other entry points.
+    /// C++ for the host compiler or nvcc. Define the macro `KGEN_NO_PTX` if the objects contain no PTX.
     ///
     /// # Errors
     /// As [`tree`].

@@ -25,8 +25,8 @@ impl Templates {
         Self { files }.with_families()
     }
 
-    /// The templates in `folder`, which has the layout of kgen's `templates/`. Hidden files and editor backups (`name~`)
-    /// are ignored.
+    /// The templates in `folder`, which has the layout of kgen's `templates/`. Hidden files and editor backups
+    /// (`name~`) are ignored.
     ///
     /// # Errors
     /// [`RenderError::Io`] when a file cannot be read or is not UTF-8, [`RenderError::NotTemplates`] when the C header
@@ -58,8 +58,8 @@ impl Templates {
         self.below("include/")
     }
 
-    /// The emulator's implementation of the device headers, for the host compiler: paths below `templates/emulator/` and
-    /// texts, sorted by path.
+    /// The emulator's implementation of the device headers, for the host compiler: paths below `templates/emulator/`
+    /// and texts, sorted by path.
     pub fn emulator_files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.below("emulator/")
     }

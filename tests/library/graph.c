@@ -1,8 +1,8 @@
 /* Decoding as an inference engine replays it from a CUDA graph: paged K and V, split counts from kgen_fwd_metadata,
  * kgen_fwd with the sizes of the largest call, and lengths in device memory that change between replays.
  *
- *     graph SEQLEN_Q NUM_SPLITS    one line per set of lengths: the launches and blocks of both functions, the workspace,
- *                                  the split counts, and whether O and LSE match a plain attention in double
+ *     graph SEQLEN_Q NUM_SPLITS    one line per set of lengths: the launches and blocks of both functions, the
+ *                                  workspace, the split counts, and whether O and LSE match a plain attention in double
  *     graph explain                the path chosen for 64 sequences of 128 tokens, and why others are excluded */
 #include <math.h>
 #include <stdbool.h>
