@@ -50,7 +50,8 @@ impl Vendored {
     /// The folder's kernels and vendoring options; `None` if it does not exist or is empty. Waits until no other
     /// process writes the folder, and takes no lock; `on_wait` receives one sentence if there is such a process.
     ///
-    /// # Errors [`RenderError::NotVendored`] when it has files but no manifest, [`RenderError::MadeBy`] when another
+    /// # Errors
+    /// [`RenderError::NotVendored`] when it has files but no manifest, [`RenderError::MadeBy`] when another
     /// kgen command manages it, [`RenderError::Manifest`], [`RenderError::Io`].
     pub fn held(&self, on_wait: &dyn Fn(&str)) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.steady(on_wait, || self.held_now())
@@ -157,7 +158,8 @@ impl LockedVendored<'_> {
 
     /// Replaces the folder's files with `files`, and returns the changes.
     ///
-    /// # Errors Those of [`held`](Self::held), [`RenderError::Edited`] when a user's edits would be lost, and
+    /// # Errors
+    /// Those of [`held`](Self::held), [`RenderError::Edited`] when a user's edits would be lost, and
     /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then. [`RenderError::Io`] when
     /// a file cannot be written; the next run recognises the files written until then.
     pub fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {

@@ -46,7 +46,8 @@ pub struct VllmTree {
 impl VllmTree {
     /// Reads the checkout at `root`.
     ///
-    /// # Errors [`RenderError::NotVllm`] when a file is not as expected, or is a symbolic link, which could lead to
+    /// # Errors
+    /// [`RenderError::NotVllm`] when a file is not as expected, or is a symbolic link, which could lead to
     /// another checkout.
     pub fn open(root: &Path) -> Result<Self, RenderError> {
         let unknown = |reason: String| RenderError::NotVllm { folder: root.to_owned(), reason };
