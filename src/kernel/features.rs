@@ -80,6 +80,8 @@ pub struct FeatureInfo {
     pub summary: &'static str,
     /// Whether it is a mask or a score, and not a property of the rows of Q, K and V.
     pub is_mask_or_score: bool,
+    /// Whether only recipes of the training passes have it, although it is a mask or a score.
+    pub is_training: bool,
     /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
     pub is_combined: bool,
     /// Whether kernels that have it serve no call without it.
@@ -105,6 +107,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     constant: "",
     summary: "",
     is_mask_or_score: false,
+    is_training: false,
     is_combined: false,
     is_exclusive: false,
     includes_causal: false,
@@ -360,9 +363,10 @@ impl Features {
         Feature::ALL.iter().copied().collect()
     }
 
-    /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
+    /// The masks and scores that every recipe has: all but what rows are, where K and V come from and of what type they
+    /// are, and what belongs to training.
     pub fn masks_and_scores() -> Self {
-        Self::of_all(|info| info.is_mask_or_score)
+        Self::of_all(|info| info.is_mask_or_score && !info.is_training)
     }
 
     /// The features that every split-KV kernel serves without having them.

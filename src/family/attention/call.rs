@@ -146,7 +146,7 @@ mod tests {
         };
         let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
         let keys = Features::from_iter(keys);
-        assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
+        assert_eq!(all.wanted(false), (false, Features::of_all(|info| info.is_mask_or_score).with(keys)));
         let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides-far sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
              new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);

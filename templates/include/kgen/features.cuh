@@ -133,6 +133,12 @@ inline int refuse_stray_page_descales(const kgen_fwd_params& p, const char* name
                 name);
 }
 
+// Calls `visit` with each pointer to a tensor of masks and scores.
+template <class Params, class Visit>
+void each_feature_tensor(Params& p, const Visit& visit) {
+    visit(p.features.alibi_slopes), visit(p.features.sinks), visit(p.bias);
+}
+
 // The features that parameters request (KGEN_FEATURE_*), after read_features().
 template <class Params>
 uint32_t asked_features(const Params& p) {
