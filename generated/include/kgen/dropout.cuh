@@ -44,7 +44,8 @@ struct dropout_mask {
 KGEN_DEVICE uint32_t most_of_kept(float p_dropout) {
     const float kept = 1.0f - p_dropout, rounded = rounded_product(kept, 255.0f);
     const uint32_t whole = static_cast<uint32_t>(rounded);
-    return static_cast<float>(whole) == rounded && fused_multiply_add(kept, 255.0f, -rounded) < 0.0f ? whole - 1 : whole;
+    const bool beyond = static_cast<float>(whole) == rounded && fused_multiply_add(kept, 255.0f, -rounded) < 0.0f;
+    return beyond ? whole - 1 : whole;
 }
 
 // The factor for sums of kept weights.
