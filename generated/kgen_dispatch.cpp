@@ -30,8 +30,8 @@
 // rows that a multiprocessor runs at once (split-KV only); the inputs of the prediction of its time: `origin`.
 #define KGEN_KERNELS(KERNEL) \
     KERNEL(append_kv_bf16_sm80, kgen_append_kv_params, 0, KGEN_KIND_APPEND_KV, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
-    KERNEL(flash_bwd_hdim128_bf16_bias_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_bias_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_dropout_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
@@ -65,12 +65,11 @@
     KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
     KERNEL(flash_fwd_combine_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 4096, 232448, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
-    KERNEL(flash_fwd_hdim128_bf16_bias_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
-    KERNEL(flash_fwd_hdim128_bf16_bias_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_BIAS, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2020, 890, 2759, 1125, 2054, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_dropout_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_packgqa_paged_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PACKGQA | KGEN_FEATURE_PAGED, 0, nullptr, 90, 90, 90, 223424, 232448, 0, 192, 64, 80, 1, 2020, 890, 2759, 1125, 2054, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_packgqa_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PACKGQA, 0, nullptr, 90, 90, 90, 222400, 232448, 0, 192, 64, 80, 1, 2020, 890, 2759, 1125, 2054, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_PAGE_DESCALE, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 41472, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 2853, 2253, false) \
@@ -1173,8 +1172,8 @@ request without_addresses(const request& asked) {
     keep_presence(p.cu_seqlens_q), keep_presence(p.cu_seqlens_k), keep_presence(p.seqused_q),
         keep_presence(p.seqused_k);
     keep_presence(p.q_descale), keep_presence(p.k_descale), keep_presence(p.v_descale), keep_presence(p.split_counts);
-    keep_presence(p.workspace), keep_presence(p.features.alibi_slopes), keep_presence(p.features.sinks),
-        keep_presence(p.bias);
+    keep_presence(p.workspace);
+    each_feature_tensor(p, [](auto& tensor) { keep_presence(tensor); });
     keep_presence(p.page_table), keep_presence(p.cache_batch_idx), keep_presence(p.leftpad_k), keep_presence(p.qv);
     keep_presence(p.work_counter), keep_presence(p.arrivals), keep_presence(p.k_page_descale),
         keep_presence(p.v_page_descale);

@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 int append_kv_bf16_sm80(const kgen_append_kv_params* params, cudaStream_t stream);
-int flash_bwd_hdim128_bf16_bias_sm80(const kgen_bwd_params* params, cudaStream_t stream);
-size_t flash_bwd_hdim128_bf16_bias_sm80_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim128_bf16_causal_bias_sm80(const kgen_bwd_params* params, cudaStream_t stream);
 size_t flash_bwd_hdim128_bf16_causal_bias_sm80_workspace(const kgen_bwd_params* params);
+int flash_bwd_hdim128_bf16_causal_dropout_sm80(const kgen_bwd_params* params, cudaStream_t stream);
+size_t flash_bwd_hdim128_bf16_causal_dropout_sm80_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim128_bf16_causal_sm80(const kgen_bwd_params* params, cudaStream_t stream);
 size_t flash_bwd_hdim128_bf16_causal_sm80_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim128_bf16_causal_sm90(const kgen_bwd_params* params, cudaStream_t stream);
@@ -78,12 +78,11 @@ int flash_bwd_hdim96_fp16_sm80(const kgen_bwd_params* params, cudaStream_t strea
 size_t flash_bwd_hdim96_fp16_sm80_workspace(const kgen_bwd_params* params);
 int flash_fwd_combine_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_combine_sm90(const kgen_fwd_params* params, cudaStream_t stream);
-int flash_fwd_hdim128_bf16_bias_sm80(const kgen_fwd_params* params, cudaStream_t stream);
-int flash_fwd_hdim128_bf16_bias_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_bias_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_bias_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_cache_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_cache_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_causal_dropout_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);

@@ -263,9 +263,9 @@ mod tests {
         assert_eq!(with(&[]), ["flash_fwd_hdim64_bf16_sm80"]);
         assert_eq!(with(&["--features", "none"]), with(&[]));
         for flags in [&["--features", "any"][..], &["--all"], &["--filter", "hdim == 64"]] {
-            assert_eq!(with(flags).len(), 5, "{flags:?}");
+            assert_eq!(with(flags).len(), 6, "{flags:?}");
         }
-        assert_eq!(names(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]).len(), 8 * 3 + 1 + 6 + 2);
+        assert_eq!(names(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]).len(), 8 * 3 + 1 + 6 + 2 + 2);
     }
 
     #[test]

@@ -1,7 +1,8 @@
-// flash_fwd_hdim128_bf16_bias_sm80
+// flash_fwd_hdim128_bf16_causal_dropout_sm80
 //
-// Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
-// Head dim 128, bf16, every key visible to every query unless a call requests bias, compute capability 8.0 and newer.
+// Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
+// Head dim 128, bf16, causal (aligned to the bottom right) unless a call requests dropout, compute capability 8.0 and
+// newer.
 //
 // One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 32, from the last to
 // the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
@@ -11,12 +12,12 @@
 // 2 blocks (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
-//       flash_fwd_hdim128_bf16_bias_sm80.cu
+//       flash_fwd_hdim128_bf16_causal_dropout_sm80.cu
 
 #include "kgen.h"
-#include "kgen/bias.cuh"
 #include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
+#include "kgen/dropout.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/global.cuh"
@@ -153,28 +154,13 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// A row's position is its place among the keys: row i of sq queries is at i + sk - sq, possibly below 0. It sees keys
-// [first_seen, end_seen), none if the end is not above the first.
-KGEN_DEVICE int first_seen(const kgen_fwd_params& p, int position) {
-    return 0;
-}
-
-KGEN_DEVICE int end_seen(const kgen_fwd_params& p, int position, int keys) {
-    int end = keys;
-    return max(0, end);
-}
-
-// The keys of a tile that a lane's rows see.
+// The keys of a tile that a warp's rows see. Columns are counted from the tile's first key.
 struct view {
-    const kgen_fwd_params& p;
-    int position;   // of the lane's first row
-    int first_key;  // of the tile, possibly below 0
-    int keys;       // of the sequence
+    int keys;  // columns from here on belong to no key
+    int diagonal;  // columns that the lane's first row sees
 
     // The columns that row r sees, counted from the lane's first row.
-    KGEN_DEVICE interval of_row(int r) const {
-        return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key};
-    }
+    KGEN_DEVICE interval of_row(int r) const { return {0, min(keys, diagonal + r)}; }
 };
 
 KGEN_DEVICE void mask(scores& s, const view& seen) {
@@ -183,31 +169,6 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t * 16 + h * 8));
     }
-}
-
-// Factors that change scores. The result is in units of the score.
-struct score_factors {
-    float to_score;  // converts products, capped if there is a cap, to scores
-    head_bias bias;
-};
-
-// `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
-KGEN_DEVICE float read_factors(score_factors& factors, const kgen_fwd_params& p, float scale) {
-    factors.to_score = scale;
-    return LOG2_E;
-}
-
-// Changes a lane's part of row h * 8 + lane / 4 of 16 rows. With slopes `distance`: of the row's position from the
-// tile's first key; with a bias `position`: of the row, `first_key`: of the tile.
-template <int CHUNKS>
-KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, const kgen_fwd_params& p,
-                            int position, int first_key) {
-    KGEN_UNROLL
-    for (int j = 0; j < CHUNKS; ++j) {
-        s[j][2 * h] *= factors.to_score;
-        s[j][2 * h + 1] *= factors.to_score;
-    }
-    add_bias<element>(s, h, p, factors.bias, position, first_key);
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
@@ -258,19 +219,18 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-            // Subtracted before it is scaled: a bias may be so large that the rounding of the product would overflow.
-            const float top = state.max[t][h] == -infinity() ? 0.0f : state.max[t][h];
+            const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
-                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h] - top, log2_scale, 0.0f));
-                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1] - top, log2_scale, 0.0f));
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
                 state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
             }
         }
     }
 }
 
-// The work of a block: blocks are ordered by batch, head, then query tile.
+// The work of a block: blocks are ordered by batch, head, then query tile, the longest rows first.
 struct assignment {
     int batch, head, first_query;
     sequence queries;
@@ -281,7 +241,7 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     const uint32_t m_blocks = (p.seqlen_q + BLOCK_M - 1) / BLOCK_M;
     const int batch = block / m_blocks / p.num_heads;
     const int head = block / m_blocks % p.num_heads;
-    const int first_query = block % m_blocks * BLOCK_M;
+    const int first_query = (m_blocks - 1 - block % m_blocks) * BLOCK_M;
     return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
 }
 
@@ -318,7 +278,7 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
             const float sum = sum_of_row(state.sum[t][h]);
-            const float factor = inverse_of_sum(sum);
+            const float factor = factor_of_kept(p) * inverse_of_sum(sum);
             const int row = warp_row + t * 16 + h * 8 + lane_index() / 4;
             KGEN_UNROLL
             for (int j = 0; j < O_TILES; ++j) {
@@ -341,15 +301,13 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
 
-    const int position = first_query + keys.rows - queries.rows;       // of the block's first row
-    const int last_position = min(position + BLOCK_M, keys.rows) - 1;  // of its last row
     // Tile t holds the keys from t * BLOCK_N on. Some row of the block sees a key in each of the tiles
-    // [first_tile, end_tile); of these, [clear_first, clear_end) are entirely visible to every row, and the others need
+    // [first_tile, end_tile); of these, those before clear_end are entirely visible to every row, and the others need
     // the mask.
-    const int first_tile = first_seen(p, position) / BLOCK_N;
-    const int end_tile = max(first_tile, (end_seen(p, last_position, keys.rows) + BLOCK_N - 1) / BLOCK_N);
-    const int clear_first = (first_seen(p, last_position) + BLOCK_N - 1) / BLOCK_N;
-    const int clear_end = end_seen(p, position, keys.rows) / BLOCK_N;
+    constexpr int first_tile = 0;
+    const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first row sees
+    const int end_tile = (max(0, min(keys.rows, diagonal + BLOCK_M - 1)) + BLOCK_N - 1) / BLOCK_N;
+    const int clear_end = max(0, min(keys.rows, diagonal)) / BLOCK_N;
 
     const uint16_t* q = static_cast<const uint16_t*>(p.q) +
                         sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
@@ -383,24 +341,20 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, tile * BLOCK_N, keys.rows);
     };
 
-    score_factors factors;
-    const float log2_scale = read_factors(factors, p, p.softmax_scale);
-    factors.bias = read_bias(p, batch, head, queries.rows, keys.rows);
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
+    const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
+    const dropout_mask dropped = read_dropout(p, batch, head);
+    const int warp_query = first_query + warp_row;
     const auto prepare = [&](scores& s, int tile) {
-        KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) {
-            KGEN_UNROLL
-            for (int h = 0; h < 2; ++h)
-                adjust_row(s[t], h, factors, p,
-                           position + warp_row + static_cast<int>(lane_index() / 4) + t * 16 + h * 8, tile * BLOCK_N);
-        }
-        if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
-            mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), tile * BLOCK_N, keys.rows});
+        if (tile >= clear_end) {
+            mask(s, {keys.rows - tile * BLOCK_N,
+                     diagonal + warp_row + static_cast<int>(lane_index() / 4) - tile * BLOCK_N});
         }
         softmax(s, state, log2_scale);
+        drop(s, dropped, warp_query, tile * BLOCK_N);  // row sums are of all weights
     };
 
     if (end_tile > first_tile) {
@@ -432,8 +386,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 
 }  // namespace
 
-extern "C" int flash_fwd_hdim128_bf16_bias_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_bias_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_BIAS};
+extern "C" int flash_fwd_hdim128_bf16_causal_dropout_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
+    constexpr fwd_identity self = {"flash_fwd_hdim128_bf16_causal_dropout_sm80", HEAD_DIM, KGEN_DTYPE_BF16,
+                                   KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

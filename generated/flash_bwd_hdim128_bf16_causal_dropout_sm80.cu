@@ -1,11 +1,12 @@
-// flash_bwd_hdim128_bf16_bias_sm80
+// flash_bwd_hdim128_bf16_causal_dropout_sm80
 //
 // Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's LSE:
-//   P = exp(scale S - LSE),  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
+//   P = exp(scale S - LSE) below the mask,  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
 //   dK = scale dS^T Q,  dQ = scale dS K
 // where delta is the row sum of O dO, minus dLSE if LSE has a gradient. dK and dV of a key head are summed over the
 // query heads that read it.
-// Head dim 128, bf16, every key visible to every query unless a call requests bias, compute capability 8.0 and newer.
+// Head dim 128, bf16, causal (aligned to the bottom right) unless a call requests dropout, compute capability 8.0 and
+// newer.
 //
 // Three kernels, in sequence:
 //   prepare    computes delta of every row, and zeroes the sums of dQ
@@ -25,13 +26,13 @@
 // Plan: 164864 bytes of shared memory, 1 block (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
-//       flash_bwd_hdim128_bf16_bias_sm80.cu
+//       flash_bwd_hdim128_bf16_causal_dropout_sm80.cu
 
 #include "kgen.h"
-#include "kgen/bias.cuh"
 #include "kgen/blocks.cuh"
 #include "kgen/bwd_params.cuh"
 #include "kgen/cp_async.cuh"
+#include "kgen/dropout.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/global.cuh"
@@ -187,113 +188,20 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// A row's position is its place among the keys: row i of sq queries is at i + sk - sq, possibly below 0. It sees keys
-// [first_seen, end_seen), none if the end is not above the first.
-KGEN_DEVICE int first_seen(const bwd_arguments& p, int position) {
-    return 0;
-}
-
-KGEN_DEVICE int end_seen(const bwd_arguments& p, int position, int keys) {
-    int end = keys;
-    return max(0, end);
-}
-
-// A query's position is its place among the keys: query i of sq is at i + sk - sq, possibly below 0. Of the positions
-// [begin, end), those in [first_seeing, end_seeing) see a key, none if the end is not above the first.
-KGEN_DEVICE int first_seeing(const bwd_arguments& p, int key, int begin) {
-    int first = begin;
-    return first;
-}
-
-KGEN_DEVICE int end_seeing(const bwd_arguments& p, int key, int end) {
-    return end;
-}
-
 // The queries of a tile that see a warp's rows of S^T, which are keys. Columns are counted from the tile's first query.
 struct view {
-    const bwd_arguments& p;
-    int key;       // the lane's first
-    int position;  // of the tile's first query
-    int keys;      // of the sequence
+    int diagonal;  // the first query that sees the lane's first key; no query sees rows after the last key
 
     // The queries that see key r, counted from the lane's first.
-    KGEN_DEVICE interval of_row(int r) const {
-        if (key + r >= keys) return {BLOCK_M, BLOCK_M};
-        return {first_seeing(p, key + r, position) - position, end_seeing(p, key + r, keys) - position};
-    }
+    KGEN_DEVICE interval of_row(int r) const { return {diagonal + r, INT32_MAX}; }
 };
 
-KGEN_DEVICE void mask(scores& s, const view& seen) {
+KGEN_DEVICE void mask(scores& s, view seen) {
     KGEN_UNROLL
     for (int t = 0; t < N_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t * 16 + h * 8));
     }
-}
-
-// Adds the bias to S^T. `key`, `query`: the lane's first key and the tile's first query.
-template <class T>
-KGEN_DEVICE void add_bias_of_type(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
-    const T* start = reinterpret_cast<const T*>(bias.start);
-    const int lane_query = query + static_cast<int>(lane_index() % 4 * 2);
-    KGEN_UNROLL
-    for (int j = 0; j < BLOCK_M / 8; ++j) {
-        KGEN_UNROLL
-        for (int e = 0; e < 2; ++e) {
-            const int q = lane_query + j * 8 + e;
-            if (q > bias.last_row) continue;
-            const T* row = start + q * p.bias_row_stride;
-            KGEN_UNROLL
-            for (int t = 0; t < N_TILES; ++t) {
-                KGEN_UNROLL
-                for (int h = 0; h < 2; ++h) {
-                    const int k = key + t * 16 + h * 8;
-                    if (k >= bias.keys) continue;
-                    s[t][j][2 * h + e] += bias_value<element>(load_global(row + k * p.bias_column_stride));
-                }
-            }
-        }
-    }
-}
-
-// The scores of S^T: products are scaled, and the bias is added.
-KGEN_DEVICE void scale_and_add_bias(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
-    KGEN_UNROLL
-    for (int t = 0; t < N_TILES; ++t) {
-        KGEN_UNROLL
-        for (int i = 0; i < BLOCK_M / 2; ++i) s[t][i / 4][i % 4] *= p.softmax_scale;
-    }
-    if (bias.start == nullptr) return;
-    if (p.bias_dtype == KGEN_DTYPE_FP32) add_bias_of_type<float>(s, p, bias, key, query);
-    else add_bias_of_type<uint16_t>(s, p, bias, key, query);
-}
-
-// The gradient of the bias of one query head of one sequence.
-struct bias_gradient {
-    float* start;  // element (0, 0); NULL: it is not requested
-    int64_t row_stride, column_stride;
-    int queries, keys;
-
-    KGEN_DEVICE void add(int query, int key, float value) const {
-        if (start != nullptr && query < queries && key < keys)
-            add_global(start + query * row_stride + key * column_stride, value);
-    }
-};
-
-KGEN_DEVICE bias_gradient bias_gradient_of(const bwd_arguments& p, int batch, int head, int queries, int keys) {
-    float* start = p.dbias == nullptr ? nullptr : p.dbias + batch * p.dbias_batch_stride + head * p.dbias_head_stride;
-    return {start, p.dbias_row_stride, p.dbias_column_stride, queries, keys};
-}
-
-// Zeroes a row of the gradient of the bias, one block for each: of the axes that are not repeated, all elements that
-// the lengths of the call allow.
-KGEN_KERNEL(THREADS, 1) clear_bias_gradient(KGEN_PARAMETER bwd_arguments p) {
-    const uint32_t rows = p.dbias_row_stride == 0 ? 1 : p.seqlen_q, heads = p.dbias_head_stride == 0 ? 1 : p.num_heads;
-    const uint32_t block = block_index();
-    float* row = p.dbias + block / rows / heads * p.dbias_batch_stride + block / rows % heads * p.dbias_head_stride +
-                 block % rows * p.dbias_row_stride;
-    for (int key = thread_index(); key < p.seqlen_k; key += THREADS)
-        store_global(row + key * p.dbias_column_stride, 0.0f);
 }
 
 // P^T = exp2(log2_scale S^T + shift), with one shift per query. The accumulator layout of S is the A-operand layout of
@@ -307,9 +215,9 @@ KGEN_DEVICE void probabilities(weights& w, const scores& s, float log2_scale, ui
         for (int t = 0; t < N_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                w[t][j / 2][j % 2 * 2 + h] = pack<element>(
-                    exp2_fast(minimum(0.0f, fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0]))),
-                    exp2_fast(minimum(0.0f, fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1]))));
+                w[t][j / 2][j % 2 * 2 + h] =
+                    pack<element>(exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift[0])),
+                                  exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift[1])));
             }
         }
     }
@@ -335,10 +243,10 @@ KGEN_DEVICE void hand_over(const weights& p, uint32_t tile, int warp_key) {
     }
 }
 
-// dS^T = P^T (dP^T - delta), with one delta per query; P^T as passed on by the value warp. It is the gradient of the
-// bias. `key`, `query`: the lane's first key and the tile's first query.
+// dS^T = P^T (dP^T - delta), with one delta per query; P^T as passed on by the value warp, which marks dropped
+// weights; `kept`: the factor for dP of others.
 KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, int warp_key, uint32_t deltas,
-                                 const bias_gradient& dbias, int key, int query) {
+                                 float kept) {
     KGEN_UNROLL
     for (int step = 0; step < BLOCK_M / 16; ++step) {
         float delta[2][2];
@@ -354,13 +262,8 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
                 const float(&d)[4] = dp[t][2 * step + i / 2];
                 float low, high;
                 unpack<element>(p[i], low, high);
-                low *= d[i % 2 * 2] - delta[i / 2][0];
-                high *= d[i % 2 * 2 + 1] - delta[i / 2][1];
-                ds[t][step][i] = pack<element>(low, high);
-                const int of_key = key + t * 16 + i % 2 * 8,
-                    of_query = query + step * 16 + i / 2 * 8 + static_cast<int>(lane_index() % 4 * 2);
-                dbias.add(of_query, of_key, low);
-                dbias.add(of_query + 1, of_key, high);
+                ds[t][step][i] = pack<element>(gradient_of_marked(low, d[i % 2 * 2], kept, delta[i / 2][0]),
+                                               gradient_of_marked(high, d[i % 2 * 2 + 1], kept, delta[i / 2][1]));
             }
         }
     }
@@ -447,7 +350,7 @@ KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float f
     store_warp_rows<Tile, HEAD_DIM, TILES * 16, VECTOR>(to, row_stride, tile, row, valid_rows);
 }
 
-// The keys of a block: blocks are ordered by batch, key head, then key tile.
+// The keys of a block: blocks are ordered by batch, key head, then key tile, the longest columns first.
 struct assignment {
     int batch, head_k, first_key;
     sequence keys;
@@ -469,15 +372,11 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int key_rows = work.keys.rows - work.first_key;
 
-    // The queries to iterate over: from tile `first_tile` to the one before `end_query`, for each query head of the
-    // group. Every key of the block is seen by the queries [clear_first, clear_end); tiles with others need the mask.
-    const int begin = work.keys.rows - queries.rows;  // the position of query 0
-    const int last_key = work.first_key + min(BLOCK_N, key_rows) - 1;
-    const int first_tile = (first_seeing(p, work.first_key, begin) - begin) / BLOCK_M;
-    const int end_query = end_seeing(p, last_key, work.keys.rows) - begin;
-    const int clear_first = first_seeing(p, last_key, begin) - begin;
-    const int seen_to = end_seeing(p, work.first_key, work.keys.rows);
-    const int clear_end = key_rows < BLOCK_N ? 0 : seen_to == work.keys.rows ? INT32_MAX : seen_to - begin;
+    // The queries to iterate over: from tile `first_tile` to the last, for each query head of the group.
+    const int end_query = queries.rows;
+    // the first query, possibly below 0, that sees the block's first key
+    const int first_seeing = queries.rows - key_rows;
+    const int first_tile = max(0, first_seeing) / BLOCK_M;
     int tile = first_tile;
     int heads_left = p.num_heads / p.num_heads_k;
     const int first_head = work.head_k * heads_left;
@@ -535,19 +434,18 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
                                        stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
         if (is_value_warp) {
             const int lane_key = warp_key + lane_index() / 4;
-            scale_and_add_bias(s, p, read_bias(p, work.batch, head, queries.rows, work.keys.rows),
-                               work.first_key + lane_key, first_query);
-            const int position = begin + first_query, key = work.first_key + lane_key;
-            if (first_query < clear_first || first_query + BLOCK_M > clear_end)
-                mask(s, {p, key, position, work.keys.rows});
-            probabilities(w, s, LOG2_E, stage + SHIFTS_OFFSET);
+            // the first query of the tile that sees the block's first key
+            const int diagonal = first_seeing - first_query;
+            if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
+            probabilities(w, s, p.log2_scale, stage + SHIFTS_OFFSET);
+            const assignment again = assigned_keys(p);  // computed again rather than kept in registers
+            mark_dropped(w, read_dropout(p, again.batch, head), again.first_key + warp_key, first_query);
             hand_over(w, weights_at, warp_key);
+            zero_marked(w);
             barrier_arrive(1 + warp, 64);
         } else {
             barrier_wait(1 + warp - PAIRS, 64);
-            const bias_gradient dbias = bias_gradient_of(p, work.batch, head, queries.rows, work.keys.rows);
-            score_gradients(w, s, weights_at, warp_key, stage + DELTAS_OFFSET, dbias,
-                            work.first_key + warp_key + static_cast<int>(lane_index() / 4), first_query);
+            score_gradients(w, s, weights_at, warp_key, stage + DELTAS_OFFSET, factor_of_kept(p));
             store_weights(w, weights_at, warp_key);
         }
         accumulate<query_tile>(sums, w, stage + (is_value_warp ? DOUT_OFFSET : Q_OFFSET));
@@ -600,7 +498,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         to = static_cast<uint16_t*>(p.dk) +
              sequence_offset(keys, batch, head_k, p.dk_batch_stride, row_stride, p.dk_head_stride);
     }
-    write_rows<key_tile, VECTOR>(sums, is_value_warp ? 1.0f : p.softmax_scale,
+    write_rows<key_tile, VECTOR>(sums, is_value_warp ? factor_of_kept(p) : p.softmax_scale,
                                  shared + (is_value_warp ? V_OFFSET : K_OFFSET), warp % PAIRS * WARP_KEYS,
                                  to + first_key * row_stride, row_stride, keys.rows - first_key);
 }
@@ -746,9 +644,9 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     if (first_query >= queries.rows) return;
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-    const int position = first_query + keys.rows - queries.rows;  // of the block's first row
-    const int begin_key = first_seen(p, position);
-    const int end_key = end_seen(p, min(position + DQ_M, keys.rows) - 1, keys.rows);
+    constexpr int begin_key = 0;
+    const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first query sees
+    const int end_key = max(0, min(keys.rows, diagonal + DQ_M - 1));
 
     const uint32_t q_tile = shared_base();
     const uint32_t dout_tile = q_tile + dq_query_tile::bytes;
@@ -779,17 +677,12 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         shift[h] = row < queries.rows ? load_global(shifts) : -infinity();
         delta[h] = row < queries.rows ? load_global(shifts + BLOCK_M) : 0.0f;
     }
-    interval seen[2];  // the keys that the lane's rows see
-    KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-        const int at = position + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
-        seen[h] = {first_seen(p, at), end_seen(p, at, keys.rows)};
-    }
-    const head_bias biases = read_bias(p, batch, head, queries.rows, keys.rows);
+    const dropout_mask dropped = read_dropout(p, batch, head);
+    const int warp_query = first_query + warp_row;
 
     float dq[1][HEAD_DIM / 8][4];
     clear(dq);
-    for (int first_key = begin_key; first_key < end_key; first_key += DQ_N) {
+    for (int first_key = begin_key / 32 * 32; first_key < end_key; first_key += DQ_N) {
         block_sync();  // no warp still reads the last keys
         copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(k_tile, k, p.k_row_stride, first_key, keys.rows);
         copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(v_tile, v, p.v_row_stride, first_key, keys.rows);
@@ -799,12 +692,9 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         float s[1][DQ_N / 8][4], dp[1][DQ_N / 8][4];
         multiply<dq_query_tile, dq_key_tile>(s, q_tile, warp_row, k_tile);
         multiply<dq_query_tile, dq_key_tile>(dp, dout_tile, warp_row, v_tile);
+        drop(dp, dropped, warp_query, first_key);
         KGEN_UNROLL
-        for (int j = 0; j < DQ_N / 2; ++j) s[0][j / 4][j % 4] *= p.softmax_scale;
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h)
-            add_bias<element>(s[0], h, p, biases, position + warp_row + h * 8 + static_cast<int>(lane_index() / 4),
-                              first_key);
+        for (int j = 0; j < DQ_N / 2; ++j) dp[0][j / 4][j % 4] *= factor_of_kept(p);
         uint32_t ds[1][DQ_N / 16][4];
         KGEN_UNROLL
         for (int j = 0; j < DQ_N / 8; ++j) {
@@ -812,15 +702,14 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
             for (int h = 0; h < 2; ++h) {
                 // (Masking them before the exponential, like scores, takes more registers.)
                 const int key = first_key + j * 8 + lane_index() % 4 * 2;
-                float weight[2];
-                KGEN_UNROLL
-                for (int e = 0; e < 2; ++e) {
-                    const float x = s[0][j][2 * h + e];
-                    const bool visible = key + e >= seen[h].low && key + e < seen[h].high;
-                    weight[e] = visible ? exp2_fast(minimum(0.0f, fused_multiply_add(x, LOG2_E, shift[h]))) : 0.0f;
-                }
-                ds[0][j / 2][j % 2 * 2 + h] = pack<element>(weight[0] * (dp[0][j][2 * h] - delta[h]),
-                                                            weight[1] * (dp[0][j][2 * h + 1] - delta[h]));
+                const int end = min(keys.rows, diagonal + warp_row + h * 8 + static_cast<int>(lane_index() / 4));
+                const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h]))
+                                            : 0.0f;
+                const float high = key + 1 < end
+                                       ? exp2_fast(fused_multiply_add(s[0][j][2 * h + 1], p.log2_scale, shift[h]))
+                                       : 0.0f;
+                ds[0][j / 2][j % 2 * 2 + h] = pack<element>(low * (dp[0][j][2 * h] - delta[h]),
+                                                            high * (dp[0][j][2 * h + 1] - delta[h]));
             }
         }
         accumulate<dq_key_tile>(dq, ds, k_tile);
@@ -833,33 +722,26 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
                                       queries.rows - first_query);
 }
 
-constexpr fwd_identity SELF = {"flash_bwd_hdim128_bf16_bias_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_BIAS};
+constexpr fwd_identity SELF = {"flash_bwd_hdim128_bf16_causal_dropout_sm80", HEAD_DIM, KGEN_DTYPE_BF16,
+                               KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT};
 
 }  // namespace
 
-extern "C" size_t flash_bwd_hdim128_bf16_bias_sm80_workspace(const kgen_bwd_params* given) {
+extern "C" size_t flash_bwd_hdim128_bf16_causal_dropout_sm80_workspace(const kgen_bwd_params* given) {
     return bwd_workspace(given, SELF, TILING);
 }
 
-extern "C" int flash_bwd_hdim128_bf16_bias_sm80(const kgen_bwd_params* given, cudaStream_t stream) {
+extern "C" int flash_bwd_hdim128_bf16_causal_dropout_sm80(const kgen_bwd_params* given, cudaStream_t stream) {
     bwd_arguments p = {};
     if (const int code = check_bwd_params(given, SELF, TILING, p)) return code;
     const uint64_t query_blocks = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
     const uint64_t key_blocks = product(tiles_of(p.seqlen_k, BLOCK_N), p.num_heads_k, p.batch);
     const uint64_t dq_blocks = product(tiles_of(p.seqlen_q, DQ_M), p.num_heads, p.batch);
-    const uint64_t bias_rows = p.dbias == nullptr ? 0 : product(p.dbias_row_stride == 0 ? 1 : p.seqlen_q,
-                                                                p.dbias_head_stride == 0 ? 1 : p.num_heads,
-                                                                p.dbias_batch_stride == 0 ? 1 : p.batch);
-    const uint64_t grids[] = {query_blocks, key_blocks, dq_blocks, bias_rows};
+    const uint64_t grids[] = {query_blocks, key_blocks, dq_blocks};
     for (const uint64_t blocks : grids) {
         if (const int code = check_blocks(SELF.name, blocks, p)) return code;
     }
     const bool vector = bwd_is_aligned(p);
-    if (bias_rows > 0) {
-        if (const int code = launch(clear_bias_gradient, SELF.name, static_cast<uint32_t>(bias_rows), THREADS, 0, p,
-                                    stream))
-            return code;
-    }
     int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
                       0, p, stream);
     if (code == KGEN_SUCCESS) {
