@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 SUCCESS = 0
 ERROR_INVALID_VALUE = 1
 ERROR_MISMATCH = 2
@@ -53,6 +53,7 @@ FEATURES = {
     "page_descale": 4096,
     "append": 8192,
     "bias": 16384,
+    "dropout": 32768,
 }
 
 KINDS = {
@@ -219,6 +220,9 @@ class FwdParams(ctypes.Structure):
         ("bias_column_stride", ctypes.c_int64),
         ("bias_dtype", ctypes.c_int32),
         ("reserved_4", ctypes.c_int32),
+        ("rng_state", ctypes.c_void_p),
+        ("p_dropout", ctypes.c_float),
+        ("reserved_5", ctypes.c_int32),
     ]
 
 
@@ -298,6 +302,9 @@ class BwdParams(ctypes.Structure):
         ("dbias_head_stride", ctypes.c_int64),
         ("dbias_row_stride", ctypes.c_int64),
         ("dbias_column_stride", ctypes.c_int64),
+        ("rng_state", ctypes.c_void_p),
+        ("p_dropout", ctypes.c_float),
+        ("reserved_5", ctypes.c_int32),
     ]
 
 

@@ -18,6 +18,8 @@ pub struct AttentionFeatures {
     pub bias_strides: [i64; 4],
     /// `KGEN_DTYPE_*` of the bias.
     pub bias_dtype: i32,
+    /// Probability that a weight is dropped; 0: no dropout.
+    pub p_dropout: f32,
     /// `KGEN_DTYPE_*` of the sinks.
     pub sinks_dtype: i32,
     /// The declared score or mask.
@@ -45,6 +47,7 @@ impl AttentionFeatures {
         for (name, stride) in BIAS_STRIDES.into_iter().zip(self.bias_strides) {
             values.put(name, Field::I64(stride));
         }
+        values.put("p_dropout", Field::F32(self.p_dropout));
         values.put("features.softcap", Field::F32(self.softcap));
         values.put("features.alibi_batch_stride", Field::I64(self.alibi_batch_stride));
     }
