@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from . import ops
 from .arguments import number
+from .forward import NAMES, NO_DROPOUT, check_state
 from .launch import EIGHTS, TensorOrNone
-
-#: State and probability of a call without dropout.
-NONE = (None, 0.0)
 
 #: Probabilities from here on are 1 as 32-bit floats.
 _ONE = 1.0 - 2.0**-25
@@ -27,24 +26,28 @@ _BLOCK, _STEP = 32, 8
 _ROUNDED = 128
 
 
-def drawn(dropout_p: object, rng_state: object, q: torch.Tensor, k: torch.Tensor, paged: bool, num_splits: int) -> tuple:
-    """(state, probability) of a call, `NONE` without dropout. The state is `rng_state`, or drawn from the generator of
-    the device. Raises for what kernels with dropout cannot do, by name."""
+def drawn(dropout_p: object, rng_state: object, tensors: tuple, num_splits: int) -> tuple:
+    """State and probability of a call with these tensors (`NAMES`). The state is `rng_state`, or drawn from the
+    generator of the device. Raises by name for what kernels with dropout cannot do."""
+    named = dict(zip(NAMES, tensors))
+    q, k = named["q"], named["k"]
     if rng_state is not None:
         check_state(rng_state, q.device)
     p = _probability(dropout_p, "dropout_p")
     if p == 0.0:
-        return NONE
+        return NO_DROPOUT
     why = None
     if q.dtype in EIGHTS or k.dtype in EIGHTS:
         why = f"`q` is {q.dtype} and `k` {k.dtype}: kernels with dropout take torch.float16 and torch.bfloat16"
-    elif paged:
+    elif named["block_table"] is not None:
         why = "`block_table` is given: kernels with dropout read no pages"
     elif num_splits > 1:
         why = f"`num_splits` is {num_splits}: kernels with dropout do not split the keys"
     if why is not None:
         raise NotImplementedError(f"`dropout_p` is {p} and {why}")
     if rng_state is None:
+        if ops.is_eager(q) and ops.is_transformed():  # vmap has an error of its own for random numbers
+            ops.refuse_transforms(named)
         # From torch's generator, whose state checkpointing restores and CUDA graphs advance.
         rng_state = torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=q.device)
     return rng_state, p
@@ -57,28 +60,17 @@ def _probability(value: object, name: str) -> float:
     return p
 
 
-def check_state(rng_state: object, device: torch.device) -> None:
-    """Raises for a state that is not two 64-bit integers on the device."""
-    if not isinstance(rng_state, torch.Tensor):
-        raise TypeError(f"`rng_state` is of type {type(rng_state).__name__}; it must be a torch.Tensor")
-    if rng_state.dtype != torch.int64:
-        raise TypeError(f"`rng_state` is {rng_state.dtype}; it must be torch.int64")
-    if rng_state.shape != (2,) or rng_state.stride(0) != 1:
-        given = f"has shape {tuple(rng_state.shape)} and strides {rng_state.stride()}"
-        raise ValueError(f"`rng_state` {given}; it must be contiguous, of shape (2,): the seed and the offset")
-    if rng_state.device != device:
-        raise ValueError(f"`rng_state` is on `{rng_state.device}`, `q` on `{device}`")
-
-
-def dropout_mask(rng_state: torch.Tensor, p: float, batch: int, heads: int, seqlen_q: int, seqlen_k: int) -> torch.Tensor:
+def dropout_mask(
+    rng_state: torch.Tensor, p: float, batch: int, heads: int, seqlen_q: int, seqlen_k: int
+) -> torch.Tensor:
     """The attention weights that a call with `rng_state` and `dropout_p=p` keeps: (batch, heads, seqlen_q, seqlen_k)
     bool, True where kept, on the device of `rng_state`.
 
-    `heads` are those of Q. Queries and keys of packed sequences are counted from the start of their sequence. The mask of
-    longer sequences begins with that of shorter ones.
+    `heads` are those of Q. Queries and keys of packed sequences are counted from the start of their sequence. The mask
+    of longer sequences begins with that of shorter ones.
 
-    A weight is dropped if its byte exceeds floor(255 · (1 - p)); the others are divided by 1 - p. The bytes are those of
-    Philox4x32 with 7 rounds. Its key is the seed, `rng_state[0]`. Query i and key j of head h in batch entry b have
+    A weight is dropped if its byte exceeds floor(255 · (1 - p)); the others are divided by 1 - p. The bytes are those
+    of Philox4x32 with 7 rounds. Its key is the seed, `rng_state[0]`. Query i and key j of head h in batch entry b have
     counter (i // 32 · 8 + i % 8, j // 32 · 8 + j % 8, b · heads + h, low 32 bits of the offset `rng_state[1]`), and of
     its four words byte j % 32 // 8 of word i % 32 // 8.
     """
@@ -93,7 +85,7 @@ def dropout_mask(rng_state: torch.Tensor, p: float, batch: int, heads: int, seql
     # (head, block of queries, word, query, block of keys, key, byte); the last four of eight bytes are 0.
     random = torch.stack(words, dim=2)[..., None].view(torch.uint8)[..., :4]
     keep = 1.0 - torch.full((), p, dtype=torch.float32, device=rng_state.device)
-    kept = random.transpose(5, 6) <= (keep.double() * 255.0).floor()
+    kept = random.transpose(5, 6) <= (keep.double() * 255.0).floor().to(torch.uint8)
     return kept.reshape(batch, heads, blocks_q * _BLOCK, blocks_k * _BLOCK)[:, :, :seqlen_q, :seqlen_k]
 
 
@@ -150,7 +142,8 @@ def signed_weights(q, k, optional: tuple, numbers: tuple, rng_state: torch.Tenso
         seen = seen & (back >= -right)
     if chunk != 0:
         seen = seen & (j // chunk == position // chunk)
-    scores = F.pad(scores.masked_fill(~seen, float("-inf")), (0, -seqlen_k % _ROUNDED, 0, -seqlen_q % _ROUNDED), value=float("-inf"))
+    beyond = (0, -seqlen_k % _ROUNDED, 0, -seqlen_q % _ROUNDED)
+    scores = F.pad(scores.masked_fill(~seen, float("-inf")), beyond, value=float("-inf"))
     if seqlen_k == 0:  # no row has a largest score
         return scores.to(dtype)
     highest = scores.amax(dim=-1, keepdim=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional
 
 import torch
 
-from . import abi, dropout, host_values
+from . import abi, host_values
 from .errors import KgenError, MissingKernel
 from .launch import (
     DTYPES,
@@ -60,12 +60,13 @@ _OPTIONAL_AT = (
 _PAGES_AT, _ENTRIES_AT, _QV_AT, _BIAS_AT = 4, 5, 12, 13
 #: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * (_BIAS_AT + 1)
+#: State and probability of dropout in a call without.
+NO_DROPOUT = (None, 0.0)
 
 #: FlashAttention's names of Q, K, V and the optional tensors.
 NAMES = (
     *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
     *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv", "attn_bias"),
-    "rng_state",
 )
 
 #: Requirements on the structure's numbers.
@@ -115,7 +116,7 @@ def forward(
     with_lse: bool = True,
     out: TensorOrNone = None,
     append: Optional[Append] = None,
-    dropped: tuple = dropout.NONE,
+    dropped: tuple = NO_DROPOUT,
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor. `append` is written into the
     cache first. `dropped` is the state and the probability of dropout.
@@ -329,7 +330,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     if p_dropout:
-        dropout.check_state(*rng_state, q.device)
+        check_state(*rng_state, q.device)
         (p.p_dropout,) = p_dropout
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
     plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
@@ -406,6 +407,19 @@ def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
         raise ValueError(f"`out` is {given}; it must be {tuple(shape)} on `{q.device}`, with stride 1")
     if out.dtype != out_dtype(q):
         raise TypeError(f"`out` is {out.dtype}; it must be {out_dtype(q)}")
+
+
+def check_state(rng_state: object, device: torch.device) -> None:
+    """Raises for a state that is not two 64-bit integers on the device."""
+    if not isinstance(rng_state, torch.Tensor):
+        raise TypeError(f"`rng_state` is of type {type(rng_state).__name__}; it must be a torch.Tensor")
+    if rng_state.dtype != torch.int64:
+        raise TypeError(f"`rng_state` is {rng_state.dtype}; it must be torch.int64")
+    if rng_state.shape != (2,) or rng_state.stride(0) != 1:
+        given = f"has shape {tuple(rng_state.shape)} and strides {rng_state.stride()}"
+        raise ValueError(f"`rng_state` {given}; it must be contiguous, of shape (2,): the seed and the offset")
+    if rng_state.device != device:
+        raise ValueError(f"`rng_state` is on `{rng_state.device}`, `q` on `{device}`")
 
 
 def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:

@@ -59,8 +59,8 @@ def flash_attn_func(
         returns: (batch, seqlen_q, heads, head_dim_v), of the type of `q`, or bfloat16 if that is FP8.
 
     Arguments:
-        dropout_p: the part of the weights that is dropped, 0 or more and below 1; the others are divided by 1 - dropout_p.
-            Applies whether gradients are needed or not: pass 0.0 outside of training. Not with FP8 or splits.
+        dropout_p: the part of the weights that is dropped, 0 or more and less than 1; the others are divided by
+            1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages or splits.
         softmax_scale: default 1 / sqrt(head_dim).
         causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
         window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
@@ -69,17 +69,17 @@ def flash_attn_func(
         alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
             from a score.
         deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
-        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, of all weights; and
-            FlashAttention's S_dmask, which tests of dropout read: `dropout.signed_weights`, or an empty tensor without
-            dropout. It takes memory for several float32 tensors of (batch, heads, seqlen_q, seqlen_k).
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and FlashAttention's
+            S_dmask for tests of dropout (`dropout.signed_weights`), or an empty tensor without dropout. S_dmask takes
+            the memory of several float32 tensors of all scores.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
             of the result beyond them are not written.
         attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
         q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
-        rng_state: (2,) int64, the seed and the offset of dropout, which determine what is dropped (`dropout_mask`). None:
-            drawn from PyTorch's generator of the device in each call.
+        rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights (`dropout_mask`). None:
+            each call draws them from PyTorch's generator of the device.
         attn_bias: (batch, heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the
             scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity, or less
             than -2^126, hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
@@ -129,7 +129,7 @@ def flash_attn_func(
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     deterministic = arguments.flag(deterministic, "deterministic")
-    dropped = dropout.drawn(dropout_p, rng_state, q, k, False, splits)
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), splits)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
     if layout is not None and not padded and dropped[1] == 0.0 and rows_are_contiguous(layout) and _lasts(asked):
         if len(_direct) >= MOST_PLANS:
@@ -139,7 +139,8 @@ def flash_attn_func(
         out = out[..., :head_dim_v]
     if not return_attn_probs:
         return out
-    return out, lse, ops.nothing(out) if dropped[1] == 0.0 else dropout.signed_weights(q, k, optional, numbers, *dropped)
+    without = dropped[1] == 0.0
+    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
 
 def _lasts(asked: tuple) -> bool:
@@ -238,17 +239,18 @@ def flash_attn_varlen_func(
     numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
-    dropped = dropout.drawn(dropout_p, rng_state, q, k, block_table is not None, splits)
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), splits)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
     # (The key determines the kind of key lengths.)
-    same = key is not None and dropped[1] == 0.0 and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
-    if same and rows_are_contiguous(layout_of(q, k, v)):
+    same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
+    if same and dropped[1] == 0.0 and rows_are_contiguous(layout_of(q, k, v)):
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
     if not return_attn_probs:
         return out
-    return out, lse, ops.nothing(out) if dropped[1] == 0.0 else dropout.signed_weights(q, k, optional, numbers, *dropped)
+    without = dropped[1] == 0.0
+    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
 
 def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:

@@ -12,8 +12,7 @@ from torch.autograd import forward_ad
 from .append_kv import fwd_kvcache
 from .arguments import any_autocast, refuse_gradients
 from .backward import backward
-from .dropout import NONE as NO_DROPOUT
-from .forward import NAMES, forward
+from .forward import NAMES, NO_DROPOUT, forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
@@ -187,12 +186,13 @@ def _gradient(ctx, dout, dlse):
         dout = torch.zeros_like(tensors[3])
     eager = is_eager(dout) and is_eager(tensors[0])
     if eager and (is_transformed() or any(t is not None and _is_batched(t) for t in (dout, dlse))):
-        _refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
+        refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
     # Under `create_graph` through the operator, whose own gradient refuses.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
     *tensors, sinks, bias, rng_state = tensors
     with_dbias = bias is not None and bias.requires_grad
-    *gradients[:3], dsinks, dbias = run(dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias, rng_state, ctx.p_dropout)
+    given = (dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias, rng_state, ctx.p_dropout)
+    *gradients[:3], dsinks, dbias = run(*given)
     if sinks is not None and sinks.requires_grad:
         gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
     if with_dbias:
@@ -305,7 +305,7 @@ def is_transformed() -> bool:
     return _functorch_active() or forward_ad._current_level >= 0
 
 
-def _refuse_transforms(tensors: dict) -> None:
+def refuse_transforms(tensors: dict) -> None:
     """Raises `NotImplementedError` for tensors with tangents, and for tensors of `torch.func`'s transforms."""
     for name, tensor in tensors.items():
         if tensor is None:
@@ -344,7 +344,7 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic, *dropped)
     tensors = (q, k, v, *optional)
     if is_transformed():
-        _refuse_transforms(dict(zip(NAMES, tensors)))
+        refuse_transforms(dict(zip(NAMES, tensors)))
     wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
     if wants_gradients:
         if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
@@ -367,5 +367,5 @@ def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, n
     if not is_eager(q):
         return torch.ops.kgen_attn.fwd_kvcache(q, k_cache, v_cache, *optional, *numbers, *new)
     if is_transformed():
-        _refuse_transforms(dict(zip((*NAMES, "k", "v"), (q, k_cache, v_cache, *optional, *new[:2]))))
+        refuse_transforms(dict(zip((*NAMES, "k", "v"), (q, k_cache, v_cache, *optional, *new[:2]))))
     return fwd_kvcache(q, k_cache, v_cache, optional, numbers, new, needs_lse)

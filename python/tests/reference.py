@@ -6,8 +6,8 @@ import torch
 
 
 def attention(
-    q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, bias=None, kept=None, p=0.0,
-    dtype=torch.float64,
+    q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, bias=None,
+    kept=None, p=0.0, dtype=torch.float64,
 ):
     """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`, on the device of `q`.
 
