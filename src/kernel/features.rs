@@ -44,6 +44,8 @@ pub enum Feature {
     Append,
     /// A tensor is added to the scores.
     Bias,
+    /// Weights are zeroed at random, and the rest scaled to make up for it.
+    Dropout,
 }
 
 /// A rule that a kernel with a feature keeps, whatever its template is.
@@ -53,6 +55,8 @@ pub struct FeatureRule {
     pub excludes: &'static [Feature],
     /// Dtypes that it does not have.
     pub excludes_dtypes: &'static [Dtype],
+    /// Whether it has no declared score.
+    pub excludes_declared_score: bool,
     /// Sets of features, of each of which it has at least one.
     pub requires: &'static [&'static [Feature]],
     /// The refusal of a kernel that breaks the rule.
@@ -62,7 +66,11 @@ pub struct FeatureRule {
 impl FeatureRule {
     fn is_kept(&self, features: Features, dtype: Dtype) -> bool {
         let has_any = |set: &[Feature]| set.iter().any(|feature| features.has(*feature));
-        !has_any(self.excludes) && !self.excludes_dtypes.contains(&dtype) && self.requires.iter().all(|set| has_any(set))
+        let is_declared = features.score.is_some_and(|declared| declared.score.is_some());
+        !(self.excludes_declared_score && is_declared)
+            && !has_any(self.excludes)
+            && !self.excludes_dtypes.contains(&dtype)
+            && self.requires.iter().all(|set| has_any(set))
     }
 }
 
@@ -80,6 +88,8 @@ pub struct FeatureInfo {
     pub summary: &'static str,
     /// Whether it is a mask or a score, and not a property of the rows of Q, K and V.
     pub is_mask_or_score: bool,
+    /// Whether only recipes of the training passes have it, although it is a mask or a score.
+    pub is_training: bool,
     /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
     pub is_combined: bool,
     /// Whether kernels that have it serve no call without it.
@@ -105,6 +115,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     constant: "",
     summary: "",
     is_mask_or_score: false,
+    is_training: false,
     is_combined: false,
     is_exclusive: false,
     includes_causal: false,
@@ -117,7 +128,8 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
 
 const MASK_OR_SCORE: FeatureInfo = FeatureInfo { is_mask_or_score: true, ..OF_ROWS };
 
-const RULE: FeatureRule = FeatureRule { excludes: &[], excludes_dtypes: &[], requires: &[], reason: "" };
+const RULE: FeatureRule =
+    FeatureRule { excludes: &[], excludes_dtypes: &[], excludes_declared_score: false, requires: &[], reason: "" };
 
 const KV_OF_FP8_QUERIES: FeatureRule = FeatureRule {
     excludes_dtypes: &[Dtype::Fp8],
@@ -276,6 +288,28 @@ const INFO: &[FeatureInfo] = &[
         changes_scores: true,
         ..MASK_OR_SCORE
     },
+    FeatureInfo {
+        name: "dropout",
+        aliases: &["dropout_p", "attention_dropout"],
+        constant: "KGEN_FEATURE_DROPOUT",
+        summary: "weights are zeroed at random",
+        is_training: true,
+        rules: &[FeatureRule {
+            excludes: &[
+                Feature::Softcap,
+                Feature::Paged,
+                Feature::KvE4m3,
+                Feature::KvE5m2,
+                Feature::Cache,
+                Feature::PackGqa,
+                Feature::PageDescale,
+            ],
+            excludes_declared_score: true,
+            reason: "`dropout` is for training: no `softcap`, no declared score, no `packgqa`, and no cache of K and V",
+            ..RULE
+        }],
+        ..MASK_OR_SCORE
+    },
 ];
 
 impl Feature {
@@ -295,6 +329,7 @@ impl Feature {
         Self::Alibi,
         Self::Bias,
         Self::Sinks,
+        Self::Dropout,
     ];
 
     /// The facts of it.
@@ -360,9 +395,10 @@ impl Features {
         Feature::ALL.iter().copied().collect()
     }
 
-    /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
+    /// The masks and scores that every recipe has: all but what rows are, where K and V come from and of what type they
+    /// are, and what belongs to training.
     pub fn masks_and_scores() -> Self {
-        Self::of_all(|info| info.is_mask_or_score)
+        Self::of_all(|info| info.is_mask_or_score && !info.is_training)
     }
 
     /// The features that every split-KV kernel serves without having them.
@@ -570,7 +606,7 @@ mod tests {
 
     #[test]
     fn the_table_is_in_the_order_of_the_features_and_has_the_bits_of_kgen_h() {
-        assert_eq!((INFO.len(), Feature::ALL.len()), (14, 14));
+        assert_eq!((INFO.len(), Feature::ALL.len()), (15, 15));
         let constants: Vec<(&str, usize)> =
             Feature::ALL.iter().map(|feature| (feature.info().constant, feature.bit() as usize)).collect();
         for feature in Feature::ALL {

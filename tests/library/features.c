@@ -1,6 +1,6 @@
 /* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
  * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of two
- * parts, a cache and new rows, kv_dtype, and num_splits.
+ * parts, a cache and new rows, a bias, dropout, kv_dtype, and num_splits.
  * What that version does not have is garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of
  * workspace. */
 #include <inttypes.h>
@@ -21,11 +21,11 @@ int main(void) {
                             offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, arrivals),
                             offsetof(kgen_fwd_params, k_new), sizeof(kgen_fwd_params)};
     kgen_attention_features f;
-    int version, slopes, sinks, paged, qv, cached, fresh, biased;
+    int version, slopes, sinks, paged, qv, cached, fresh, biased, dropped;
     int32_t head_dim, kv_dtype, num_splits;
     uint32_t flags;
-    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
-                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &biased, &kv_dtype, &num_splits) == 16) {
+    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
+                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &biased, &dropped, &kv_dtype, &num_splits) == 17) {
         f.alibi_slopes = slopes ? somewhere : NULL;
         f.alibi_batch_stride = 0;
         f.sinks = sinks ? somewhere : NULL;
@@ -50,6 +50,8 @@ int main(void) {
         p.kv_dtype = kv_dtype;
         p.bias = biased ? somewhere : NULL;
         p.bias_dtype = KGEN_DTYPE_FP32;
+        p.p_dropout = dropped ? 0.25f : 0.0f;
+        p.rng_state = dropped ? (const uint64_t*)somewhere : NULL;
         if (fresh) {
             p.k_new = p.v_new = somewhere;
             p.seqused_k = &num_splits;

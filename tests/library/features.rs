@@ -50,7 +50,7 @@ fn ask(head_dim: u32, causal: bool, asked: CallOptions) -> Ask {
 }
 
 /// The form that both programs read: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
-/// new rows, bias, the type of K and V.
+/// new rows, bias, dropout, the type of K and V.
 fn words_of(causal: bool, asked: CallOptions) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
@@ -62,9 +62,9 @@ fn words_of(causal: bool, asked: CallOptions) -> String {
         Some(_) => 3,
     });
     let kv = asked.kv.map_or(0, |format| format.number().code());
-    let [append, bias] = [asked.append.is_some(), asked.bias.is_some()].map(u8::from);
+    let [append, bias, dropout] = [asked.append.is_some(), asked.bias.is_some(), asked.dropout.is_some()].map(u8::from);
     format!(
-        "{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {bias} {kv}",
+        "{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {bias} {dropout} {kv}",
         asked.chunk,
         asked.softcap()
     )
@@ -77,6 +77,7 @@ const NOTHING: CallOptions = CallOptions {
     alibi: None,
     bias: None,
     sinks: None,
+    dropout: None,
     pages: None,
     qv: false,
     cache: None,
@@ -87,6 +88,11 @@ const NOTHING: CallOptions = CallOptions {
 };
 
 const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false, descales: None };
+
+/// A call with dropout.
+fn dropped() -> CallOptions {
+    CallOptions::read(&mut vec!["dropout0.25@1"]).expect("a word of dropout")
+}
 
 fn window(left: i32, right: i32) -> CallOptions {
     CallOptions { window: Some([left, right]), ..NOTHING }
@@ -106,6 +112,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         point(Kind::Fwd, 96, false, &[Window]),
         point(Kind::Fwd, 128, false, &[]),
         point(Kind::Fwd, 128, true, &[]),
+        point(Kind::Fwd, 128, true, &[Feature::Dropout]),
         point(Kind::FwdSplit, 128, false, &[]),
         point(Kind::FwdSplit, 128, false, &[Window]),
         point(Kind::FwdSplit, 96, false, &[Feature::Append]),
@@ -155,11 +162,22 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
         (ask(96, true, NOTHING), "fwd_hdim96_window"),
         (ask(96, false, NOTHING), "fwd_hdim96_window"),
         (ask(256, false, capped), "fwd_hdim256_softcap"),
+        (ask(128, true, dropped()), "fwd_hdim128_causal_dropout"),
+        (ask(128, true, NOTHING), "fwd_hdim128_causal"),
         (ask(256, false, CallOptions { alibi: Some(Slopes::ByHead), ..NOTHING }), "fwd_hdim256_softcap_alibi"),
     ];
     let said = answers(&calls.map(|(call, _)| call));
     for ((_, expected), (name, bytes)) in calls.iter().zip(said) {
         assert_eq!((name.as_str(), bytes), (*expected, 0));
+    }
+}
+
+/// Split kernels of the head dim do not serve it either.
+#[test]
+fn dropout_is_refused_by_name_without_a_kernel_for_it() {
+    let calls = [ask(128, false, dropped()), ask(64, false, dropped()), ask(96, false, dropped())];
+    for (said, _) in answers(&calls) {
+        assert!(said.contains("no variant with the feature `dropout`"), "{said}");
     }
 }
 
@@ -308,6 +326,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 alibi: sometimes().then_some(Slopes::ByHead),
                 bias: (sometimes() && sometimes() && sometimes()).then(Bias::default),
                 sinks: sometimes().then_some(SinkType::Fp32),
+                dropout: (sometimes() && sometimes()).then(|| dropped().dropout).flatten(),
                 pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),
                 qv: sometimes(),
                 cache: sometimes().then_some(Cache::Indexed),

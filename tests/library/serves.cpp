@@ -1,6 +1,6 @@
 // Whether kgen/features.cuh finds that a kernel serves a request, for each line of the input: the request's flags,
 // window, chunk, softcap, whether it has slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of
-// two parts, a cache, new rows and a bias, kv_dtype, and the kernel's features. Prints 1 or 0.
+// two parts, a cache, new rows, a bias and dropout, kv_dtype, and the kernel's features. Prints 1 or 0.
 #include <stdio.h>
 
 #include "kgen/features.cuh"
@@ -8,11 +8,11 @@
 int main() {
     kgen_fwd_params p = {};
     kgen_attention_features& f = p.features;
-    static float somewhere[1];
+    alignas(16) static float somewhere[4];
     static int32_t table[1];
-    int slopes, sinks, paged, qv, cached, fresh, biased;
+    int slopes, sinks, paged, qv, cached, fresh, biased, dropped;
     uint32_t held;
-    while (scanf("%x %d %d %d %f %d %d %d %d %d %d %d %d %x", &p.flags, &f.window_left, &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &biased, &p.kv_dtype, &held) == 14) {
+    while (scanf("%x %d %d %d %f %d %d %d %d %d %d %d %d %d %x", &p.flags, &f.window_left, &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &biased, &dropped, &p.kv_dtype, &held) == 15) {
         f.alibi_slopes = slopes != 0 ? somewhere : nullptr;
         f.sinks = sinks != 0 ? somewhere : nullptr;
         f.sinks_dtype = KGEN_DTYPE_FP32;
@@ -22,6 +22,8 @@ int main() {
         p.v_page_descale = paged == 3 ? somewhere : nullptr;
         p.qv = qv != 0 ? table : nullptr;
         p.bias = biased != 0 ? somewhere : nullptr;
+        p.p_dropout = dropped != 0 ? 0.25f : 0.0f;
+        p.rng_state = reinterpret_cast<const uint64_t*>(somewhere);
         p.k_new = fresh != 0 ? table : nullptr;
         if (kgen::read_features(p, "serves") != KGEN_SUCCESS) return 1;
         puts(kgen::serves_features(kgen::asked_features(p), held) ? "1" : "0");

@@ -3,7 +3,7 @@
 
 use super::{
     Append, Bias, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
-    features::{FEATURES, features_of_rows, masks_and_scores, number_after},
+    features::{Dropout, FEATURES, features_of_rows, masks_and_scores, number_after},
 };
 use crate::{family::attention::abi::AttentionFeatures, kernel::Features};
 
@@ -22,6 +22,8 @@ pub struct CallOptions {
     pub bias: Option<Bias>,
     /// Logits that join the denominator.
     pub sinks: Option<SinkType>,
+    /// Weights are dropped.
+    pub dropout: Option<Dropout>,
     /// K and V lie in pages.
     pub pages: Option<Pages>,
     /// Queries have a second part, which is multiplied with V.
@@ -136,6 +138,7 @@ mod tests {
             alibi: Some(Slopes::ByBatchAndHead),
             bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, hides: true, far: true }),
             sinks: Some(SinkType::Bf16),
+            dropout: Some(Dropout { thousandths: 170, state: 2 }),
             pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
             qv: true,
             cache: Some(Cache::Padded),
@@ -146,8 +149,8 @@ mod tests {
         };
         let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
         let keys = Features::from_iter(keys);
-        assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides-far sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
+        assert_eq!(all.wanted(false), (false, Features::of_all(|info| info.is_mask_or_score).with(keys)));
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides-far sinks-bf16 dropout0.17@2 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
              new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));

@@ -8,6 +8,7 @@ mod append;
 mod bias;
 mod cache;
 mod chunk;
+mod dropout;
 mod kv;
 mod packgqa;
 mod page_descale;
@@ -22,6 +23,7 @@ pub use alibi::Slopes;
 pub use append::{Append, Starts};
 pub use bias::{Bias, HeadBias, offset as bias_offset};
 pub use cache::{Cache, cache_of};
+pub use dropout::{Dropout, HeadDropout};
 pub use kv::splits_of_bytes;
 pub use page_descale::PageDescales;
 pub use paged::{Pages, in_pages};
@@ -159,6 +161,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &alibi::Alibi,
     &bias::Biased,
     &sinks::Sinks,
+    &dropout::DroppedOut,
     &paged::Paged,
     &packgqa::PackGqa,
     &qv::Qv,

@@ -29,7 +29,10 @@ use super::{
     rules::Rules,
     tensors::Values,
 };
-use crate::{check::Number, family::attention::Score};
+use crate::{
+    check::Number,
+    family::attention::{Score, features::HeadDropout},
+};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -255,7 +258,8 @@ impl Rows<'_> {
 /// One head, query row by query row.
 #[expect(clippy::too_many_lines, reason = "one pass over the keys of a row gives all sums")]
 fn differentiate(rows: Rows<'_>) -> Pass {
-    let Rows { q, k, v, dout, dlse, dim: Dims { qk: dim, v: dim_v }, number, rules: Rules { mask, score, sink } } = rows;
+    let Rows { q, k, v, dout, dlse, dim: Dims { qk: dim, v: dim_v }, number, rules } = rows;
+    let Rules { mask, score, sink, dropout } = rules;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
@@ -268,7 +272,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
     let (mut p16, mut ds16) = (vec![0.0_f32; keys], [vec![0.0_f32; keys], vec![0.0_f32; keys]]);
     let mut slope16 = vec![0.0_f32; keys];
-    let mut weight = vec![0.0_f64; keys];
+    let (mut weight, mut kept) = (vec![0.0_f64; keys], vec![1.0_f64; keys]);
     let mut largest_ds = 0.0_f64;
     let mut sink_gradient = SinkGradient::default();
     let mut scores = score.is_biased().then(|| ScoreGradient::zeros(queries, keys));
@@ -298,15 +302,14 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         let sink_p16 = naive_probabilities(sink, number, &mut p16[seen.clone()]);
         query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()], sink);
         let mut delta = 0.0;
-        for ((ds, &p), v_row) in
-            ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements_v.clone()].chunks_exact(dim_v))
-        {
-            *ds = dot(dout_row, v_row);
-            delta += p * *ds;
+        for (j, v_row) in seen.clone().zip(v64[elements_v.clone()].chunks_exact(dim_v)) {
+            kept[j] = rules.kept(row, j);
+            ds[j] = kept[j] * dot(dout_row, v_row);
+            delta += p[j] * ds[j];
         }
         delta -= f64::from(lse_gradient);
-        for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements_v].chunks_exact(dim_v)) {
-            add(&mut query.o[range_v.clone()], p, v_row);
+        for (j, v_row) in seen.clone().zip(v64[elements_v].chunks_exact(dim_v)) {
+            add(&mut query.o[range_v.clone()], p[j] * kept[j], v_row);
         }
         let o = &query.o[range_v.clone()];
         let deltas = naive_score_gradients(rows, row, seen.clone(), o, &p16, &slope16, &mut ds16);
@@ -330,7 +333,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
                 let [dq, dk, dv] = &mut tanh_errors;
                 add_magnitudes(&mut dq[range.clone()], of_ds, &k64[other.clone()]);
                 add_magnitudes(&mut dk[other.clone()], of_ds, q_row);
-                add_magnitudes(&mut dv[other_v.clone()], p[j] * of_score, dout_row);
+                add_magnitudes(&mut dv[other_v.clone()], p[j] * kept[j] * of_score, dout_row);
             }
             let slope = score.slope(products[j], row, j);
             if let Some(scores) = &mut scores {
@@ -341,11 +344,11 @@ fn differentiate(rows: Rows<'_>) -> Pass {
             weight[j] += p[j];
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
             add(&mut key.dk[other.clone()], ds[j], q_row);
-            add(&mut key.dv[other_v.clone()], p[j], dout_row);
+            add(&mut key.dv[other_v.clone()], p[j] * kept[j], dout_row);
             for ([dq, dk, dv], ds16) in naive.iter_mut().zip(&ds16) {
                 add(&mut dq[range.clone()], ds16[j], &k[other.clone()]);
                 add(&mut dk[other.clone()], ds16[j], &q[range.clone()]);
-                add(&mut dv[other_v.clone()], p16[j], &dout[range_v.clone()]);
+                add(&mut dv[other_v.clone()], number.through(p16[j] * kept[j] as f32), &dout[range_v.clone()]);
             }
         }
     }
@@ -354,7 +357,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let largest_dlse = f64::from(dlse.unwrap_or_default().iter().fold(0.0_f32, |largest, value| largest.max(value.abs())));
-    let of_gradient = 2.0_f64.powi(-20) * (longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) + largest_dlse);
+    let largest_dp = longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) * dropout.map_or(1.0, HeadDropout::scale);
+    let of_gradient = 2.0_f64.powi(-20) * (largest_dp + largest_dlse);
     let of_ds = steepest * of_gradient;
     if let Some(scores) = &mut scores {
         scores.sum_error.iter_mut().for_each(|error| *error *= of_gradient);
@@ -395,7 +399,8 @@ fn naive_score_gradients(
     let [ds, other] = ds;
     let dout = &dout[row * dim..(row + 1) * dim];
     for j in seen.clone() {
-        ds[j] = number.through(dot32(dout, &v[j * dim..(j + 1) * dim]));
+        let kept = rows.rules.kept(row, j) as f32;
+        ds[j] = number.through(number.through(dot32(dout, &v[j * dim..(j + 1) * dim])) * kept);
     }
     let dlse = rows.dlse_of(row);
     let delta = seen.clone().map(|j| p[j] * ds[j]).sum::<f32>() - dlse;
@@ -420,7 +425,7 @@ fn add_magnitudes(sums: &mut [f64], factor: f64, row: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::attention::{CallOptions, Mask, oracle::tensors::Tensors};
+    use crate::family::attention::{CallOptions, Mask, features::Dropout, oracle::tensors::Tensors};
 
     const DIM: usize = 16;
 
@@ -453,6 +458,7 @@ mod tests {
         let masked = |options| Mask::new(false, 5, 7).with(options);
         let window = masked(CallOptions { window: Some([3, 1]), ..CallOptions::default() });
         let chunk = masked(CallOptions { chunk: 3, ..CallOptions::default() });
+        let dropped = CallOptions { dropout: Some(Dropout { thousandths: 300, state: 1 }), ..CallOptions::default() };
         let (capped, sloped) = (plain.score.capped(1.5), plain.score.sloped(0.25, 2));
         vec![
             plain,
@@ -462,7 +468,8 @@ mod tests {
             Rules { score: capped, ..plain },
             Rules { score: sloped, ..plain },
             Rules { sink: Some(0.75), ..plain },
-            Rules { mask: window, score: capped.sloped(0.25, 2), sink: Some(-0.5) },
+            Rules { mask: window, score: capped.sloped(0.25, 2), sink: Some(-0.5), dropout: None },
+            Rules { dropout: dropped.head_dropout(3), sink: Some(0.75), ..plain },
         ]
     }
 

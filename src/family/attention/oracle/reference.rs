@@ -190,7 +190,7 @@ fn attend_rows(
 ) -> (Head, Yardstick) {
     let Arithmetic { multiplied, sums, .. } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
-    let Rules { mask, score: rule, sink } = rules;
+    let Rules { mask, score: rule, sink, dropout } = rules;
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
     // A sink is a score without a value.
@@ -240,20 +240,25 @@ fn attend_rows(
         let o = &mut head.o[row * dim_v..(row + 1) * dim_v];
         let naive_sink = sink.map(|sink| sink as f32);
         match multiplied {
-            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim_v, multiplied, &mut naive_o),
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => {
+                let kept = |index| rules.kept(row, seen.start + index) as f32;
+                naive_output(scores, sink, v, dim_v, multiplied, kept, &mut naive_o);
+            }
             Number::E4m3 | Number::E5m2 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(scores, sink);
         let largest = scores.iter().copied().fold(0.0, f64::max);
         head.dominated[row] = (largest >= DOMINANT).then_some(1.0 - largest);
-        for (p, value) in scores.iter().zip(v64[elements_v].chunks_exact(dim_v)) {
+        for ((p, key), value) in scores.iter().zip(seen).zip(v64[elements_v].chunks_exact(dim_v)) {
+            let p = p * rules.kept(row, key);
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
     // Each other weight is rounded once, and has its score's error; a score's error is bounded as LSE's is
-    // (`tolerance`). There is no bound if scores are approximate themselves, or P is not in 16 bits.
-    let judged = matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0;
+    // (`tolerance`). There is no bound if scores are approximate themselves, P is not in 16 bits, or weights are dropped.
+    let judged =
+        matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0 && dropout.is_none();
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
     // Weights that are subnormal in 16 bits have an error relative to the largest weight, not to themselves.
     let of_small_weights = keys as f64 * multiplied.ulp(0.0) / 2.0;
@@ -280,15 +285,23 @@ pub fn softmax_in_place(scores: &mut [f64], sink: Option<f64>) -> f64 {
 
 /// A row of O as computed by a framework without a fused kernel: scores rounded to 16 bits, softmax in fp32 rounded to
 /// 16 bits, P V summed in fp32 and rounded. The scale is applied before the first rounding, which keeps large logits
-/// finite in fp16 and has a smaller error than rounding twice.
-fn naive_output(scores: &[f64], sink: Option<f64>, v: &[f32], dim: usize, number: Number, o: &mut [f32]) {
+/// finite in fp16 and has a smaller error than rounding twice. `kept`: the factor on the weight of each score.
+fn naive_output(
+    scores: &[f64],
+    sink: Option<f64>,
+    v: &[f32],
+    dim: usize,
+    number: Number,
+    kept: impl Fn(usize) -> f32,
+    o: &mut [f32],
+) {
     let rounded = || scores.iter().map(|&s| number.through(s as f32));
     let sink = sink.map(|sink| number.through(sink as f32));
     let max = rounded().chain(sink).fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = rounded().chain(sink).map(|s| (s - max).exp()).sum();
     o.fill(0.0);
-    for (s, value) in rounded().zip(v.chunks_exact(dim)) {
-        let p = number.through((s - max).exp() / sum);
+    for ((index, s), value) in rounded().enumerate().zip(v.chunks_exact(dim)) {
+        let p = number.through(number.through((s - max).exp() / sum) * kept(index));
         if p != 0.0 {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }

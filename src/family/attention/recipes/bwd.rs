@@ -66,7 +66,7 @@ impl Recipe for PortableBackward {
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores()
+        Features::of_all(|info| info.is_mask_or_score)
     }
 
     fn keys(&self) -> &'static [&'static str] {

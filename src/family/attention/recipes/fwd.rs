@@ -49,7 +49,7 @@ impl Recipe for PortableForward {
 
     fn features(&self) -> Features {
         let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale];
-        Features::with_pages().with(Features::from_iter(keys))
+        Features::with_pages().with(Features::from_iter(keys)).with(Features::of_all(|info| info.is_training))
     }
 
     fn keys(&self) -> &'static [&'static str] {
