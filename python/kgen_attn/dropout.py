@@ -26,11 +26,11 @@ _BLOCK, _STEP = 32, 8
 _ROUNDED = 128
 
 
-def drawn(dropout_p: object, rng_state: object, tensors: tuple, num_splits: int) -> tuple:
-    """State and probability of a call with these tensors (`NAMES`). The state is `rng_state`, or drawn from the
+def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) -> tuple:
+    """State and probability of a call of `forward` with these tensors and numbers. The state is `rng_state`, or drawn from the
     generator of the device. Raises by name for what kernels with dropout cannot do."""
     named = dict(zip(NAMES, tensors))
-    q, k = named["q"], named["k"]
+    q, k, (*_, softcap, num_splits) = named["q"], named["k"], numbers
     if rng_state is not None:
         check_state(rng_state, q.device)
     p = _probability(dropout_p, "dropout_p")
@@ -41,6 +41,8 @@ def drawn(dropout_p: object, rng_state: object, tensors: tuple, num_splits: int)
         why = f"`q` is {q.dtype} and `k` {k.dtype}: kernels with dropout take torch.float16 and torch.bfloat16"
     elif named["block_table"] is not None:
         why = "`block_table` is given: kernels with dropout read no pages"
+    elif softcap != 0.0:
+        why = f"`softcap` is {softcap}: there are no kernels with both, as in FlashAttention"
     elif num_splits > 1:
         why = f"`num_splits` is {num_splits}: kernels with dropout do not split the keys"
     if why is not None:
@@ -117,24 +119,23 @@ def signed_weights(q, k, optional: tuple, numbers: tuple, rng_state: torch.Tenso
     0 where a mask hides the key and beyond the lengths. Computed by torch from all scores in float32.
     """
     cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, _, _, _, slopes, _, _, _, _, _, bias = optional
-    max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, softcap, _ = numbers
+    max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, _, _ = numbers
     dtype = q.dtype
     q, rows = _of_sequences(q, cu_seqlens_q, seqused_q, max_seqlen_q)
     k, keys = _of_sequences(k, cu_seqlens_k, seqused_k, max_seqlen_k)
     batch, seqlen_q, heads = q.shape[:3]
     seqlen_k = k.shape[1]
     k = k.repeat_interleave(heads // k.shape[2], dim=2)
-    scores = torch.einsum("bihd,bjhd->bhij", q.float(), k.float()) * scale
-    if softcap != 0.0:
-        scores = softcap * torch.tanh(scores / softcap)
+    with torch.autocast(q.device.type, enabled=False):
+        scores = torch.einsum("bihd,bjhd->bhij", q.float(), k.float()) * scale
     i, j = torch.arange(seqlen_q, device=q.device)[:, None], torch.arange(seqlen_k, device=q.device)
     position = i + keys - rows
     back = position - j
     if slopes is not None:
         scores = scores - slopes.expand(batch, heads)[..., None, None] * back.abs()
-    seen = (i < rows) & (j < keys)
     if bias is not None:
-        scores, seen = scores + bias, seen & (bias >= -(2.0**126))
+        scores = scores + bias
+    seen = (i < rows) & (j < keys)
     right = 0 if causal else right
     if left >= 0:
         seen = seen & (back <= left)

@@ -60,7 +60,7 @@ def flash_attn_func(
 
     Arguments:
         dropout_p: the part of the weights that is dropped, 0 or more and less than 1; the others are divided by
-            1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages or splits.
+            1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages, softcap or splits.
         softmax_scale: default 1 / sqrt(head_dim).
         causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
         window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
@@ -129,7 +129,7 @@ def flash_attn_func(
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     deterministic = arguments.flag(deterministic, "deterministic")
-    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), splits)
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), numbers)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
     if layout is not None and not padded and dropped[1] == 0.0 and rows_are_contiguous(layout) and _lasts(asked):
         if len(_direct) >= MOST_PLANS:
@@ -239,7 +239,7 @@ def flash_attn_varlen_func(
     numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
-    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), splits)
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), numbers)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
     # (The key determines the kind of key lengths.)
     same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))

@@ -135,12 +135,12 @@ def test_lengths(inputs, state, lengths, causal):
     compare(*inputs(rows=lengths[0], keys=lengths[1]), 0.3, state(), causal=causal)
 
 
-def test_windows_slopes_softcap_and_sinks(inputs, state, device):
+def test_windows_slopes_and_sinks(inputs, state, device):
     slopes, sinks = torch.rand(2, 4, device=device), torch.randn(4, device=device)
     compare(*inputs(), 0.17, state(), window_size=(20, 7))
     compare(*inputs(), 0.17, state(), alibi_slopes=slopes)
     compare(*inputs(), 0.17, state(), window_size=(9, 0), alibi_slopes=slopes, sinks=sinks)
-    compare(*inputs(), 0.17, state(), softcap=2.0, sinks=sinks)
+    compare(*inputs(), 0.17, state(), sinks=sinks)
 
 
 def test_a_bias(inputs, state, draw):
@@ -351,13 +351,23 @@ def test_the_weights_of_packed_sequences(draw, state, device):
             assert (found.abs().double() - weights / weights.amax(-1, keepdim=True)).abs().max() <= 2**-8
 
 
+def test_the_weights_under_autocast(inputs, state, device):
+    q, k, v = (t.float() for t in inputs())
+    given = state()
+    with torch.autocast(device, torch.bfloat16):
+        found = flash_attn_func(q, k, v, 0.3, rng_state=given, return_attn_probs=True)
+    cast = (t.bfloat16() for t in (q, k, v))
+    expected = flash_attn_func(*cast, 0.3, rng_state=given, return_attn_probs=True)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+
+
 def test_the_weights_of_every_other_argument(inputs, state, device, draw):
     """O is the sum of values by the kept weights, divided by the sum of all."""
     used = torch.tensor([101, 60], dtype=torch.int32, device=device)
     slopes = torch.rand(4, device=device)
     bias = draw(1, 4, 70, 101).masked_fill(torch.rand(1, 4, 70, 101, device=device) < 0.2, -math.inf)
-    bias[:, 1, 3] = torch.finfo(torch.bfloat16).min
-    calls = [{"window_size": (20, 7)}, {"alibi_slopes": slopes}, {"softcap": 2.0}, {"seqused_k": used}]
+    bias[:, 1, 3] = -math.inf
+    calls = [{"window_size": (20, 7)}, {"alibi_slopes": slopes}, {"seqused_k": used}]
     calls += [{"window_size": (9, 0), "seqused_k": used}, {"attn_bias": bias}]
     for options in calls:
         q, k, v = inputs(head_dim=64 if "attn_bias" in options else 32)
@@ -410,10 +420,11 @@ def test_what_is_wrong_is_named(draw, inputs, state, device):
         (ValueError, f"`dropout_p` is nan; {numbers}", lambda: call(math.nan)),
         (TypeError, "`dropout_p` is 'x'", lambda: call("x")),
         (NotImplementedError, "`dropout_p` requires grad", lambda: call(torch.tensor(0.1, requires_grad=True))),
+        (NotImplementedError, "`dropout_p` is 0.1 and `softcap` is 2.0", lambda: call(softcap=2)),
         (NotImplementedError, "`dropout_p` is 0.1 and `num_splits` is 2", lambda: call(num_splits=2)),
         (NotImplementedError, "`dropout_p` is 0.1 and `block_table` is given", lambda: paged(0.1)),
         (NotImplementedError, "`dropout_p` is 0.1 and `q` is torch.float8_e4m3fn", lambda: call(tensors=eights)),
-        (NotImplementedError, "`dropout_p` is 0.1 and .* `k` torch.float8_e4m3fn", lambda: call(tensors=(q, *eights[1:]))),
+        (NotImplementedError, "`dropout_p` is 0.1 and .* `k` torch.float8", lambda: call(tensors=(q, *eights[1:]))),
         (TypeError, "`rng_state` is of type int", lambda: call(rng_state=5)),
         (TypeError, "`rng_state` is torch.int32", lambda: call(rng_state=state().int())),
         (ValueError, r"`rng_state` has shape \(3,\)", lambda: call(rng_state=zeros(3))),

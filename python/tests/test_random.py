@@ -327,7 +327,8 @@ def draw(random, device):
     if sinks is not None:
         leaves["sinks"] = sinks.to(random.choice([torch.float32, torch.bfloat16])).to(device)
     call = Call(function, leaves, views, options, masks, sequences, packed, refused, slopes, dtype, autocast)
-    if dropped and make is not draw_cache and "block_table" not in options and options.get("num_splits", 0) < 2:
+    refused = "block_table" in options or "softcap" in masks or options.get("num_splits", 0) > 1
+    if dropped and make is not draw_cache and not refused:
         call.p, call.seed = random.choice([0.1, 0.17, 0.5, 0.8]), random.randrange(1 << 31)
         options["dropout_p"] = scalar(random, call.p)
         call.p = float(options["dropout_p"])
