@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * size of the structure it was compiled with. Fields that an older caller lacks are taken as zero. If the caller is
  * newer than the library, the fields that the library does not know must be zero; otherwise the call fails with
  * KGEN_ERROR_UNSUPPORTED, as it does for unknown flags. */
-#define KGEN_ABI_VERSION 10
+#define KGEN_ABI_VERSION 11
 
 /* Results of every call. */
 enum {
@@ -285,6 +285,19 @@ typedef struct kgen_fwd_params {
     int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
     int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of O */
     int32_t reserved_4; /* 0 */
+
+    /* From version 11 on. */
+
+    /* Dropout of attention weights, as in training: each weight is set to 0 with this probability before it is
+     * multiplied with V, and O is multiplied by 1 / (1 - p_dropout). Row sums and LSE are those of all weights. Query i
+     * and key j of a sequence, both counted from its first row, batch entry b and query head h belong to byte
+     * j % 32 / 8 of word i % 32 / 8 of Philox4x32 with 7 rounds, whose key is the seed, low word first, and whose
+     * counter is (i / 32 * 8 + i % 8, j / 32 * 8 + j % 8, b * num_heads + h, offset). The weight is kept if the byte is
+     * at most floor((1 - p_dropout) * 255). */
+    const uint64_t* rng_state; /* device memory: the seed, then the offset, of which the low 32 bits count; read by the
+                                * kernel, and only if p_dropout is not 0 */
+    float p_dropout;           /* at least 0 and below 1; 0: no dropout */
+    int32_t reserved_5;        /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -395,6 +408,12 @@ typedef struct kgen_bwd_params {
      * stride is not 0. NULL: not written. Requires bias. */
     float* dbias;
     int64_t dbias_batch_stride, dbias_head_stride, dbias_row_stride, dbias_column_stride;
+
+    /* From version 11 on. */
+
+    const uint64_t* rng_state; /* with the same two words as in the forward pass, which give the same mask */
+    float p_dropout;           /* the forward pass's */
+    int32_t reserved_5;        /* 0 */
 } kgen_bwd_params;
 
 /* A launcher checks the parameters, starts the kernels of one backward pass on `stream` and returns one of the
@@ -674,6 +693,7 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_PAGE_DESCALE 4096u
 #define KGEN_FEATURE_APPEND 8192u
 #define KGEN_FEATURE_BIAS 16384u
+#define KGEN_FEATURE_DROPOUT 32768u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {

@@ -34,6 +34,7 @@ constexpr feature_row FEATURE_ROWS[] = {
     {KGEN_FEATURE_PAGE_DESCALE, "page_descale", nullptr, false},
     {KGEN_FEATURE_APPEND, "append", "k_new", false},
     {KGEN_FEATURE_BIAS, "bias", nullptr, true},
+    {KGEN_FEATURE_DROPOUT, "dropout", nullptr, false},
 };
 
 // The features that kernels cannot ignore: they serve only requests that use them.
@@ -60,6 +61,21 @@ constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
 // overflow in `position - window_left`, which nvcc computes even if the preceding comparison rules it out.
 constexpr int32_t NO_LIMIT = (1 << 30) - 1;
 
+// Checks the fields of dropout.
+template <class Params>
+int check_dropout(const Params& p, const char* name) {
+    if (p.reserved_5 != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_5 is %d and must be 0", name, p.reserved_5);
+    if (!(p.p_dropout >= 0.0f && p.p_dropout < 1.0f)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: p_dropout %g must be at least 0 and below 1", name,
+                    static_cast<double>(p.p_dropout));
+    }
+    if (p.p_dropout == 0.0f || (p.rng_state != nullptr && reinterpret_cast<uintptr_t>(p.rng_state) % 8 == 0))
+        return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: p_dropout is %g, and rng_state %p must be 8-byte aligned and not NULL",
+                name, static_cast<double>(p.p_dropout), static_cast<const void*>(p.rng_state));
+}
+
 // Checks the documented ranges and brings masks into a canonical form: KGEN_FLAG_CAUSAL if the right side ends at the
 // position, NO_LIMIT for a window side without limit, and no KGEN_FLAG_WINDOW if the other fields already express it.
 template <class Params>
@@ -83,6 +99,7 @@ int read_features(Params& p, const char* name) {
     }
     if (f.reserved != 0)
         return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
+    if (const int code = check_dropout(p, name)) return code;
     if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
     const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
@@ -133,6 +150,12 @@ inline int refuse_stray_page_descales(const kgen_fwd_params& p, const char* name
                 name);
 }
 
+// Calls `visit` with each pointer to a tensor of masks and scores.
+template <class Params, class Visit>
+void each_feature_tensor(Params& p, const Visit& visit) {
+    visit(p.features.alibi_slopes), visit(p.features.sinks), visit(p.bias), visit(p.rng_state);
+}
+
 // The features that parameters request (KGEN_FEATURE_*), after read_features().
 template <class Params>
 uint32_t asked_features(const Params& p) {
@@ -141,7 +164,8 @@ uint32_t asked_features(const Params& p) {
            ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
            (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) |
-           (p.bias != nullptr ? KGEN_FEATURE_BIAS : 0) | asked_of_keys(p);
+           (p.bias != nullptr ? KGEN_FEATURE_BIAS : 0) | (p.p_dropout > 0.0f ? KGEN_FEATURE_DROPOUT : 0) |
+           asked_of_keys(p);
 }
 
 // The features of `asked` that a kernel with the features `held` lacks. A window includes a causal mask.

@@ -55,7 +55,8 @@ template <class Params>
 KGEN_DEVICE dropout_mask read_dropout(const Params& p, int batch, int head) {
     dropout_mask mask = {0, 0, static_cast<uint32_t>(batch * p.num_heads + head), 0, most_of_kept(p.p_dropout)};
     if (p.p_dropout > 0.0f) {
-        const uint32_t* state = reinterpret_cast<const uint32_t*>(p.rng_state);
+        // Opaque, so that a loop reads it each time instead of keeping the words in registers.
+        const uint32_t* state = opaque(reinterpret_cast<const uint32_t*>(p.rng_state));
         mask.low_key = load_global(state);
         mask.high_key = load_global(state + 1);
         mask.offset = load_global(state + 2);
