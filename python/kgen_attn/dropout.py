@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from . import ops
-from .arguments import number
+from .arguments import integer, number
 from .forward import NAMES, NO_DROPOUT, check_state
 from .launch import EIGHTS, TensorOrNone
 
@@ -75,9 +75,14 @@ def dropout_mask(
     of Philox4x32 with 7 rounds. Its key is the seed, `rng_state[0]`. Query i and key j of head h in batch entry b have
     counter (i // 32 · 8 + i % 8, j // 32 · 8 + j % 8, b · heads + h, low 32 bits of the offset `rng_state[1]`), and of
     its four words byte j % 32 // 8 of word i % 32 // 8.
+
+    Made by torch, in about 15 bytes of memory for each weight.
     """
     check_state(rng_state, getattr(rng_state, "device", None))
     p = _probability(p, "p")
+    for name, size in {"batch": batch, "heads": heads, "seqlen_q": seqlen_q, "seqlen_k": seqlen_k}.items():
+        if integer(size, name) < 0:
+            raise ValueError(f"`{name}` is {size}; it must be 0 or more")
     blocks_q, blocks_k = (-(-rows // _BLOCK) for rows in (seqlen_q, seqlen_k))
     upto = lambda count: torch.arange(count, dtype=torch.int64, device=rng_state.device)
     x, y, z = upto(blocks_q * _STEP)[:, None], upto(blocks_k * _STEP), upto(batch * heads)[:, None, None]

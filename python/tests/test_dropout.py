@@ -295,6 +295,20 @@ def test_it_compiles_without_graph_breaks(inputs, backend, dynamic):
         assert all(torch.equal(a, b) for a, b in zip(*results))
 
 
+def test_a_compiled_checkpoint_repeats_the_mask(inputs):
+    torch._dynamo.reset()
+    leaves = inputs(grad=True)
+    layer = lambda q, k, v: flash_attn_func(q * 1.5, k, v, 0.3, causal=True, deterministic=True)
+    model = lambda *leaves: checkpoint(layer, *leaves, use_reentrant=False)
+    results = []
+    for function in (layer, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        torch.manual_seed(9)
+        out = function(*leaves)
+        torch.rand(5, device=out.device)
+        results.append((out, *torch.autograd.grad(out, leaves, torch.ones_like(out))))
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
 #: Numbers of the operators, from max_seqlen_q to softcap.
 NUMBERS = (0, 0, 0.125, True, -1, -1, 0, 0.0)
 
@@ -434,6 +448,8 @@ def test_what_is_wrong_is_named(draw, inputs, state, device):
         (TypeError, "dropout_p", lambda: kgen_attn.flash_attn_with_kvcache(q, k, v, dropout_p=0.1)),
         (ValueError, f"`p` is 1.0; {numbers}", lambda: dropout_mask(state(), 1.0, 1, 1, 2, 2)),
         (TypeError, "`rng_state` is of type list", lambda: dropout_mask([1, 2], 0.1, 1, 1, 2, 2)),
+        (ValueError, "`seqlen_q` is -2; it must be 0 or more", lambda: dropout_mask(state(), 0.1, 1, 1, -2, 2)),
+        (TypeError, "`heads` is 1.5", lambda: dropout_mask(state(), 0.1, 1, 1.5, 2, 2)),
         (TypeError, "`rng_state` is of type NoneType", lambda: operator(None, 0.1)),
         (TypeError, "`rng_state` is torch.int32", lambda: operator(state().int(), 0.1)),
     ]
