@@ -29,13 +29,14 @@ _ROUNDED = 128
 def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) -> tuple:
     """State and probability of a call of `forward` with these tensors and numbers. The state is `rng_state`, or drawn from the
     generator of the device. Raises by name for what kernels with dropout cannot do."""
-    named = dict(zip(NAMES, tensors))
-    q, k, (*_, softcap, num_splits) = named["q"], named["k"], numbers
+    q, k = tensors[:2]
     if rng_state is not None:
         check_state(rng_state, q.device)
     p = _probability(dropout_p, "dropout_p")
     if p == 0.0:
         return NO_DROPOUT
+    named = dict(zip(NAMES, tensors))
+    *_, softcap, num_splits = numbers
     why = None
     if q.dtype in EIGHTS or k.dtype in EIGHTS:
         why = f"`q` is {q.dtype} and `k` {k.dtype}: kernels with dropout take torch.float16 and torch.bfloat16"

@@ -148,8 +148,8 @@ for _name, _schema in _SCHEMAS.items():
 
 
 def _setup(ctx, inputs, output) -> None:
-    q, k, v, *others = inputs
-    optional, numbers, deterministic, (rng_state, ctx.p_dropout) = _divided(tuple(others))
+    q, k, v = inputs[:3]
+    optional, numbers, deterministic, (rng_state, ctx.p_dropout) = _divided(inputs[3:])
     ctx.set_materialize_grads(False)
     ctx.refused = () if _have_gradients(*optional) else _refused(optional, numbers)
     ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9], optional[_BIAS_AT - 3], rng_state)
