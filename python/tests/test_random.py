@@ -37,6 +37,10 @@ BIASED, DROPPED = (
     sorted({(kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and feature in kernel.features})
     for feature in ("bias", "dropout")
 )
+#: Head dims of which Hopper's kernels alone read caches, by TMA: they refuse some strides and addresses.
+BY_TMA = set(PAIRS) - {
+    (kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and kernel.target < 90
+}
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -318,8 +322,9 @@ def draw(random, device):
     dtype = random.choice(HALVES + (torch.bfloat16,) * 2)
     autocast = random.random() < 0.1
     leaves, views = {}, {}
+    cached = any(options.get(name) is not None for name in ("block_table", "cache_batch_idx"))
     for name, shape in shapes.items():
-        plain = name in ("kv", "qkv")
+        plain = name in ("kv", "qkv") or (cached and name != "q" and head_dims in BY_TMA)
         stored, view = ([*shape], lambda x: x) if plain else layout(random, len(shape))(shape)
         cast = autocast and not (make is draw_cache and name != "q")
         leaves[name] = torch.randn(*stored).to(dtype).to(torch.float32 if cast else dtype).to(device)
