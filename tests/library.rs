@@ -197,11 +197,11 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
     let tail = |caller: &str, code: u8| {
         let (last, known) = (size - 1, size - 16);
         format!(
-            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 10 and knows the first {known} bytes"
+            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 11 and knows the first {known} bytes"
         )
     };
     let flags =
-        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 10 of the library knows {known} here");
+        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 11 of the library knows {known} here");
     let launcher = "flash_fwd_hdim40_fp16_sm80";
     assert_eq!(
         refused[..5],
@@ -429,7 +429,7 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
         "appended: 0 right",
         "8 columns: 1 append_kv_fp16_sm80: rotary_dim 8 must be a multiple of 16 in 16 .. head_dim 16",
         "no fp32: 3 kgen_append_kv: no variant",
-        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 10 of the library knows 0x35 here",
+        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 11 of the library knows 0x35 here",
         "no request: 1 kgen_append_kv: params is NULL",
     ];
     let lines: Vec<&str> = said.lines().collect();

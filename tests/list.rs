@@ -132,7 +132,7 @@ fn bad_usage_exits_with_2_and_says_what_to_do() {
         (&["--filter", "hdm > 64"], "did you mean `hdim`?"),
         (
             &["--filter", "hdim > 64", "--head-dim", "64", "--kind", "fwd", "--target", "sm80"],
-            "`--filter 'hdim > 64'` leaves none of the 19 variants with",
+            "`--filter 'hdim > 64'` leaves none of the 23 variants with",
         ),
         (&["--causal", "--full"], "cannot be used with"),
     ];

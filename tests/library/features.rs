@@ -163,7 +163,6 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
         (ask(96, false, NOTHING), "fwd_hdim96_window"),
         (ask(256, false, capped), "fwd_hdim256_softcap"),
         (ask(128, true, dropped()), "fwd_hdim128_causal_dropout"),
-        (ask(128, true, NOTHING), "fwd_hdim128_causal"),
         (ask(256, false, CallOptions { alibi: Some(Slopes::ByHead), ..NOTHING }), "fwd_hdim256_softcap_alibi"),
     ];
     let said = answers(&calls.map(|(call, _)| call));

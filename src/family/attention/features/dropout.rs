@@ -205,6 +205,11 @@ impl FeatureRoom for DroppedOut {
         ];
         let mut cases: Vec<BackwardProblem> = problems.into_iter().flat_map(both).collect();
         cases.extend(both(borders.walked().asking(dropped(300, 2))).map(BackwardProblem::with_lse_gradient));
+        if borders.features.has(Feature::Window) {
+            // The keys that a tile of queries sees begin inside a block of the mask.
+            let window = CallOptions { window: Some([21, 5]), ..dropped(500, 1) };
+            cases.extend(both(Problem::new(&[(m + 1, n + m + 5)], 2, 1).asking(window)));
+        }
         cases
     }
 

@@ -256,7 +256,8 @@ fn attend_rows(
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
     // Each other weight is rounded once, and has its score's error; a score's error is bounded as LSE's is
-    // (`tolerance`). There is no bound if scores are approximate themselves, P is not in 16 bits, or weights are dropped.
+    // (`tolerance`). There is no bound if scores are approximate themselves, if P is not in 16 bits, or if weights are
+    // dropped.
     let judged =
         matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0 && dropout.is_none();
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;

@@ -1,0 +1,782 @@
+// flash_fwd_hdim128_fp8_window_sm90
+//
+// Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
+// Q, K and V are FP8 (E4M3) with one factor per tensor, batch entry and key head; O is bf16. Head dim 128,
+// every key visible to every query unless a call requests window, compute capability 9.0.
+//
+// A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first warp
+// fetches (TMA) while the other three transpose V: wgmma reads 1-byte operands only with the summed dimension
+// contiguous, which for P V is the keys. It takes 192 queries of one head and iterates over the keys in tiles of 96,
+// from the last visible one to the first. K, V and V transposed go through stages; one mbarrier signals that a stage is
+// full, another that all warps have finished with it.
+//
+// Each tile's P V is summed separately and added to O in fp32: the tensor cores accumulate FP8 products with fewer bits
+// than fp32.
+// Warpgroups take turns at the exponentials: when one has nearly finished its own, it signals the next.
+// One persistent block per multiprocessor: the next tiles are in flight while the last O is written.
+//
+// Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
+// the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
+// of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
+// zeros or, in a packed tensor, hold rows of the previous sequence.
+//
+// Plan: 125120 bytes of shared memory; O, S and P need about 128 of 160 registers.
+// Made by kgen 0.1.0 from templates/attention/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim128_fp8_window_sm90.cu
+
+#include "kgen.h"
+#include "kgen/blocks.cuh"
+#include "kgen/byte_tile.cuh"
+#include "kgen/bytes.cuh"
+#include "kgen/device.cuh"
+#include "kgen/floats.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/fwd_tma.cuh"
+#include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/quad.cuh"
+#include "kgen/registers.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tma.cuh"
+#include "kgen/tma_tile.cuh"
+#include "kgen/transpose_bytes.cuh"
+#include "kgen/turns.cuh"
+#include "kgen/types.cuh"
+#include "kgen/wgmma.cuh"
+#include "kgen/wgmma_tile.cuh"
+#include "kgen/work_groups.cuh"
+
+KGEN_WGMMA_WIDTH_FP8(64)
+KGEN_WGMMA_WIDTH_FP8(96)
+
+namespace {
+
+using namespace kgen;
+using element = bf16;  // of O
+
+constexpr int HEAD_DIM = 128;
+constexpr int HEAD_DIM_PADDED = 128;
+constexpr int BLOCK_M = 192;  // queries per block
+constexpr int BLOCK_N = 96;  // keys per step
+constexpr int STAGES = 2;
+constexpr int Q_SLOTS = 6;  // buffers for the Q of one warpgroup
+constexpr int CONSUMERS = 3;  // warpgroups that multiply
+constexpr int THREADS = 128 * (1 + CONSUMERS);
+constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
+constexpr int TRANSPOSERS = 3;  // warps
+constexpr int TRANSPOSED_AT_ONCE = 4;  // pieces of V that a transposing warp has in flight
+constexpr int PART = 64;  // columns of P V that are summed at a time
+
+using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
+using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
+using value_tile = byte_tile<(HEAD_DIM + 15) / 16 * 16, BLOCK_N>;  // V transposed
+constexpr int O_TILES = value_tile::rows / 8;                      // 8-column pieces of O
+
+// Shared memory:
+//   slots of Q at 0 (49152 bytes)
+//   stages of K at 49152 (24576 bytes)
+//   stages of V at 73728 (24576 bytes)
+//   stages of V transposed at 98304 (24576 bytes)
+//   work at 122880 (192 bytes)
+//   zeros at 123904 (8 bytes)
+//   mbarriers at 124928 (192 bytes)
+constexpr uint32_t Q_OFFSET = 0;
+constexpr uint32_t K_OFFSET = 49152;
+constexpr uint32_t V_OFFSET = 73728;
+constexpr uint32_t VALUES_OFFSET = 98304;
+constexpr uint32_t WORK_OFFSET = 122880;
+constexpr uint32_t ZEROS_OFFSET = 123904;
+constexpr uint32_t BARRIERS_OFFSET = 124928;
+constexpr uint32_t SHARED_BYTES = 125120;
+constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
+constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
+// of V as fetched, each free again once transposed; the barriers of further stages stay unused
+constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;
+static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
+
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and small values do not underflow below
+// 2^-9. Row sums carry the same factor, and the division by them removes it.
+constexpr float P_EXPONENT = 8.0f;
+
+constexpr float LOG2_E = 1.44269504088896341f;
+constexpr float LN_2 = 0.69314718055994531f;
+
+struct parameters {
+    kgen_fwd_params call;
+    tile_maps<query_tile> q;
+    tile_maps<key_tile> k, v;
+    uint32_t blocks;  // launched
+    uint32_t heads;   // in all batch entries together
+    uint32_t heads_a_group;
+    bool vector;  // O is written in 8-byte pieces
+};
+
+// The mbarriers. A full barrier counts the producer thread and its bytes, that of transposed V every transposing warp.
+// An empty one counts every warp that reads the data: those of one warpgroup for Q, those of all warpgroups for K and
+// transposed V, the transposing warps for V.
+struct barriers {
+    uint32_t base;
+
+    KGEN_DEVICE uint32_t q_full(uint32_t slot) const { return base + slot * 8; }
+    KGEN_DEVICE uint32_t q_empty(uint32_t slot) const { return base + (Q_SLOTS + slot) * 8; }
+    KGEN_DEVICE uint32_t k_full(uint32_t stage) const { return base + (2 * Q_SLOTS + stage) * 8; }
+    KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 2 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t values_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 4 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t values_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 5 * STAGES + stage) * 8; }
+};
+
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
+template <int COUNT>
+struct ring_place {
+    uint32_t stage = 0, parity = 0;
+
+    KGEN_DEVICE void next() {
+        if (++stage == COUNT) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
+// slot w + MORE_Q (the first warpgroup needs a second slot least: it is the first to finish with its Q). A slot never
+// changes owner: the parity of a phase is ambiguous to a warpgroup that has not seen the previous phase complete.
+struct q_slot_place {
+    static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
+    static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
+    uint32_t stage, parity;
+
+    KGEN_DEVICE explicit q_slot_place(uint32_t warpgroup) : stage(warpgroup), parity(0) {}
+    KGEN_DEVICE void next() {
+        if (stage >= CONSUMERS) {
+            stage -= MORE_Q;
+            parity ^= 1;
+        } else {
+            stage += MORE_Q;
+        }
+    }
+};
+
+// A row's position is its place among the keys: row i of sq queries is at i + sk - sq, possibly below 0. It sees keys
+// [first_seen, end_seen), none if the end is not above the first.
+KGEN_DEVICE int first_seen(const kgen_fwd_params& p, int position) {
+    return position > p.features.window_left ? position - p.features.window_left : 0;
+}
+
+KGEN_DEVICE int end_seen(const kgen_fwd_params& p, int position, int keys) {
+    int end = keys - 1 - position <= p.features.window_right ? keys : position + 1 + p.features.window_right;
+    return max(0, end);
+}
+
+KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
+
+// A work item: a query tile of one head.
+struct assignment {
+    int batch, head;
+    int first_query;  // of the tile; below 0 if the first tile of a sequence is partial
+    int begin;  // the first key that a row sees
+    int end;  // keys up to the last one that the tile's last row sees
+
+    KGEN_DEVICE int span() const { return end - begin; }
+    KGEN_DEVICE int tiles() const { return (span() + BLOCK_N - 1) / BLOCK_N; }
+    sequence queries, keys;
+
+    KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
+};
+
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
+    const int from_end = tile * BLOCK_M;
+    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    const int end_position = keys.rows - from_end;
+    const int first_position = max(end_position - BLOCK_M, keys.rows - queries.rows);
+    return {batch, head, queries.rows - from_end - BLOCK_M, first_seen(p, first_position),
+            end_seen(p, end_position - 1, keys.rows), queries, keys};
+}
+
+// The current work item of a block; only the producer thread computes it, and passes it to the other threads.
+struct work_place {
+    // Heads are grouped so that their K and V stay in L2. The tiles of a group are dealt longest first, alternately
+    // forwards and backwards: a block that got a long tile in one round gets a short one in the next.
+    uint32_t group = 0;
+    uint32_t round = ~0u;
+
+    KGEN_DEVICE uint32_t first_head(const parameters& given) const { return group * given.heads_a_group; }
+    KGEN_DEVICE uint32_t heads(const parameters& given) const {
+        const uint32_t left = given.heads - first_head(given);
+        return left < given.heads_a_group ? left : given.heads_a_group;
+    }
+    KGEN_DEVICE uint32_t piece(const parameters& given) const {
+        const bool back = (round + group) % 2 != 0;
+        return round * given.blocks + (back ? given.blocks - 1 - block_index() : block_index());
+    }
+
+    // Advances to the block's next item, or reports that there is none.
+    KGEN_DEVICE bool next(const parameters& given) {
+        for (; first_head(given) < given.heads; ++group, round = ~0u) {
+            const uint32_t pieces = heads(given) * query_tiles(given.call);
+            while (++round * given.blocks < pieces) {
+                if (piece(given) < pieces) return true;
+            }
+        }
+        return false;
+    }
+
+    KGEN_DEVICE uint32_t head(const parameters& given) const { return first_head(given) + piece(given) % heads(given); }
+    KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
+};
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
+}
+
+// A key tile of a work item, as the consumers see it.
+struct tile_of_piece {
+    uint32_t head, tile;  // the indices of the item
+    int first_key;        // of the tile, below 0 if it begins before the sequence
+    int begin, keys;      // the first key of the item, and those of the sequence
+    int position;         // of the first row of the query tile
+
+    KGEN_DEVICE bool is_last() const { return first_key <= begin; }
+    KGEN_DEVICE void next() { first_key -= BLOCK_N; }
+};
+
+constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
+constexpr uint32_t WORK_BYTES = 2 * sizeof(words4);  // of the description of a work item
+
+// The producer thread: fetches Q, K and V for all of the block's work, in the order of their use.
+KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1), q_slot_place(2)};
+    ring_place<STAGES> k_place;
+    ring_place<V_STAGES> v_place;
+    work_place place;
+    // Writes the work item to a warpgroup's next slot. The warpgroup's Q must follow, or just an arrival.
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span,
+                              uint32_t first_query, uint32_t end, uint32_t keys) {
+        mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
+        store_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES, words4{head, tile, span, first_query});
+        store_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES + sizeof(words4), words4{end, keys, 0, 0});
+    };
+    while (place.next(given)) {
+        const uint32_t place_head = place.head(given), place_tile = place.tile(given);
+        const assignment work = assigned_work(p, place_head, place_tile);
+        if (work.is_empty()) continue;
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        const int tiles = work.tiles();
+        const int q_batch = work.queries.packed ? 0 : work.batch;
+        const int k_batch = work.keys.packed ? 0 : work.batch;
+        const int k_end = work.keys.first_row + work.end;
+        const auto fetch_k = [&](int tile) {
+            mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
+            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            k_place.next();
+        };
+        const auto fetch_v = [&](int tile) {
+            mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
+            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage),
+                       k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            v_place.next();
+        };
+        if (tiles > 0) fetch_k(0);
+        const int first_row = work.queries.first_row + work.first_query;
+        KGEN_UNROLL
+        for (int w = 0; w < CONSUMERS; ++w) {
+            q_slot_place& q_place = q_places[w];
+            announce(q_place, place_head, place_tile, work.span(), work.first_query, work.end, work.keys.rows);
+            const uint32_t full = barrier.q_full(q_place.stage);
+            if (tiles > 0) {
+                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full,
+                           first_row + w * WARPGROUP_ROWS, work.head, q_batch);
+            } else {
+                mbarrier_arrive(full);
+            }
+            q_place.next();
+        }
+        for (int tile = 0; tile < tiles; ++tile) {
+            fetch_v(tile);
+            if (tile + 1 < tiles) fetch_k(tile + 1);
+        }
+    }
+    KGEN_UNROLL
+    for (int w = 0; w < CONSUMERS; ++w) {
+        announce(q_places[w], NO_WORK, 0, 0, 0, 0, 0);
+        mbarrier_arrive(barrier.q_full(q_places[w].stage));
+    }
+}
+
+// A transposing warp: transposes its share of V, for all of the block's work, from the stages that TMA fills to those
+// that products read.
+KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    const int warp = static_cast<int>(warp_index()) - 1;
+    ring_place<STAGES> place_of_tile;
+    work_place place;
+    while (place.next(given)) {
+        const assignment work = assigned_work(p, place.head(given), place.tile(given));
+        if (work.is_empty()) continue;
+        for (int tile = 0; tile < work.tiles(); ++tile) {
+            const uint32_t stage = place_of_tile.stage;
+            mbarrier_wait(barrier.v_full(stage), place_of_tile.parity);
+            mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
+            // Rows before the sequence's first belong to the previous sequence and must be zeros: 0 * NaN is NaN.
+            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.end : 0;
+            transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(
+                shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES, warp,
+                first);
+            fence_proxy_async();
+            warp_sync();
+            if (lane_index() == 0) {
+                mbarrier_arrive(barrier.values_full(stage));
+                mbarrier_arrive(barrier.v_empty(stage));
+            }
+            place_of_tile.next();
+        }
+    }
+}
+
+using scores = float[BLOCK_N / 8][4];
+using weights = uint32_t[BLOCK_N / 32][4];  // P, as A operands
+using output = float[O_TILES][4];  // columns in the order of transposed V's rows
+
+// The state that a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
+struct row_state {
+    float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[2];  // this lane's part of the sum of exponentials
+};
+
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
+    const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+    }
+}
+
+// The keys of a tile that a lane's rows see.
+struct view {
+    const kgen_fwd_params& p;
+    int position;   // of the lane's first row
+    int first_key;  // of the tile, possibly below 0
+    int keys;       // of the sequence
+
+    // The columns that row r sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int r) const {
+        return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key};
+    }
+};
+
+KGEN_DEVICE void mask(scores& s, const view& seen) {
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
+}
+
+// If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
+// maxima: this then returns true, and O must be multiplied by `factor`, as the sums have been.
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
+    float seen[2];  // of this lane's columns
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        float part[2];  // two independent maxima shorten the dependency chain
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
+            part[j % 2] = j < 2 ? pair : maximum(part[j % 2], pair);
+        }
+        seen[h] = maximum(part[0], part[1]);
+    }
+    // The first tile always takes this branch: the maximum starts at -infinity. Later tiles seldom do, so lanes
+    // exchange their maxima only here.
+    const bool outgrown = warp_any(seen[0] > state.max[0] || seen[1] > state.max[1]);
+    if (outgrown) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
+            seen[h] = maximum(seen[h], state.max[h]);
+            // Before the first visible key, O and the sum are 0; this avoids -infinity - -infinity.
+            factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
+            state.max[h] = seen[h];
+            state.sum[h] *= factor[h];
+        }
+    }
+    return outgrown;
+}
+
+// Computes P = 2^P_EXPONENT * exp2(log2_scale * (S - max)) and adds its rows to the sums. A lane holds keys 2q, 2q + 1,
+// 2q + 8 and 2q + 9 of each 16, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order
+// (kgen/transpose_bytes.cuh).
+// `zeros` is added to the arguments of the exponentials. Shortly before the end, `nearly_done` is called with a
+// register of P.
+template <class Call>
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2],
+                              const Call& nearly_done) {
+    float shift[2];
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
+        shift[h] = zeros[h] +
+                   (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
+    }
+    constexpr int steps = BLOCK_N / 32;
+    KGEN_UNROLL
+    for (int step = 0; step < steps; ++step) {
+        KGEN_UNROLL
+        for (int i = 0; i < 4; ++i) {  // rows g and g + 8 of the first 16 keys, then of the second
+            const int j = step * 4 + i / 2 * 2, h = i % 2;
+            float of_key[4];
+            KGEN_UNROLL
+            for (int key = 0; key < 4; ++key) {
+                of_key[key] = exp2_fast(fused_multiply_add(s[j + key / 2][2 * h + key % 2], log2_scale, shift[h]));
+            }
+            state.sum[h] += (of_key[0] + of_key[1]) + (of_key[2] + of_key[3]);
+            p[step][i] = pack_e4m3(of_key[0], of_key[1], of_key[2], of_key[3]);
+        }
+        if (step == (steps - 1) * 3 / 4) nearly_done(p[step][3]);
+    }
+}
+
+// O = factor O + P V, PART columns at a time. If PART does not divide O's width, the last part starts earlier and is as
+// wide as the others, although some of its columns are done already: with two widths ptxas spills.
+template <int START = 0, class Wait>
+KGEN_DEVICE void add_p_v(output& o, const float (&factor)[2], const weights& weight, uint32_t values,
+                         const Wait& await_v) {
+    if constexpr (START < value_tile::rows) {
+        constexpr int first = START + PART <= value_tile::rows ? START : value_tile::rows - PART;
+        float sums[PART / 8][4];
+        await_v();
+        wgmma_fence();
+        multiply_by_keys<e4m3, value_tile, first, PART>(sums, weight, values);
+        wgmma_commit();
+        wgmma_wait<0>(sums);
+        KGEN_UNROLL
+        for (int j = (START - first) / 8; j < PART / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e)
+                o[first / 8 + j][e] = fused_multiply_add(o[first / 8 + j][e], factor[e / 2], sums[j][e]);
+        }
+        add_p_v<START + PART>(o, factor, weight, values, await_v);
+    }
+}
+
+// The sum of a row, from the partial sums of the four lanes of a quad.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// The factor for O, V's factor included: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) {
+    return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+}
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
+}
+
+// Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
+// row in the tile.
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work,
+                            int warp_row, float log2_scale) {
+    const kgen_fwd_params& p = given.call;
+    const float v_descale =
+        descale_of(p.v_descale, work.batch, work.head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride,
+                   p.v_descale_head_stride);
+    float* lse = p.lse;
+    if (lse != nullptr)
+        lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) +
+               work.head * p.lse_head_stride;
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const float sum = sum_of_row(state.sum[h]);
+        factor[h] = inverse_of_sum(sum, v_descale);
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
+            store_global(lse + row, log_sum_exp(sum, state.max[h], log2_scale));
+        }
+    }
+}
+
+// Writes O times `factor`.
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given,
+                              const assignment& work, int warp_row) {
+    const kgen_fwd_params& p = given.call;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        // The even columns of each 16 come first, then the odd ones (kgen/transpose_bytes.cuh): a lane holds four
+        // adjacent columns.
+        KGEN_UNROLL
+        for (int group = 0; group < value_tile::rows / 16; ++group) {
+            const int column = group * 16 + lane_index() % 4 * 4;
+            if (row < 0 || column >= HEAD_DIM) continue;
+            const float(&even)[4] = o[2 * group];
+            const float(&odd)[4] = o[2 * group + 1];
+            store_four(to + row * p.o_row_stride + column,
+                       pack<element>(even[2 * h] * factor[h], odd[2 * h] * factor[h]),
+                       pack<element>(even[2 * h + 1] * factor[h], odd[2 * h + 1] * factor[h]), given.vector);
+        }
+    }
+}
+
+// Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring
+// lanes write neighbouring columns: each partial write of a sector costs as much as writing the whole sector.
+KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
+    static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
+    const kgen_fwd_params& p = given.call;
+    const int lane = lane_index(), first_row = work.first_query + warp_row;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
+                                                                 p.o_row_stride, p.o_head_stride);
+    KGEN_ROLLED
+    for (int row = max(0, first_row); row < first_row + 16; ++row) {
+        uint16_t* columns = to + row * p.o_row_stride;
+        if (!given.vector) {
+            KGEN_ROLLED
+            for (int column = lane; column < HEAD_DIM; column += 32) store_global(columns + column, uint16_t(0));
+        } else if (lane < HEAD_DIM / 8) {
+            store_global(static_cast<void*>(columns + lane * 8), words4{0, 0, 0, 0});
+        }
+    }
+    const int row = first_row + lane;
+    if (p.lse != nullptr && lane < 16 && row >= 0) {
+        const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
+        store_global(p.lse + first + work.head * p.lse_head_stride + row, -infinity());
+    }
+}
+
+// A consumer warpgroup: processes its 64 rows of every work item of the block.
+KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
+    const kgen_fwd_params& p = given.call;
+    const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
+    const int warp_row = warpgroup_row + warp_index() % 4 * 16;
+    const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
+    q_slot_place q_place(warpgroup);
+    ring_place<STAGES> k_place, v_place;
+    const auto release = [&](uint32_t empty) {
+        if (lane_index() == 0) mbarrier_arrive(empty);
+    };
+    const auto done_with_q = [&] {
+        release(barrier.q_empty(q_place.stage));
+        q_place.next();
+    };
+    const auto await_k = [&] { mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity); };
+    const auto done_with_k = [&] {
+        release(barrier.k_empty(k_place.stage));
+        k_place.next();
+    };
+    const auto await_v = [&] { mbarrier_wait(barrier.values_full(v_place.stage), v_place.parity); };
+    const auto done_with_v = [&] {
+        release(barrier.values_empty(v_place.stage));
+        v_place.next();
+    };
+    // Releases a tile that this warpgroup does not use. One lane does so for its warp, but only after all lanes have
+    // seen the phase complete: to a lane that looks later, the phase after the next has the same parity.
+    const auto pass_on_k = [&] {
+        await_k();
+        warp_meet();
+        done_with_k();
+    };
+    const auto pass_on_v = [&] {
+        await_v();
+        warp_meet();
+        done_with_v();
+    };
+    // Named barrier 1 + w: it is warpgroup w's turn.
+    const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
+    const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
+    if (warpgroup == CONSUMERS - 1) pass_turn();
+
+    // Advances to the first tile of the next work item in which this warpgroup has rows with keys. Returns false if
+    // none is left.
+    const auto next_piece = [&](tile_of_piece& at) {
+        for (;;) {
+            mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
+            const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES);
+            const words4 of_keys = load_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES + sizeof(words4));
+            warp_sync();  // one lane will signal that the warp is done with it
+            if (said.x == NO_WORK) return false;
+            const int span = said.z;
+            const int first_query = said.w;
+            const int end = of_keys.x, keys = of_keys.y;
+            at = {said.x, said.y, end - BLOCK_N, end - span, keys, keys - static_cast<int>(said.y + 1) * BLOCK_M};
+            const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
+            if (span > 0 && has_rows) return true;
+            done_with_q();
+            if (span <= 0) {
+                write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
+                continue;
+            }
+            // All rows of this warpgroup precede the sequence: it releases the tiles, which other warpgroups need,
+            // unused.
+            for (bool last = false; !last; at.next()) {
+                last = at.is_last();
+                pass_on_k();
+                await_turn();
+                pass_turn();
+                pass_on_v();
+            }
+        }
+    };
+    const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
+        const int row = at.position + warpgroup_row;  // position of the warpgroup's first row
+        if (at.first_key < first_seen(p, row + WARPGROUP_ROWS - 1) ||
+            at.first_key + BLOCK_N > end_seen(p, row, at.keys)) {
+            mask(s, {p, at.position + lane_row, at.first_key, at.keys});
+        }
+    };
+    // The first tiles of an item may be beyond the diagonal of all rows of this warpgroup, though not of the others'.
+    // They are skipped, K and V separately.
+    const auto is_hidden = [&](const tile_of_piece& at) {
+        return at.first_key >= end_seen(p, at.position + warpgroup_row + WARPGROUP_ROWS - 1, at.keys) && !at.is_last();
+    };
+    int hidden = 0;  // tiles whose K has been skipped
+    const auto pass_over_k = [&](tile_of_piece& at) {
+        hidden = 0;
+        while (is_hidden(at)) {
+            pass_on_k();
+            await_turn();
+            pass_turn();
+            at.next();
+            ++hidden;
+        }
+    };
+    const auto pass_over_v = [&](const tile_of_piece&) {
+        for (int tile = 0; tile < hidden; ++tile) pass_on_v();
+    };
+    const auto multiply_q_k = [&](scores& s) {
+        wgmma_fence();
+        multiply_by_rows<e4m3, query_tile, key_tile, HEAD_DIM_PADDED / 2>(
+            s, shared + Q_OFFSET + q_place.stage * query_tile::bytes, shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        wgmma_commit();
+    };
+
+    tile_of_piece at;
+    while (next_piece(at)) {
+        pass_over_k(at);
+        pass_over_v(at);
+        const assignment work = assigned_work(p, at.head, at.tile);
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        const int batch = work.batch;
+        // The factors of Q and K are part of the scores.
+    const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
+                          descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
+    // A scale of 0 is replaced by one too small to change any exponential, so that a masked key stays at -infinity.
+    const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
+        output o;
+        clear(o);
+        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        for (bool last = false; !last; at.next()) {
+            last = at.is_last();
+            weights weight;
+            float factor[2];
+            scores s;
+            await_k();
+            multiply_q_k(s);
+            wgmma_wait<0>(s);
+            done_with_k();
+            if (last) done_with_q();
+            mask_tile(s, at);
+            // No growth of a maximum is tolerated: the largest P is then a power of two, which FP8 holds exactly.
+            if (!raise_maximum(s, state, factor, log2_scale)) factor[0] = factor[1] = 1.0f;
+            // (If warpgroups take turns at the exponentials, for which each of the SM's four sub-partitions has one
+            // unit, the others run their products meanwhile.)
+            float zeros[2];
+            await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
+            exponentiate(weight, s, state, log2_scale, zeros,
+                         [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+            add_p_v(o, factor, weight, shared + VALUES_OFFSET + v_place.stage * VALUE_STAGE_BYTES, await_v);
+            done_with_v();
+        }
+        // (Using `warp_row` here would keep it live, and ptxas would spill.)
+        float closing[2];
+        close_rows(closing, state, given, work, warpgroup_row + warp_index() % 4 * 16, log2_scale);
+        write_output(o, closing, given, work, warpgroup_row + warp_index() % 4 * 16);
+    }
+    if (warpgroup == 0) await_turn();  // the last turn passed on, which no warpgroup has taken yet
+}
+
+KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
+    const uint32_t shared = shared_base();
+    const barriers barrier = {shared + BARRIERS_OFFSET};
+    if (thread_index() == 0) {
+        store_shared(shared + ZEROS_OFFSET, 0u);
+        store_shared(shared + ZEROS_OFFSET + 4, 0u);
+        for (int slot = 0; slot < Q_SLOTS; ++slot) {
+            mbarrier_init(barrier.q_full(slot), 1);
+            mbarrier_init(barrier.q_empty(slot), 4);
+        }
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier.k_full(stage), 1);
+            mbarrier_init(barrier.k_empty(stage), 4 * CONSUMERS);
+            mbarrier_init(barrier.v_full(stage), 1);
+            mbarrier_init(barrier.v_empty(stage), TRANSPOSERS);
+            mbarrier_init(barrier.values_full(stage), TRANSPOSERS);
+            mbarrier_init(barrier.values_empty(stage), 4 * CONSUMERS);
+        }
+        fence_mbarrier_init();
+    }
+    block_sync();
+    await_earlier_kernels();  // from here on this kernel accesses memory that earlier kernels may have written
+    let_later_kernels_start();
+    const int warpgroup = static_cast<int>(warp_index() / 4);
+    if (warpgroup == 0) {
+        release_registers<32>();
+        if (warp_index() > 0) {
+            transpose(given, shared, barrier);
+        } else if (thread_index() == 0) {
+            fetch(given, shared, barrier);
+        }
+    } else {
+        claim_registers<160>();
+        attend(given, shared, barrier, warpgroup - 1);
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_fwd_hdim128_fp8_window_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
+    constexpr fwd_identity self = {"flash_fwd_hdim128_fp8_window_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3,
+                                   KGEN_FEATURE_WINDOW};
+    parameters params = {};
+    kgen_fwd_params& p = params.call;
+    if (const int code = check_fwd_params(given, self, p)) return code;
+    const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
+    const uint64_t items = product(m_blocks, p.num_heads, p.batch);
+    // Counted as if each item had its own blocks, so that item numbers fit 31 bits on every device.
+    if (const int code = check_blocks(self.name, items, p)) return code;
+    if (items == 0) return KGEN_SUCCESS;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
+    if (p.seqlen_k > 0) {
+        if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
+        if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;
+    }
+    params.heads = static_cast<uint32_t>(p.num_heads * p.batch);
+    params.vector = rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    const int multiprocessors = multiprocessor_count();
+    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
+    params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
+    params.heads_a_group = heads_per_group(p, params.blocks, static_cast<uint32_t>(m_blocks));
+    return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
+}
