@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .errors import KgenError, LibraryError, MissingKernel
 
 if TYPE_CHECKING:
+    from .dropout import dropout_mask
     from .huggingface import register
     from .interface import flash_attn_func, flash_attn_varlen_func
     from .kvcache import flash_attn_with_kvcache
@@ -27,6 +28,7 @@ __all__ = [
     "KgenError",
     "LibraryError",
     "MissingKernel",
+    "dropout_mask",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "dropout_mask": "dropout",
     "flash_attn_func": "interface",
     "flash_attn_varlen_func": "interface",
     "flash_attn_with_kvcache": "kvcache",

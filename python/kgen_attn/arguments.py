@@ -120,14 +120,6 @@ def descale(value: object, name: str, batch: int, key_heads: int, device: torch.
     return torch.full((1, 1), number(value, name), dtype=torch.float32, device=device).expand(batch, key_heads)
 
 
-def refuse_dropout(dropout_p: float) -> None:
-    """Raises `NotImplementedError` for a dropout."""
-    if type(dropout_p) is float and dropout_p == 0.0:
-        return
-    if number(dropout_p, "dropout_p") != 0.0:
-        raise NotImplementedError(f"`dropout_p` is {dropout_p}: kgen has no dropout; pass 0.0")
-
-
 def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
     """The left and right side of a window, with -1 for no limit. Raises for any other number below 0."""
     if type(window_size) is tuple and len(window_size) == 2:

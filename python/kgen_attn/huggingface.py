@@ -33,7 +33,7 @@ def register(name: str = "kgen") -> None:
 
     Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
     packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
-    dropout is refused: set it to 0 in the model's configuration. A mask that is a band of keys (`bands.py`) is computed
+    dropout in training, with kernels of the feature `dropout`. A mask that is a band of keys (`bands.py`) is computed
     as one. With kernels of the feature `bias` so is any other, chunked attention too: as a bias of four axes, which a
     caller may give as well, and to which a model may add a `position_bias`. Without such kernels it is refused with its
     name.

@@ -6,7 +6,7 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, ops
+from . import arguments, dropout, ops
 from .forward import NONE, ForwardPlan, layout_of, out_dtype, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
 from .repeats import Repeats, are_same
@@ -47,6 +47,7 @@ def flash_attn_func(
     k_descale: Descale = None,
     v_descale: Descale = None,
     attn_bias: Optional[torch.Tensor] = None,
+    rng_state: Optional[torch.Tensor] = None,
 ) -> Result:
     """softmax(softmax_scale · Q Kᵀ + bias + mask) V.
 
@@ -58,7 +59,8 @@ def flash_attn_func(
         returns: (batch, seqlen_q, heads, head_dim_v), of the type of `q`, or bfloat16 if that is FP8.
 
     Arguments:
-        dropout_p: 0.0; kgen has no dropout.
+        dropout_p: the part of the weights that is dropped, 0 or more and less than 1; the others are divided by
+            1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages, softcap or splits.
         softmax_scale: default 1 / sqrt(head_dim).
         causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
         window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
@@ -67,14 +69,17 @@ def flash_attn_func(
         alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
             from a score.
         deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
-        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and an empty
-            tensor in place of FlashAttention's probabilities for tests of dropout.
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and FlashAttention's
+            S_dmask for tests of dropout (`dropout.signed_weights`), or an empty tensor without dropout. S_dmask takes
+            the memory of several float32 tensors of all scores.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
             of the result beyond them are not written.
         attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
         q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
+        rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights (`dropout_mask`). None:
+            each call draws them from PyTorch's generator of the device.
         attn_bias: (batch, heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the
             scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity, or less
             than -2^126, hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
@@ -92,7 +97,7 @@ def flash_attn_func(
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
     plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
-    plain = plain and seqused_q is None and seqused_k is None and attn_bias is None
+    plain = plain and seqused_q is None and seqused_k is None and attn_bias is None and rng_state is None
     layout = plan = None
     try:
         if plain and ops.is_direct(q, k, v):
@@ -104,7 +109,6 @@ def flash_attn_func(
     if plan is not None:
         out, lse = run(plan, q, k, v, NONE, return_attn_probs)
         return (out, lse, ops.nothing(out)) if return_attn_probs else out
-    arguments.refuse_dropout(dropout_p)
     arguments.check_tensors(q, k, v, 4, 4)
     if k.shape[0] != q.shape[0]:
         raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {q.shape[0]}")
@@ -125,14 +129,18 @@ def flash_attn_func(
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     deterministic = arguments.flag(deterministic, "deterministic")
-    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
-    if layout is not None and not padded and rows_are_contiguous(layout) and _lasts(asked):
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), numbers)
+    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
+    if layout is not None and not padded and dropped[1] == 0.0 and rows_are_contiguous(layout) and _lasts(asked):
         if len(_direct) >= MOST_PLANS:
             _direct.clear()
         _direct[asked] = planned(layout, q, k, v, NONE, numbers)
     if padded:
         out = out[..., :head_dim_v]
-    return (out, lse, ops.nothing(out)) if return_attn_probs else out
+    if not return_attn_probs:
+        return out
+    without = dropped[1] == 0.0
+    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
 
 def _lasts(asked: tuple) -> bool:
@@ -167,6 +175,7 @@ def flash_attn_varlen_func(
     k_descale: Descale = None,
     v_descale: Descale = None,
     attn_bias: Optional[torch.Tensor] = None,
+    rng_state: Optional[torch.Tensor] = None,
 ) -> Result:
     """`flash_attn_func` for sequences packed along the row axis.
 
@@ -190,7 +199,7 @@ def flash_attn_varlen_func(
     given = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, s_aux,
              q_descale, k_descale, v_descale, None, attn_bias)
     key, plan = _packed.find(given, window_size, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, softcap,
-                             deterministic, attention_chunk, num_splits)
+                             deterministic, attention_chunk, num_splits, rng_state)
     # fmt: on
     if plan is not None:
         optional = given[3:]
@@ -198,7 +207,6 @@ def flash_attn_varlen_func(
             optional = (cu_seqlens_q, None, seqused_q, _used(cu_seqlens_k, seqused_k), *given[7:])
         out, lse = run(plan, q, k, v, optional, return_attn_probs)
         return (out, lse, ops.nothing(out)) if return_attn_probs else out
-    arguments.refuse_dropout(dropout_p)
     arguments.check_tensors(q, k, v, 3, 3 if block_table is None else 4)
     arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
     if cu_seqlens_k is not None:
@@ -231,14 +239,18 @@ def flash_attn_varlen_func(
     numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
-    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), numbers)
+    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
     # (The key determines the kind of key lengths.)
     same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
-    if same and rows_are_contiguous(layout_of(q, k, v)):
+    if same and dropped[1] == 0.0 and rows_are_contiguous(layout_of(q, k, v)):
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
-    return (out, lse, ops.nothing(out)) if return_attn_probs else out
+    if not return_attn_probs:
+        return out
+    without = dropped[1] == 0.0
+    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
 
 def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:

@@ -12,24 +12,24 @@ from torch.autograd import forward_ad
 from .append_kv import fwd_kvcache
 from .arguments import any_autocast, refuse_gradients
 from .backward import backward
-from .forward import NAMES, forward
+from .forward import NAMES, NO_DROPOUT, forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
 #: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks and the
 #: bias stand.
-_OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 27, 11, 16
+_OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 29, 11, 16
 
-#: For `fwd_kvcache`: index after V of the first argument about new rows.
-_NEW_AT = _OPTIONAL + 9
+#: Index after V of the first parameter that only one operator has: `deterministic`, or the new rows.
+_OWN_AT = _OPTIONAL + 9
 
 #: Indices after V in `NAMES`: those that the backward pass does not support, and those that may require grad without
 #: getting one.
 _WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
 _WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
 
-#: Of `numbers`, which come after these.
-_SOFTCAP_AT = 7
+#: Of the numbers of `forward` and of `backward`, which come after these.
+_SOFTCAP_AT, _WITH_DBIAS_AT = 7, 9
 
 _REVERSE_ALONE = "kgen has gradients of reverse mode alone, by `backward()` and `torch.autograd.grad`"
 
@@ -42,12 +42,13 @@ _NUMBERS = (
     "SymInt max_seqlen_q, SymInt max_seqlen_k, float softmax_scale, bool causal, SymInt window_left, SymInt window_right, "
     "SymInt attention_chunk, float softcap"
 )
+_DROPOUT = "Tensor? rng_state=None, float p_dropout=0.0"
 _SCHEMAS = {
-    "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic) -> (Tensor, Tensor)",
+    "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic, {_DROPOUT}) -> (Tensor, Tensor)",
     "backward": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
         "Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dlse, Tensor? attn_bias, "
-        f"{_NUMBERS}, bool deterministic, bool with_dbias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+        f"{_NUMBERS}, bool deterministic, bool with_dbias, {_DROPOUT}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     ),
     # `seqused_k` counts the rows before the new ones.
     "fwd_kvcache": (
@@ -67,8 +68,16 @@ def _forward(q, k, v, *others):
 
 
 def _attend(q, k, v, *others):
-    # The last parameter, a deterministic gradient, does not affect the forward pass.
-    return forward(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:-1])
+    # `deterministic` does not affect the forward pass.
+    optional, numbers, _, dropped = _divided(others)
+    return forward(q, k, v, optional, numbers, dropped=dropped)
+
+
+def _divided(others: tuple) -> tuple[tuple, tuple, bool, tuple]:
+    """The optional tensors, the numbers, `deterministic`, and the state and probability of dropout."""
+    dropped = others[_OWN_AT + 1 :]
+    # Torch leaves trailing defaults out.
+    return others[:_OPTIONAL], others[_OPTIONAL:_OWN_AT], others[_OWN_AT], (*dropped, *NO_DROPOUT[len(dropped) :])
 
 
 def _forward_fake(q, k, v, cu_seqlens_q, *_):
@@ -84,13 +93,13 @@ def _backward(*inputs):
 
 def _backward_fake(dout, q, k, v, out, lse, cu_q, cu_k, used_q, used_k, slopes, sinks, dlse, bias, *numbers):
     dsinks = q.new_empty((0,) if sinks is None else sinks.shape, dtype=torch.float32)
-    dbias = q.new_empty(bias.shape if numbers[-1] else (0,), dtype=torch.float32)
+    dbias = q.new_empty(bias.shape if numbers[_WITH_DBIAS_AT] else (0,), dtype=torch.float32)
     return *(t.new_empty(t.shape) for t in (q, k, v)), dsinks, dbias
 
 
 def _fwd_kvcache(q, k, v, *others):
     _refuse_forward_mode()
-    return fwd_kvcache(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:_NEW_AT], others[_NEW_AT:])
+    return fwd_kvcache(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:_OWN_AT], others[_OWN_AT:])
 
 
 def _materialize(computed):
@@ -140,11 +149,11 @@ for _name, _schema in _SCHEMAS.items():
 
 def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]
-    optional, numbers = inputs[3 : 3 + _OPTIONAL], inputs[3 + _OPTIONAL :]
+    optional, numbers, deterministic, (rng_state, ctx.p_dropout) = _divided(inputs[3:])
     ctx.set_materialize_grads(False)
     ctx.refused = () if _have_gradients(*optional) else _refused(optional, numbers)
-    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9], optional[_BIAS_AT - 3])
-    ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
+    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9], optional[_BIAS_AT - 3], rng_state)
+    ctx.numbers = (*numbers[:-1], deterministic)  # without num_splits
 
 
 def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv, bias) -> bool:
@@ -177,12 +186,13 @@ def _gradient(ctx, dout, dlse):
         dout = torch.zeros_like(tensors[3])
     eager = is_eager(dout) and is_eager(tensors[0])
     if eager and (is_transformed() or any(t is not None and _is_batched(t) for t in (dout, dlse))):
-        _refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
+        refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
     # Under `create_graph` through the operator, whose own gradient refuses.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
-    *tensors, sinks, bias = tensors
+    *tensors, sinks, bias, rng_state = tensors
     with_dbias = bias is not None and bias.requires_grad
-    *gradients[:3], dsinks, dbias = run(dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias)
+    given = (dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias, rng_state, ctx.p_dropout)
+    *gradients[:3], dsinks, dbias = run(*given)
     if sinks is not None and sinks.requires_grad:
         gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
     if with_dbias:
@@ -295,7 +305,7 @@ def is_transformed() -> bool:
     return _functorch_active() or forward_ad._current_level >= 0
 
 
-def _refuse_transforms(tensors: dict) -> None:
+def refuse_transforms(tensors: dict) -> None:
     """Raises `NotImplementedError` for tensors with tangents, and for tensors of `torch.func`'s transforms."""
     for name, tensor in tensors.items():
         if tensor is None:
@@ -321,7 +331,7 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided((0,), (1,), dtype=like.dtype, device=like.device)
 
 
-def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
+def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool, dropped: tuple = NO_DROPOUT):
     """O and LSE, differentiable in Q, K, V, the sinks and the bias, with the parameters of `forward`. LSE may be None
     where it is not needed."""
     wants_gradients = torch.is_grad_enabled()
@@ -331,17 +341,17 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         if bias is not None and bias.requires_grad:
             _refuse_gradient_of_bias(bias, q, optional, numbers, deterministic)
     if not is_eager(q):
-        return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic)
+        return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic, *dropped)
     tensors = (q, k, v, *optional)
     if is_transformed():
-        _refuse_transforms(dict(zip(NAMES, tensors)))
+        refuse_transforms(dict(zip(NAMES, tensors)))
     wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
     if wants_gradients:
         if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
             names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
             raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
-        return _Eager.apply(*tensors, *numbers, deterministic)
-    return forward(q, k, v, optional, numbers, needs_lse)
+        return _Eager.apply(*tensors, *numbers, deterministic, *dropped)
+    return forward(q, k, v, optional, numbers, needs_lse, dropped=dropped)
 
 
 def _of_others(sinks, bias) -> bool:
@@ -357,5 +367,5 @@ def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, n
     if not is_eager(q):
         return torch.ops.kgen_attn.fwd_kvcache(q, k_cache, v_cache, *optional, *numbers, *new)
     if is_transformed():
-        _refuse_transforms(dict(zip((*NAMES, "k", "v"), (q, k_cache, v_cache, *optional, *new[:2]))))
+        refuse_transforms(dict(zip((*NAMES, "k", "v"), (q, k_cache, v_cache, *optional, *new[:2]))))
     return fwd_kvcache(q, k_cache, v_cache, optional, numbers, new, needs_lse)

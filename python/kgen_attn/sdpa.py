@@ -33,14 +33,13 @@ def scaled_dot_product_attention(
         returns: (batch, heads, seqlen_q, head_dim_v), a transposed view of what `flash_attn_func` gives.
 
     Arguments:
-        dropout_p: 0.0; kgen has no dropout.
+        dropout_p: as for `flash_attn_func`. It applies in every call, in training and otherwise, as in PyTorch.
         is_causal: query i sees key j if j <= i, whatever the lengths are. Not with `attn_mask`.
         scale: default 1 / sqrt(head_dim).
 
     With `torch.use_deterministic_algorithms(True)` the gradients are the same bits for the same inputs. Errors are those of
     `flash_attn_func`.
     """
-    arguments.refuse_dropout(dropout_p)
     _check(query, key, value, arguments.flag(enable_gqa, "enable_gqa"))
     is_causal = arguments.flag(is_causal, "is_causal")
     if is_causal and attn_mask is not None:
@@ -62,8 +61,7 @@ def scaled_dot_product_attention(
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     scale = scale if scale is None else arguments.number(scale, "scale")
     # fmt: off
-    out = flash_attn_func(q, k, v, softmax_scale=scale, causal=causal, window_size=window, deterministic=deterministic,
-                          attn_bias=attn_mask)
+    out = flash_attn_func(q, k, v, dropout_p, scale, causal, window, deterministic=deterministic, attn_bias=attn_mask)
     # fmt: on
     return out.transpose(1, 2)
 

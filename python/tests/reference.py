@@ -6,12 +6,13 @@ import torch
 
 
 def attention(
-    q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, bias=None, dtype=torch.float64
+    q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, bias=None,
+    kept=None, p=0.0, dtype=torch.float64,
 ):
     """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`, on the device of `q`.
 
     Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity. The bias is (heads
-    or 1, rows or 1, keys or 1).
+    or 1, rows or 1, keys or 1). `kept`, (heads, rows, keys) bool, are the weights that dropout with `p` keeps.
     """
     rows, heads, keys, key_heads = q.shape[0], q.shape[1], k.shape[0], k.shape[1]
     q, k, v = (t.to(dtype) for t in (q, k, v))
@@ -40,15 +41,21 @@ def attention(
         scores = torch.cat([scores, sinks.to(scores)[:, None, None].expand(heads, rows, 1)], dim=-1)
     lse = torch.logsumexp(scores, dim=-1) if scores.shape[-1] else torch.full((heads, rows), -math.inf, dtype=dtype, device=q.device)
     weights = torch.exp(scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None])[..., :keys]
+    if kept is not None:
+        weights = weights.masked_fill(~kept, 0.0) / (1.0 - p)
     return torch.einsum("hij,jhd->ihd", weights, v), lse
 
 
 def batch(q, k, v, **options):
-    """`attention` for each entry of a batch. Slopes can be per head, or per entry and head. The bias has four axes."""
-    slopes, bias = options.pop("slopes", None), options.pop("bias", None)
+    """`attention` for each entry of a batch. Slopes can be per head, or per entry and head. The bias and `kept` have four
+    axes."""
+    slopes, bias, kept = (options.pop(name, None) for name in ("slopes", "bias", "kept"))
     entry = lambda b: None if bias is None else bias[b if bias.shape[0] > 1 else 0]
     rows = [
-        attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], bias=entry(b), **options)
+        attention(
+            q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], bias=entry(b),
+            kept=None if kept is None else kept[b], **options,
+        )
         for b in range(q.shape[0])
     ]
     return torch.stack([o for o, _ in rows]), torch.stack([lse for _, lse in rows])

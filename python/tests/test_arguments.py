@@ -9,17 +9,18 @@ import kgen_attn
 from kgen_attn import arguments, flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
 
-def test_dropout_is_refused_everywhere(draw):
-    q = draw(1, 4, 1, 32)
+def test_a_wrong_dropout_is_refused_everywhere(draw, device):
+    q, starts = draw(1, 4, 1, 32), torch.tensor([0, 4], dtype=torch.int32, device=device)
     for name in (name for name in kgen_attn.__all__ if name.startswith("flash_attn")):
         function = getattr(kgen_attn, name)
         if "dropout_p" not in getattr(inspect.signature(function), "parameters", {}):
             continue
         places = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind == p.POSITIONAL_OR_KEYWORD]
-        with pytest.raises(NotImplementedError, match="`dropout_p` is 0.1"):
-            stacked, tensor = {"qkv": 3, "kv": 2}, q[0] if "varlen" in name else q
-            given = (torch.stack([tensor] * stacked[p.name], -3) if p.name in stacked else tensor for p in places)
-            function(*given, dropout_p=0.1)
+        with pytest.raises(ValueError, match="`dropout_p` is 1.5"):
+            tensor = q[0] if "varlen" in name else q
+            values = {name: torch.stack([tensor] * parts, -3) for name, parts in (("qkv", 3), ("kv", 2))}
+            values |= {"cu_seqlens": starts, "max_seqlen": 4}
+            function(*(values.get(p.name, values.get(p.name[:-2], tensor)) for p in places), dropout_p=1.5)
 
 
 def test_signatures_are_those_of_flash_attention():

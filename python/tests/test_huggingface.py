@@ -118,10 +118,3 @@ def test_training(device):
         model(tokens, labels=tokens).loss.backward()
     for (name, *_), *gradients in zip(kgen.named_parameters(), *([p.grad for p in m.parameters()] for m in (kgen, low, exact))):
         assert_as_good(*gradients, name)
-
-
-def test_dropout_is_refused(device):
-    configuration = transformers.GPT2Config(vocab_size=64, n_embd=64, n_layer=1, n_head=2, n_positions=64)
-    model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="kgen").bfloat16().to(device).train()
-    with pytest.raises(NotImplementedError, match="`dropout_p` is 0.1"):
-        model(torch.randint(64, (1, 4), device=device))

@@ -58,9 +58,11 @@ def test_a_call_that_wants_gradients(draw):
 
 def test_a_call_with_dropout(draw):
     q, k, v = (draw(1, 9, 2, 32) for _ in range(3))
-    flash_attn_func(q, k, v)
-    with pytest.raises(NotImplementedError, match="`dropout_p` is 0.1"):
-        flash_attn_func(q, k, v, 0.1)
+    plain = flash_attn_func(q, k, v)
+    assert not torch.equal(flash_attn_func(q, k, v, 0.3), flash_attn_func(q, k, v, 0.3))
+    with pytest.raises(ValueError, match="`dropout_p` is 1.5"):
+        flash_attn_func(q, k, v, 1.5)
+    assert torch.equal(flash_attn_func(q, k, v), plain)
 
 
 @pytest.fixture
@@ -130,7 +132,7 @@ def test_a_packed_call_that_becomes_wrong(packed, device):
         (TypeError, "`num_splits` is 0.0", {"num_splits": 0.0}),
         (TypeError, r"`window_size\[1\]` is -1.0", {"window_size": (-1, -1.0)}),
         (TypeError, "`deterministic` is a tensor", {"deterministic": torch.ones(3)}),
-        (NotImplementedError, "`dropout_p` is 0.5", {"dropout_p": 0.5}),
+        (ValueError, "`dropout_p` is 1.5", {"dropout_p": 1.5}),
         (TypeError, "`cu_seqlens_q` is torch.int64", {"cu_seqlens_q": cu.long()}),
         (ValueError, "`cu_seqlens_k` has stride 2", {"cu_seqlens_k": torch.stack([cu, cu], 1)[:, 0]}),
         (ValueError, "on `meta`", {"cu_seqlens_k": cu.to("meta")}),

@@ -3,9 +3,9 @@
     KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # a fast 60 calls without
     KGEN_CALL=7:123 pytest test_random.py                      # one of them again
 
-Drawn are the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases, which of them
-require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives, and wrong arguments.
-A call fails with a wrong value, with an exception that does not name an argument, and with a missing exception. Kernels
+Drawn are the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases, dropout,
+which of them require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives, and wrong
+arguments. A call fails with a wrong value, with an exception that does not name an argument, and with a missing exception. Kernels
 that the library lacks are counted, not computed.
 """
 
@@ -33,7 +33,14 @@ SEED, CALLS = int(os.environ.get("KGEN_SEED", "1")), int(os.environ.get("KGEN_CA
 ON_GPU = library().device_type == "cuda"
 MOST_ROWS = 300 if ON_GPU else 36
 PAIRS = sorted({(kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd"})
-BIASED = [pair for pair in PAIRS if any("bias" in kernel.features for kernel in library().kernels if (kernel.head_dim, kernel.head_dim_v) == pair)]
+BIASED, DROPPED = (
+    sorted({(kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and feature in kernel.features})
+    for feature in ("bias", "dropout")
+)
+#: Head dims of which Hopper's kernels alone read caches, by TMA: they refuse some strides and addresses.
+BY_TMA = set(PAIRS) - {
+    (kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and kernel.target < 90
+}
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -56,6 +63,8 @@ class Call:
     bias: Optional[Callable] = None  # from the leaves to what the function gets as `attn_bias`
     sums: int = 1  # elements of scores that one of the bias is added to
     whole: tuple = ()  # batch, heads, rows and keys, which the bias may have
+    p: float = 0.0  # of dropout
+    seed: int = 0  # of the generator that dropout draws from
 
     def given(self, leaves):
         return {name: self.views[name](leaf) for name, leaf in leaves.items() if name in self.views}
@@ -66,6 +75,8 @@ class Call:
         if self.bias is not None:
             more["attn_bias"] = self.bias(leaves)
         context = torch.autocast(library().device_type, self.dtype) if self.autocast else contextlib.nullcontext()
+        if self.p:
+            torch.manual_seed(self.seed)
         with context:
             return self.function(*tensors.values(), **self.options, **more)
 
@@ -78,6 +89,12 @@ class Call:
             tensors = {"q": tensors.get("q", parts[0]), "k": parts[-2], "v": parts[-1]}
         q, k, v = (tensors[name] for name in "qkv")
         bias = None if self.bias is None else whole_bias(self.bias(leaves))
+        mask = None
+        if self.p:
+            torch.manual_seed(self.seed)
+            state = torch.randint(2**63 - 1, (2,), device=q.device)
+            most = (max(t[of[at]].shape[0] for of in self.sequences) for t, at in ((q, 0), (k, 2)))
+            mask = kgen_attn.dropout_mask(state, self.p, len(self.sequences), q.shape[-2], *most)
         found = []
         for number, (of_q, _, of_k) in enumerate(self.sequences):
             slopes = self.slopes if self.slopes is None or self.slopes.dim() == 1 else self.slopes[number]
@@ -86,7 +103,9 @@ class Call:
             if bias is not None:  # by the rows and keys of the sequence
                 own = bias[number if bias.shape[0] > 1 else 0]
                 own = own[:, : rows.shape[0] if own.shape[1] > 1 else 1, : keys.shape[0] if own.shape[2] > 1 else 1]
-            found.append(attention(rows, keys, values, slopes=slopes, sinks=leaves.get("sinks"), bias=own, dtype=dtype, **self.masks))
+            kept = None if mask is None else mask[number, :, : rows.shape[0], : keys.shape[0]]
+            scores = {"slopes": slopes, "sinks": leaves.get("sinks"), "bias": own, **self.masks}
+            found.append(attention(rows, keys, values, kept=kept, p=self.p, dtype=dtype, **scores))
         return found
 
 
@@ -287,7 +306,8 @@ def draw_cache(random, device, head_dims, batch, heads, key_heads):
 
 def draw(random, device):
     biased = random.random() < (0.25 if BIASED else 0.03)
-    head_dims = random.choice(BIASED if biased and BIASED else PAIRS)
+    dropped = bool(DROPPED) and random.random() < 0.15
+    head_dims = random.choice(DROPPED if dropped else BIASED if biased and BIASED else PAIRS)
     if random.random() < 0.15:  # padded up to it
         head_dims = (head_dims[0] - random.choice([1, 4, 7]), head_dims[1] - random.choice([1, 4, 7]))
     batch, (heads, key_heads) = random.choice([1, 2, 3]), heads_of(random)
@@ -302,8 +322,9 @@ def draw(random, device):
     dtype = random.choice(HALVES + (torch.bfloat16,) * 2)
     autocast = random.random() < 0.1
     leaves, views = {}, {}
+    cached = any(options.get(name) is not None for name in ("block_table", "cache_batch_idx"))
     for name, shape in shapes.items():
-        plain = name in ("kv", "qkv")
+        plain = name in ("kv", "qkv") or (cached and name != "q" and head_dims in BY_TMA)
         stored, view = ([*shape], lambda x: x) if plain else layout(random, len(shape))(shape)
         cast = autocast and not (make is draw_cache and name != "q")
         leaves[name] = torch.randn(*stored).to(dtype).to(torch.float32 if cast else dtype).to(device)
@@ -311,6 +332,11 @@ def draw(random, device):
     if sinks is not None:
         leaves["sinks"] = sinks.to(random.choice([torch.float32, torch.bfloat16])).to(device)
     call = Call(function, leaves, views, options, masks, sequences, packed, refused, slopes, dtype, autocast)
+    refused = "block_table" in options or "softcap" in masks or options.get("num_splits", 0) > 1
+    if dropped and make is not draw_cache and not refused:
+        call.p, call.seed = random.choice([0.1, 0.17, 0.5, 0.8]), random.randrange(1 << 31)
+        options["dropout_p"] = scalar(random, call.p)
+        call.p = float(options["dropout_p"])
     if biased:
         if make is draw_varlen:
             rows = int(options.get("max_seqlen_q", options.get("max_seqlen", 0)))
@@ -489,12 +515,12 @@ def compare(call, out, lse, wanted, random):
     size = {name: largest(call.leaves[name]) for name in call.leaves}
     q, k = size.get("q", size.get("qkv")), size.get("k", size.get("kv", size.get("qkv")))
     v = size.get("v", size.get("kv", size.get("qkv")))
-    width = out.shape[-1] ** 0.5
+    width = out.shape[-1] ** 0.5 / (1.0 - call.p)
     delta = epsilon * (largest(dout) * v * width * (of != "LSE") + largest(dlse) * (of != "O"))
     scale = call.masks.get("scale") or call.leaves.get("q", call.leaves.get("qkv")).shape[-1] ** -0.5
     rows = max(1, out.numel() // max(1, out.shape[-1])) ** 0.5
-    more = {"q": scale * k * delta, "k": scale * q * delta * rows, "v": epsilon * largest(dout) * rows, "sinks": delta * rows}
-    more["bias"] = delta * call.sums**0.5
+    more = {"q": scale * k * delta, "k": scale * q * delta * rows, "v": epsilon * largest(dout) * rows / (1.0 - call.p)}
+    more |= {"sinks": delta * rows, "bias": delta * call.sums**0.5}
     more["kv"], more["qkv"] = max(more["k"], more["v"]), max(more["q"], more["k"], more["v"])
     for name, one, exact, low in zip(wanted, found(), *gradients.values()):
         zero = torch.zeros_like(call.leaves[name].detach(), dtype=torch.float64)
@@ -607,7 +633,8 @@ WRONG = {
     "attn_bias": [0.5, [1], torch.ones(77), torch.ones(7, 77), torch.ones(1, 1).double(), torch.ones(1, 1).int(), torch.ones(99, 1, 1, 1) > 0]
     + [torch.ones(1, 1, 1, 1, 1), "x"],
     "cache_batch_idx": [0, [1]],
-    "dropout_p": [0.5, "x", None],
+    "dropout_p": [1.5, 1.0, -0.1, float("nan"), "x", None],
+    "rng_state": [5, torch.zeros(2), torch.zeros(3, dtype=torch.int64)],
     "q": [None, 5, "meta", "float", "flat", "head dim 0", "int"],
     "k": [None, 5, "meta", "float", "flat", "head dim 0", "more heads"],
     "v": [None, 5, "meta", "more rows"],
@@ -643,7 +670,7 @@ def wrong(call, random):
         }
         tensors[name] = changes[value]() if isinstance(value, str) else value
     else:
-        moves = isinstance(value, torch.Tensor) and name in ("alibi_slopes", "s_aux", "attn_bias")
+        moves = isinstance(value, torch.Tensor) and name in ("alibi_slopes", "s_aux", "attn_bias", "rng_state")
         options[name] = value.to(library().device_type) if moves else value
     raises(lambda: call.function(*tensors.values(), **options), "`")
 

@@ -136,7 +136,7 @@ def test_what_is_wrong_is_named(draw, inputs):
     mask = draw(18, 29)
     call = lambda *tensors, **options: scaled_dot_product_attention(*tensors, **options)
     wrong = [
-        (NotImplementedError, "`dropout_p` is 0.1: kgen has no dropout", lambda: call(q, k, v, dropout_p=0.1)),
+        (ValueError, "`dropout_p` is 1.5", lambda: call(q, k, v, dropout_p=1.5)),
         (ValueError, "`is_causal` is True and `attn_mask` is given", lambda: call(q, k, v, mask, is_causal=True)),
         (ValueError, r"`attn_mask` has shape \(18, 28\), which does not broadcast to \(2, 4, 18, 29\)", lambda: call(q, k, v, mask[:, :28])),
         (ValueError, r"`attn_mask` has shape \(3, 1, 1, 1\), which", lambda: call(q, k, v, mask[0, 0].expand(3, 1, 1, 1) > 0)),

@@ -56,13 +56,9 @@ pub struct FeatureRule {
     pub excludes: &'static [Feature],
     /// Dtypes that the kernel must not have.
     pub excludes_dtypes: &'static [Dtype],
-<<<<<<< HEAD
-    /// Sets of features; the kernel must have at least one feature of each set.
-=======
-    /// Whether it has no declared score.
+    /// Whether the kernel must not have a declared score.
     pub excludes_declared_score: bool,
-    /// Sets of features, of each of which it has at least one.
->>>>>>> dropout
+    /// Sets of features; the kernel must have at least one feature of each set.
     pub requires: &'static [&'static [Feature]],
     /// Error message for a kernel that breaks the rule.
     pub reason: &'static str,
@@ -93,13 +89,9 @@ pub struct FeatureInfo {
     pub summary: &'static str,
     /// Whether it changes the mask or the scores, as opposed to the layout or type of Q, K and V.
     pub is_mask_or_score: bool,
-<<<<<<< HEAD
-    /// Whether any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
-=======
-    /// Whether only recipes of the training passes have it, although it is a mask or a score.
+    /// Whether only recipes of training passes have it, although it changes the mask or the scores.
     pub is_training: bool,
-    /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
->>>>>>> dropout
+    /// Whether any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
     pub is_combined: bool,
     /// Whether kernels that have it serve only calls that use it.
     pub is_exclusive: bool,
@@ -404,12 +396,8 @@ impl Features {
         Feature::ALL.iter().copied().collect()
     }
 
-<<<<<<< HEAD
-    /// The features that change the mask or the scores, as opposed to the layout or type of Q, K and V.
-=======
-    /// The masks and scores that every recipe has: all but what rows are, where K and V come from and of what type they
-    /// are, and what belongs to training.
->>>>>>> dropout
+    /// The features that change the mask or the scores, as opposed to the layout or type of Q, K and V, except those of
+    /// training.
     pub fn masks_and_scores() -> Self {
         Self::of_all(|info| info.is_mask_or_score && !info.is_training)
     }

@@ -11,7 +11,6 @@ installed with kgen's ops in place of its own (docs/vllm.md). The sampling plugi
 """
 
 import argparse
-import ast
 import pathlib
 import shutil
 
@@ -26,13 +25,11 @@ FA3_INTERFACE = """from kgen_attn.flash_attn_interface import *
 def flash_attn_combine(*args, **kwargs):
     raise NotImplementedError("kgen_attn has no `flash_attn_combine`")
 """
+#: The number of keys with one scale in S_dmask: kgen_attn's has one for all keys of a row.
+BLOCK_SIZE = """def _get_block_size_n(*_):
+    return 1 << 30
+"""
 HELPERS = ("bert_padding.py", "layers/rotary.py", "ops/triton/rotary.py")
-
-
-def function_text(file, name):
-    text = file.read_text()
-    found = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name)
-    return ast.get_source_segment(text, found)
 
 
 def flash_attention(checkout, out):
@@ -45,8 +42,7 @@ def flash_attention(checkout, out):
     (package / "ops" / "__init__.py").touch()
     imports = f"from kgen_attn import {', '.join(FUNCTIONS)}\n"
     (package / "__init__.py").write_text(imports)
-    block_size = function_text(checkout / "flash_attn" / "flash_attn_interface.py", "_get_block_size_n")
-    (package / "flash_attn_interface.py").write_text(f"{imports}\nUSE_TRITON_ROCM = False\n\n\n{block_size}\n")
+    (package / "flash_attn_interface.py").write_text(f"{imports}\nUSE_TRITON_ROCM = False\n\n\n{BLOCK_SIZE}")
     shutil.copy(checkout / "tests" / "test_flash_attn.py", out)
     flash_attention_3(checkout / "hopper", out)
 

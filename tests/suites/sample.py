@@ -5,7 +5,7 @@
 The suites of FlashAttention have some hundred thousand cases in products of `parametrize`, more than pytest collects in
 minutes. Of each function the KGEN_SUITE_CASES cases with the smallest hashes are kept (all, if it is not set), with the
 ids that pytest gives them. Cases for which KGEN_SUITE_WITHOUT, an expression of Python in the names of the parameters,
-is true are not drawn; without it those with dropout, since kgen has none. Names that a function does not have are None.
+is true are not drawn. Names that a function does not have are None.
 KGEN_SUITE_SHARD is this process' part of them. KGEN_SUITE_REPORT is where the counts go, as JSON, with the message of
 each failure.
 """
@@ -21,7 +21,7 @@ import pytest
 CASES = int(os.environ.get("KGEN_SUITE_CASES", "0"))
 SHARD, SHARDS = map(int, os.environ.get("KGEN_SUITE_SHARD", "0/1").split("/"))
 REPORT = os.environ.get("KGEN_SUITE_REPORT")
-WITHOUT = compile(os.environ.get("KGEN_SUITE_WITHOUT", "dropout_p"), "KGEN_SUITE_WITHOUT", "eval")
+WITHOUT = compile(os.environ.get("KGEN_SUITE_WITHOUT", "False"), "KGEN_SUITE_WITHOUT", "eval")
 
 
 def id_of(name, value, index):
