@@ -1,6 +1,8 @@
 //! The words of attention's templates besides the plan, and of its rows in the dispatcher.
 
-use super::{DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath};
+use super::{
+    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::BIAS_OFFSET,
+};
 use crate::{
     family::Words,
     kernel::{Feature, HeadDim},
@@ -28,6 +30,7 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("requested_features", json!(names(true))),
         ("features_of_rows", json!(names(false))),
         ("declares", json!(Declares::of(point))),
+        ("stages_bias", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
         // The type of the parameters that parts of forward and backward kernels read.

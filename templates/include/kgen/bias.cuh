@@ -67,38 +67,53 @@ KGEN_DEVICE void load_bias(const uint16_t* row, int64_t stride, int key, int key
     unpack<T>(both, low, high);
 }
 
-// Adds a row's bias to a lane's part of the row: columns `key` + j * 8 and the next.
+// s = s * `scale` + the bias of the row, for a lane's part of the row: columns `key` + j * 8 and the next.
 template <class T, bool ADJACENT, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
-                         int key) {
+KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, float scale, const Element* row, int64_t stride, int key,
+                         int keys) {
     KGEN_UNROLL
     for (int j = 0; j < CHUNKS; ++j) {
         float low, high;
-        load_bias<T, ADJACENT>(row, stride, key + j * 8, bias.keys, low, high);
-        s[j][2 * h] += low;
-        s[j][2 * h + 1] += high;
+        load_bias<T, ADJACENT>(row, stride, key + j * 8, keys, low, high);
+        s[j][2 * h] = fused_multiply_add(s[j][2 * h], scale, low);
+        s[j][2 * h + 1] = fused_multiply_add(s[j][2 * h + 1], scale, high);
     }
 }
 
 template <class T, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
-                         int key) {
+KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, float scale, const Element* row, int64_t stride, int key,
+                         int keys) {
     if (stride == 1 && reinterpret_cast<uintptr_t>(row + key) % (2 * sizeof(Element)) == 0)
-        add_row<T, true>(s, h, bias, row, stride, key);
-    else add_row<T, false>(s, h, bias, row, stride, key);
+        add_row<T, true>(s, h, scale, row, stride, key, keys);
+    else add_row<T, false>(s, h, scale, row, stride, key, keys);
 }
 
-// Adds the bias to a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit type.
+// Where the row of a position begins, in elements from the start of the head's bias. Rows of a tile that are no
+// queries get the first or the last query's.
+template <class Params>
+KGEN_DEVICE int64_t bias_row_offset(const Params& p, const head_bias& bias, int position) {
+    return min(max(position - bias.first_position, 0), bias.last_row) * p.bias_row_stride;
+}
+
+// s = s * `scale` + bias, for a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit
+// type.
 template <class T, class Params, int CHUNKS>
-KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, const Params& p, const head_bias& bias, int position,
-                          int first_key) {
-    if (bias.start == nullptr) return;
-    const int64_t offset = min(max(position - bias.first_position, 0), bias.last_row) * p.bias_row_stride;
+KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, float scale, const Params& p, const head_bias& bias,
+                          int position, int first_key) {
+    if (bias.start == nullptr) {
+        KGEN_UNROLL
+        for (int j = 0; j < CHUNKS; ++j) {
+            s[j][2 * h] *= scale;
+            s[j][2 * h + 1] *= scale;
+        }
+        return;
+    }
+    const int64_t offset = bias_row_offset(p, bias, position), stride = p.bias_column_stride;
     const int key = first_key + static_cast<int>(lane_index() % 4 * 2);
     if (p.bias_dtype == KGEN_DTYPE_FP32) {
-        add_row<T>(s, h, bias, reinterpret_cast<const float*>(bias.start) + offset, p.bias_column_stride, key);
+        add_row<T>(s, h, scale, reinterpret_cast<const float*>(bias.start) + offset, stride, key, bias.keys);
     } else {
-        add_row<T>(s, h, bias, reinterpret_cast<const uint16_t*>(bias.start) + offset, p.bias_column_stride, key);
+        add_row<T>(s, h, scale, reinterpret_cast<const uint16_t*>(bias.start) + offset, stride, key, bias.keys);
     }
 }
 

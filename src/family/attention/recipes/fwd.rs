@@ -3,6 +3,7 @@
 use super::{
     CopyPath, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
+    staged_bias::{bias_pitch, with_staged_bias},
 };
 use crate::{
     grid::TileFile,
@@ -95,6 +96,7 @@ impl Recipe for PortableForward {
     /// Q, in whose place O leaves the block, then K and V of the first stage, then those of the second. Every size is a
     /// multiple of 512 bytes (16 rows of at least 32 bytes), so every tile starts aligned to the widest swizzle's
     /// 128-byte line. TMA swizzles by address and wants 1024; its mbarriers, one for each tile of K and V, come last.
+    /// Before them the tile of a bias, if it leaves room for the blocks of a multiprocessor.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
@@ -109,6 +111,9 @@ impl Recipe for PortableForward {
         let second = [("K (second stage)", keys, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", values, None)];
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
         let tiles = std::iter::once(q).chain(stages).chain(descales);
+        let features = variant.features;
+        let is_biased = features.has(Feature::Bias) && !features.has(Feature::PackGqa) && variant.target > Target::Sm75;
+        let tiles = with_staged_bias(tiles, variant.target, tile, is_biased.then_some(tile.m * bias_pitch(tile.n)));
         if !tma {
             return Region::lay_out(tiles);
         }

@@ -1,10 +1,11 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
-    Tile, Turns,
+    BIAS_OFFSET, CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath,
+    TensorCore, Tile, Turns,
     defaults::{default_of, tile_file},
     shared_keys,
+    staged_bias::bias_pitch,
 };
 use crate::{
     family::attention::design::{FeatureParts, panels},
@@ -133,7 +134,7 @@ impl Recipe for HopperForward {
 
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
     /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where warpgroups share keys, the
-    /// maximum and sum of each row that a slot has room for besides. Where producer warps widen K and
+    /// maximum and sum of each row that a slot has room for besides; of a bias the part of the next tile. Where producer warps widen K and
     /// V, stages of each as they come, two more places in which the first warp tells the others of the work, what it
     /// knows of a list of work, and each warp's barriers for stages of K and V as they come.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
@@ -156,11 +157,12 @@ impl Recipe for HopperForward {
             ("stages of V", tile.stages * values, Some("V_OFFSET")),
             ("work", (q_slots + more_work) * work_bytes(variant) + list, Some("WORK_OFFSET")),
         ];
+        let bias = staged_bias_bytes(variant, tile).map(|bytes| ("rows of the bias", bytes, Some(BIAS_OFFSET)));
         let small = [
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages + more_barriers) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        let regions = as_they_come.into_iter().flatten().chain(rings).chain(sums).chain(small);
+        let regions = as_they_come.into_iter().flatten().chain(rings).chain(bias).chain(sums).chain(small);
         Region::lay_out_aligned(regions, TMA_TILE_ALIGNMENT)
     }
 
@@ -309,12 +311,27 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
+/// Bytes of a tile of the bias, if there is room for it beside one Q for each warpgroup. Packed rows, and kernels that widen K and V, read their biases from device
+/// memory.
+fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
+    let is_staged = variant.features.has(Feature::Bias) && !packs_heads(variant) && KvFormat::of(variant.features).is_none();
+    let bytes = tile.m * bias_pitch(tile.n);
+    let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
+    (is_staged && room(variant, tile) >= q + bytes.next_multiple_of(TMA_TILE_ALIGNMENT)).then_some(bytes)
+}
+
 /// Bytes that stages of K and V leave, and announcements, sums, zeros and barriers, each in a place of its own.
-fn beside_stages(variant: Point, tile: &Tile) -> u32 {
+fn room(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
     let sums = if shared_keys::may_share(variant, tile) { 2 * TMA_TILE_ALIGNMENT } else { 0 };
     let beside = tile.stages * (keys + values) + sums + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
+}
+
+/// The room that a staged bias leaves.
+fn beside_stages(variant: Point, tile: &Tile) -> u32 {
+    let bias = staged_bias_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
+    room(variant, tile) - bias
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
