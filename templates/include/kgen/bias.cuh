@@ -95,6 +95,21 @@ KGEN_DEVICE int64_t bias_row_offset(const Params& p, const head_bias& bias, int 
     return min(max(position - bias.first_position, 0), bias.last_row) * p.bias_row_stride;
 }
 
+// A row's maximum as exponentials take it: 0 if the row has seen no key, which leaves every exponential 0. A bias may be
+// so large that the maximum times log2(e) is rounded to far from it; then the maximum is subtracted from the lane's
+// part of the row, and 0 takes its place. Up to 1024 the rounding changes weights by less than 2^-14.
+template <int CHUNKS>
+KGEN_DEVICE float less_if_far(float (&s)[CHUNKS][4], int h, float max) {
+    if (max == -infinity()) return 0.0f;
+    if (absolute(max) <= 1024.0f) return max;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] -= max;
+        s[j][2 * h + 1] -= max;
+    }
+    return 0.0f;
+}
+
 // s = s * `scale` + bias, for a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit
 // type.
 template <class T, class Params, int CHUNKS>

@@ -8,6 +8,7 @@
 #include "kgen/bias.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/global.cuh"
+#include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/platform.cuh"
 #include "kgen/shared.cuh"
@@ -27,12 +28,6 @@ struct staged_bias {
     uint32_t rows;            // the address of the warp's rows in shared memory
     int position = 0;         // of the first row
     int first_key = INT_MAX;  // of column 0; INT_MAX: nothing is staged
-
-    // The address of the row at `position`, or 0 if that tile is not staged.
-    KGEN_DEVICE uint32_t row(int its_position, int its_first_key) const {
-        const uint32_t row = static_cast<uint32_t>(its_position - position);
-        return its_first_key == first_key && row < ROWS ? rows + row * pitch : 0;
-    }
 };
 
 // A row of the bias from one key on.
@@ -65,26 +60,46 @@ KGEN_DEVICE void copy_bias_piece(uint32_t row, const bias_source& source, int pi
     }
 }
 
+// Whether rows from `position` on begin at multiples of 16 bytes at `key`.
+template <class Params>
+KGEN_DEVICE bool is_bias_aligned(const Params& p, const head_bias& bias, int position, int key) {
+    return p.bias_row_stride % 8 == 0 && bias_source(p, bias, position, key).shift == 0;
+}
+
 // Starts to copy the warp's part of a tile, once all lanes have read the one before. `position`: of its first row.
 template <int ROWS, int COLUMNS, class Params>
 KGEN_DEVICE void stage_bias(staged_bias<ROWS, COLUMNS>& staged, const Params& p, const head_bias& bias, int position,
                             int first_key) {
-    constexpr int PIECES = COLUMNS / 8, LANES = PIECES <= 2 ? 2 : PIECES <= 4 ? 4 : PIECES <= 8 ? 8 : PIECES <= 16 ? 16 : 32;
+    constexpr int PIECES = COLUMNS / 8;
+    constexpr int LANES = PIECES <= 2 ? 2 : PIECES <= 4 ? 4 : PIECES <= 8 ? 8 : PIECES <= 16 ? 16 : 32;  // a row
+    constexpr int ROWS_A_PASS = 32 / LANES;
     staged.first_key = INT_MAX;
     if (bias.start == nullptr || p.bias_dtype == KGEN_DTYPE_FP32 || p.bias_column_stride != 1) return;
     staged.first_key = first_key;
     staged.position = position;
     warp_sync();
     const int lane = static_cast<int>(lane_index()), piece = lane % LANES;
-    KGEN_UNROLL
-    for (int row = lane / LANES; row < ROWS; row += 32 / LANES) {
-        const bias_source source(p, bias, position + row, first_key);
-        if (piece < PIECES) copy_bias_piece(staged.rows + row * staged.pitch, source, piece, first_key, bias.keys);
-    }
-    KGEN_UNROLL
-    for (int row = lane; row < ROWS; row += 32) {
-        const bias_source source(p, bias, position + row, first_key);
-        if (source.shift > 0) copy_bias_piece(staged.rows + row * staged.pitch, source, PIECES, first_key, bias.keys);
+    const uint32_t own = staged.rows + lane / LANES * staged.pitch + piece * 16;
+    const int query = position - bias.first_position;
+    const bool is_inside = query >= 0 && query + ROWS - 1 <= bias.last_row && first_key >= 0 && first_key + COLUMNS <= bias.keys;
+    if (is_inside && is_bias_aligned(p, bias, position, first_key)) {
+        const uint8_t* from = bias.start + ((query + lane / LANES) * p.bias_row_stride + first_key) * 2 + piece * 16;
+        const int64_t step = ROWS_A_PASS * 2 * p.bias_row_stride;
+        if (PIECES == LANES || piece < PIECES) {
+            KGEN_UNROLL
+            for (int pass = 0; pass < ROWS / ROWS_A_PASS; ++pass) {
+                cp_async(own + pass * ROWS_A_PASS * staged.pitch, from, true);
+                from += step;
+            }
+        }
+    } else {
+        KGEN_ROLLED
+        for (int row = lane / LANES; row < ROWS; row += ROWS_A_PASS) {
+            const bias_source source(p, bias, position + row, first_key);
+            const uint32_t to = staged.rows + row * staged.pitch;
+            if (piece < PIECES) copy_bias_piece(to, source, piece, first_key, bias.keys);
+            if (piece == 0 && source.shift > 0) copy_bias_piece(to, source, PIECES, first_key, bias.keys);
+        }
     }
     cp_async_commit();
 }
@@ -95,26 +110,45 @@ KGEN_DEVICE void await_bias() {
     warp_sync();
 }
 
-// add_bias where the tile may be staged.
+// add_bias for both rows of a lane in a piece of 16 rows, of which the tile may be staged. `position`: of the first of
+// the two.
 template <class T, int ROWS, int COLUMNS, class Params, int CHUNKS>
-KGEN_DEVICE void add_staged_bias(float (&s)[CHUNKS][4], int h, float scale, const Params& p, const head_bias& bias,
+KGEN_DEVICE void add_staged_bias(float (&s)[CHUNKS][4], float scale, const Params& p, const head_bias& bias,
                                  const staged_bias<ROWS, COLUMNS>& staged, int position, int first_key) {
-    const uint32_t row = staged.row(position, first_key);
-    if (row == 0) {
-        add_bias<T>(s, h, scale, p, bias, position, first_key);
-        return;
-    }
-    const uint32_t shift = bias_source(p, bias, position, first_key).shift;
-    const uint32_t own = row + shift + lane_index() % 4 * 4;
-    KGEN_UNROLL
-    for (int j = 0; j < CHUNKS; ++j) {
-        uint32_t both;
-        if (shift % 4 == 0) both = load_shared_word(own + j * 16);
-        else both = load_shared_half(own + j * 16) | load_shared_half(own + j * 16 + 2) << 16;
-        float low, high;
-        unpack<T>(both, low, high);
-        s[j][2 * h] = fused_multiply_add(s[j][2 * h], scale, low);
-        s[j][2 * h + 1] = fused_multiply_add(s[j][2 * h + 1], scale, high);
+    const int lane = static_cast<int>(lane_index()), first_row = position - lane / 4 - staged.position;
+    const uint32_t rows = staged.rows + first_row * staged.pitch;
+    if (first_key != staged.first_key) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) add_bias<T>(s, h, scale, p, bias, position + h * 8, first_key);
+    } else if (is_bias_aligned(p, bias, position, first_key)) {
+        // Four 8x8 matrices in the layout of s.
+        const uint32_t own = rows + lane % 16 * staged.pitch + lane / 16 * 16;
+        KGEN_UNROLL
+        for (int j = 0; j < CHUNKS; j += 2) {
+            uint32_t fragment[4];
+            ldmatrix_x4(fragment, own + j * 16);
+            KGEN_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                float low, high;
+                unpack<T>(fragment[i], low, high);
+                float(&of_chunk)[4] = s[j + i / 2];
+                of_chunk[i % 2 * 2] = fused_multiply_add(of_chunk[i % 2 * 2], scale, low);
+                of_chunk[i % 2 * 2 + 1] = fused_multiply_add(of_chunk[i % 2 * 2 + 1], scale, high);
+            }
+        }
+    } else {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            const uint32_t shift = bias_source(p, bias, position + h * 8, first_key).shift;
+            const uint32_t own = rows + (lane / 4 + h * 8) * staged.pitch + shift + lane % 4 * 4;
+            KGEN_UNROLL
+            for (int j = 0; j < CHUNKS; ++j) {
+                float low, high;
+                unpack<T>(load_shared_half(own + j * 16) | load_shared_half(own + j * 16 + 2) << 16, low, high);
+                s[j][2 * h] = fused_multiply_add(s[j][2 * h], scale, low);
+                s[j][2 * h + 1] = fused_multiply_add(s[j][2 * h + 1], scale, high);
+            }
+        }
     }
 }
 

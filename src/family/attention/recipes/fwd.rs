@@ -3,7 +3,7 @@
 use super::{
     CopyPath, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
-    staged_bias::{bias_pitch, with_staged_bias},
+    staged_bias::{bias_pitch, may_stage_bias, with_staged_bias},
 };
 use crate::{
     grid::TileFile,
@@ -112,7 +112,7 @@ impl Recipe for PortableForward {
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
         let tiles = std::iter::once(q).chain(stages).chain(descales);
         let features = variant.features;
-        let is_biased = features.has(Feature::Bias) && !features.has(Feature::PackGqa) && variant.target > Target::Sm75;
+        let is_biased = may_stage_bias(features) && variant.target > Target::Sm75;
         let tiles = with_staged_bias(tiles, variant.target, tile, is_biased.then_some(tile.m * bias_pitch(tile.n)));
         if !tma {
             return Region::lay_out(tiles);

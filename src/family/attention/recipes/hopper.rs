@@ -5,7 +5,7 @@ use super::{
     TensorCore, Tile, Turns,
     defaults::{default_of, tile_file},
     shared_keys,
-    staged_bias::bias_pitch,
+    staged_bias::{bias_pitch, may_stage_bias},
 };
 use crate::{
     family::attention::design::{FeatureParts, panels},
@@ -314,7 +314,7 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
 /// Bytes of a tile of the bias, if there is room for it beside one Q for each warpgroup. Packed rows, and kernels that widen K and V, read their biases from device
 /// memory.
 fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
-    let is_staged = variant.features.has(Feature::Bias) && !packs_heads(variant) && KvFormat::of(variant.features).is_none();
+    let is_staged = may_stage_bias(variant.features) && KvFormat::of(variant.features).is_none();
     let bytes = tile.m * bias_pitch(tile.n);
     let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
     (is_staged && room(variant, tile) >= q + bytes.next_multiple_of(TMA_TILE_ALIGNMENT)).then_some(bytes)

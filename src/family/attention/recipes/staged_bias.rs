@@ -1,7 +1,7 @@
 //! The region of shared memory for a tile of a bias (`templates/include/kgen/staged_bias.cuh`).
 
 use super::{Limits, Tile};
-use crate::kernel::Target;
+use crate::kernel::{Feature, Features, Target};
 
 /// The region's constant, by which templates know that there is one.
 pub(in crate::family::attention) const BIAS_OFFSET: &str = "BIAS_OFFSET";
@@ -9,6 +9,12 @@ pub(in crate::family::attention) const BIAS_OFFSET: &str = "BIAS_OFFSET";
 /// Bytes of a row of `columns` keys: 16 more than they take, for rows that begin at no multiple of 16 bytes.
 pub(super) fn bias_pitch(columns: u32) -> u32 {
     2 * columns + 16
+}
+
+/// Whether a forward kernel can stage its bias: not if rows of a tile have different heads, nor if a declared score is
+/// computed from the sum.
+pub(super) fn may_stage_bias(features: Features) -> bool {
+    features.has(Feature::Bias) && !features.has(Feature::PackGqa) && features.score().is_none()
 }
 
 /// Regions, and one of `bytes` for a tile of a bias if `min_blocks_per_sm` blocks with all of them fit a
