@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The rooms that draw inputs, run kernels and judge what they leave; the last computes declared scores for the
+/// The modules that draw inputs, run kernels and check their outputs; the last computes declared scores for the
 /// reference.
 const JUDGES: [&str; 4] = ["src/check", "src/device", "src/family", "src/expression"];
 

@@ -35,7 +35,7 @@ test -f "$work/shared/libkgen.so" || fail "no libkgen.so"
 "$work/shared/attention" nobody 2>&1 | grep -q flash_fwd_hdim32_bf16_sm80 || fail "the example lists no variants"
 done_with "$all kernels as libkgen.so, and the example"
 
-# A program of another project: the number of variants, and the answer to an empty request.
+# A separate project links the library and prints the number of variants and the result of an empty request.
 mkdir "$work/user"
 cat > "$work/user/main.c" <<'C'
 #include <kgen.h>

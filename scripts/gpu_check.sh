@@ -74,7 +74,7 @@ sanitize() {
             build_for_racecheck "$variant" "$out/racecheck-$template" || true  # a missing library fails the step
             check+=(--templates "$out/racecheck-$template/templates" --library "$out/racecheck-$template/lib/libkgen.so")
         fi
-        # Each uses one core and little of the GPU.
+        # The tools run concurrently: each uses one core and a small part of the GPU.
         step "sanitize-$template-$tool" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
             --log-file "$out/sanitize-$template-$tool.txt" "$kgen" check --filter "name == $variant" --device gpu --fresh \
             --format json --time-limit 600 "${check[@]}" &

@@ -181,7 +181,7 @@ def pieces(args, device):
 
 
 def run(report, args, device):
-    """Runs all pieces up to the limit; returns true if the time sufficed."""
+    """Runs pieces until the time limit; returns True if all of them were run."""
     import torch
 
     begin, wanted, left, compiles = time.monotonic(), [], [], []

@@ -7,19 +7,19 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// The useful number out of `asked` CPU-bound jobs: at most the number of cores, which is also the default. More would
-/// make each slower, and the first result late.
-pub fn busy(asked: Option<NonZeroUsize>) -> usize {
-    asked.map_or(usize::MAX, NonZeroUsize::get).min(cores())
+/// The useful number out of `requested` CPU-bound jobs: at most the number of cores, which is also the default. More
+/// would make each slower, and the first result late.
+pub fn busy(requested: Option<NonZeroUsize>) -> usize {
+    requested.map_or(usize::MAX, NonZeroUsize::get).min(cores())
 }
 
 /// Maximum number of parallel tasks, whatever is requested: each is a process and a thread that waits for it, and no
 /// machine gains from more.
 pub const MOST: usize = 1024;
 
-/// The useful number out of `asked` jobs for `things` tasks: at least one, at most [`MOST`].
-pub fn useful(asked: usize, things: usize) -> usize {
-    asked.min(things).clamp(1, MOST)
+/// The useful number out of `requested` jobs for `things` tasks: at least one, at most [`MOST`].
+pub fn useful(requested: usize, things: usize) -> usize {
+    requested.min(things).clamp(1, MOST)
 }
 
 #[cfg(test)]
@@ -28,8 +28,8 @@ mod tests {
 
     #[test]
     fn no_more_jobs_than_cores_keep_cores_busy() {
-        let asked = |jobs| busy(NonZeroUsize::new(jobs));
-        assert_eq!([asked(0), asked(1), asked(usize::MAX)], [cores(), 1, cores()]);
+        let requested = |jobs| busy(NonZeroUsize::new(jobs));
+        assert_eq!([requested(0), requested(1), requested(usize::MAX)], [cores(), 1, cores()]);
     }
 
     #[test]

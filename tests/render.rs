@@ -1,7 +1,7 @@
-//! Snapshots of rendered text: the beginning of a generated file, its header and constants.
+//! Snapshots of rendered text: the start of a generated file, its header and constants.
 //!
-//! After an intended change of a template or a default tile: `INSTA_UPDATE=always cargo test --test render`, and read
-//! the difference. The body is not in the snapshots; it is compiled and run by other tests.
+//! After an intended change of a template or a default tile, run `INSTA_UPDATE=always cargo test --test render` and
+//! review the difference. Function bodies are not in the snapshots; other tests compile and run them.
 
 use kgen::{
     family::attention::{Kind, Point},
@@ -93,7 +93,7 @@ fn kernel_templates() -> Vec<(String, String)> {
     found
 }
 
-/// Whether Tera decides in a line whether text is rendered.
+/// Whether a line contains a Tera condition.
 fn branches(line: &str) -> bool {
     line.split("{%").skip(1).any(|tag| {
         let tag = tag.trim_start_matches('-').trim_start();
@@ -107,7 +107,7 @@ fn no_template_has_more_than_400_lines() {
     assert_eq!(long.collect::<Vec<_>>(), []);
 }
 
-/// A kernel's template shows what the kernel does; what a feature changes is a matter of its parts, which choose.
+/// A kernel's template must show the algorithm; conditions on features belong in its parts.
 #[test]
 fn no_template_of_a_kernel_branches_in_more_than_one_line_of_twelve() {
     for (path, text) in kernel_templates().iter().filter(|(path, _)| path.ends_with(".cu.tera")) {
@@ -116,7 +116,7 @@ fn no_template_of_a_kernel_branches_in_more_than_one_line_of_twelve() {
     }
 }
 
-/// A long part with a choice in every few lines is several parts.
+/// A long part with a condition every few lines must be split into several parts.
 #[test]
 fn no_part_of_more_than_60_lines_branches_in_more_than_one_of_six() {
     for (path, text) in kernel_templates().iter().filter(|(_, text)| text.lines().count() > 60) {
@@ -147,7 +147,7 @@ fn tags(text: &str) -> Vec<String> {
     found
 }
 
-/// The names in a tag that are no attribute of another and no argument that is passed.
+/// The names in a tag that are not attributes of another name and not named arguments.
 fn names(tag: &str) -> Vec<String> {
     let mut found = Vec::new();
     let characters: Vec<char> = tag.chars().collect();
@@ -172,8 +172,8 @@ fn names(tag: &str) -> Vec<String> {
     found
 }
 
-/// A part reads words that every template is given, and what it sets itself. What a template passes to one part is an
-/// argument of a component: Tera refuses one that is missing or misspelt, while an unset word is simply false.
+/// A part may use variables that every template gets, and those it sets itself. Other values must be arguments of a
+/// component: Tera rejects a missing or misspelt argument, while an undefined variable is false.
 #[test]
 fn no_part_reads_what_the_template_that_includes_it_has_set() {
     const GIVEN: &str = "plan name target template compile_line dtype_constant kgen_version features_constant and_declared \
@@ -210,8 +210,8 @@ fn names_in_tags_are_those_that_are_read() {
     assert_eq!(tags(text).iter().flat_map(|tag| names(tag)).collect::<Vec<_>>(), ["d", "if", "plan", "h", "set", "j"]);
 }
 
-/// The names that a header seems to declare: what stands in front of the first bracket, `=` or `;` of a line that
-/// begins a declaration.
+/// Names declared by a header, approximately: the word before the first bracket, `=` or `;` of a line that starts a
+/// declaration.
 fn declared_by(header: &str) -> BTreeSet<&str> {
     let begins = |line: &&str| {
         let words = ["KGEN_", "struct ", "enum ", "constexpr ", "inline ", "using ", "template ", "#define ", "int ", "bool "];

@@ -160,7 +160,7 @@ def _planned_attention(tensors: tuple, q, k_cache, v_cache, optional: tuple, num
 
 
 def _after(tensors: tuple, q: torch.Tensor, optional: tuple) -> tuple[torch.Tensor, tuple]:
-    """Q and `optional` as attention reads them after the append: Q rotated, the new keys counted."""
+    """Q and `optional` for the attention after the append: the rotated Q, and lengths that include the new keys."""
     q_out, after = tensors[_Q_OUT_AT], tensors[-1]
     return q if q_out is None else q_out, (*optional[:3], after, *optional[4:])
 

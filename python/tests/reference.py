@@ -44,7 +44,7 @@ def attention(
 
 
 def batch(q, k, v, **options):
-    """`attention` of each entry of a batch; slopes may be by entry too. The bias has four axes."""
+    """`attention` for each entry of a batch. Slopes can be per head, or per entry and head. The bias has four axes."""
     slopes, bias = options.pop("slopes", None), options.pop("bias", None)
     entry = lambda b: None if bias is None else bias[b if bias.shape[0] > 1 else 0]
     rows = [

@@ -1,4 +1,4 @@
-"""The plugin of vLLM, with stand-ins for vLLM's classes, or with the real ones if `VLLM_SOURCES` names an unpacked
+"""Tests of the vLLM plugin with stand-ins for vLLM's classes, or with the real ones if `VLLM_SOURCES` is an unpacked
 wheel."""
 
 import importlib

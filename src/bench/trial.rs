@@ -44,7 +44,7 @@ pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
 const MOST_COPIES: usize = 512;
 
 /// A function that returns the trial of a kernel at a size; `None` if the size does not belong to its family.
-/// `family::trial` is one; this room is independent of families.
+/// `family::trial` is one; this module is independent of families.
 pub type Trials = for<'a> fn(&Variant, &Size, Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
 /// One kernel at one size.

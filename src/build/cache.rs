@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub output_hash: String,
     /// ptxas's report.
     pub resources: Vec<KernelResources>,
-    /// Summary of the machine code; absent for host code, and if nothing could read it yet.
+    /// Summary of the machine code; `None` for host code, and until a disassembler has been available.
     #[serde(default)]
     pub machine_code: Option<MachineCode>,
     /// CPU time it took (seconds).

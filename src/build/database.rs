@@ -31,7 +31,7 @@ impl Builder<'_> {
         let folder = &self.options.generated_dir;
         let folder = absolute(folder).map_err(BuildError::output("resolve", folder))?;
         let mut entries: Vec<Value> = kernels.iter().map(|unit| self.entry(unit, &folder)).collect::<Result<_, _>>()?;
-        let told: HashSet<String> = entries.iter().filter_map(source).map(str::to_owned).collect();
+        let current: HashSet<String> = entries.iter().filter_map(source).map(str::to_owned).collect();
         let earlier = match read(&path) {
             Ok(earlier) => earlier,
             Err(reason) => {
@@ -40,8 +40,9 @@ impl Builder<'_> {
             }
         };
         let is_gone = |file: &str| Path::new(file).starts_with(&folder) && !Path::new(file).exists();
-        entries
-            .extend(earlier.into_iter().filter(|entry| source(entry).is_none_or(|file| !told.contains(file) && !is_gone(file))));
+        entries.extend(
+            earlier.into_iter().filter(|entry| source(entry).is_none_or(|file| !current.contains(file) && !is_gone(file))),
+        );
         entries.sort_by(|a, b| source(a).cmp(&source(b)));
         let text = serde_json::to_string_pretty(&entries).map_err(io::Error::from);
         let written = text.and_then(|text| write_atomic(&path, format!("{text}\n").as_bytes()));

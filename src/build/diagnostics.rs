@@ -24,7 +24,7 @@ pub(super) fn first_error(log: &str) -> Option<String> {
     found.or_else(|| lines().next_back()).map(shown)
 }
 
-/// True for a line that reports an error: the word with a colon, and no `warning` in front of it.
+/// True for a line that reports an error: it contains `error:`, and no `warning` before that.
 fn names_error(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let before_warning = lower.find("warning").map_or(lower.as_str(), |at| &lower[..at]);

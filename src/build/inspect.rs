@@ -89,7 +89,7 @@ impl Builder<'_> {
         fs::write(scratch.path().join("object.o"), object).map_err(io)?;
         let mut extract = Command::new(&tools.cuobjdump);
         extract.args(["--extract-elf", "all", "object.o"]);
-        self.ask(&mut extract, scratch.path())?;
+        self.run(&mut extract, scratch.path())?;
 
         let mut code = MachineCode { disassembler: tools.version.clone(), ..MachineCode::default() };
         let mut cubins = 0;
@@ -101,7 +101,7 @@ impl Builder<'_> {
             let mut list = Command::new(&tools.nvdisasm);
             // Code only, without data-flow analysis, which takes a quarter of the time.
             list.args(["--print-code", "--no-dataflow"]).arg(entry.file_name());
-            self.ask(&mut list, scratch.path())?;
+            self.run(&mut list, scratch.path())?;
             code.count(&fs::read_to_string(scratch.path().join(SAID)).map_err(io)?);
         }
         match (cubins, code.instructions) {
@@ -112,7 +112,7 @@ impl Builder<'_> {
     }
 
     /// Runs one of the programs in `folder`; [`SAID`] then holds its standard output.
-    fn ask(&self, command: &mut Command, folder: &Path) -> Result<(), String> {
+    fn run(&self, command: &mut Command, folder: &Path) -> Result<(), String> {
         let program = Path::new(command.get_program()).display().to_string();
         let io = |error: io::Error| format!("cannot run `{program}` ({error})");
         let complaints = folder.join("complaints");

@@ -41,7 +41,7 @@ pub trait Case: Debug {
 
     /// Bytes that `<name>_workspace` must request, if the workspace is part of the call: 0 for parameters that it
     /// refuses.
-    fn asked_workspace(&self) -> Option<usize> {
+    fn expected_workspace(&self) -> Option<usize> {
         None
     }
 
@@ -79,8 +79,8 @@ impl<P> Subject<P> {
     }
 }
 
-/// A function that returns the cases of a kernel at a level, in order. `family::cases` is one; this room is independent
-/// of families.
+/// A function that returns the cases of a kernel at a level, in order. `family::cases` is one; this module is
+/// independent of families.
 pub type Cases = fn(&Subject, Level) -> Vec<Box<dyn Case>>;
 
 /// The cases of a kernel at a level whose names contain `part`, in order.

@@ -27,7 +27,7 @@ pub type Change = (&'static str, fn(&mut Call), Expected);
 struct Changed {
     base: Rc<dyn Case>,
     change: Change,
-    asked_workspace: Option<usize>,
+    expected_workspace: Option<usize>,
 }
 
 impl Case for Changed {
@@ -45,8 +45,8 @@ impl Case for Changed {
         drawn
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
-        self.asked_workspace
+    fn expected_workspace(&self) -> Option<usize> {
+        self.expected_workspace
     }
 
     fn refusal(&self) -> Option<String> {
@@ -107,7 +107,9 @@ pub fn changed_without_workspace(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Ve
     cases(base, lists, Some(0))
 }
 
-fn cases(base: &Rc<dyn Case>, lists: &[&[Change]], asked_workspace: Option<usize>) -> Vec<Box<dyn Case>> {
+fn cases(base: &Rc<dyn Case>, lists: &[&[Change]], expected_workspace: Option<usize>) -> Vec<Box<dyn Case>> {
     let changes = lists.iter().flat_map(|list| list.iter());
-    changes.map(|change| Box::new(Changed { base: Rc::clone(base), change: *change, asked_workspace }) as Box<dyn Case>).collect()
+    changes
+        .map(|change| Box::new(Changed { base: Rc::clone(base), change: *change, expected_workspace }) as Box<dyn Case>)
+        .collect()
 }

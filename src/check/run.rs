@@ -120,7 +120,7 @@ impl Observer for () {}
 /// Checks every request and returns the verdicts in order. Never fails as a whole: an error of one variant is its
 /// verdict. Of several kernels that are one program on the emulator, one is run; if it does not pass, each is.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
-    let useful = |asked| jobs::useful(asked, requests.len());
+    let useful = |requested| jobs::useful(requested, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };
     let turns: Vec<Mutex<()>> = (0..options.gpu_jobs).map(|_| Mutex::new(())).collect();
     let groups = same_program::groups(requests, options.cases, options.level, options.filter.as_deref());
@@ -242,17 +242,17 @@ fn supervise(
     let name = request.subject.variant.name();
     let limit = Duration::from_secs_f64(request.time_limit_seconds);
     let worker = Worker { program, task: "check", limit, interrupted: &|| observer.interrupted() };
-    let mut heard = Heard::default();
-    let (end, complaint) = match worker.run(request, |line| heard.take(line, &name, observer)) {
+    let mut messages = Messages::default();
+    let (end, complaint) = match worker.run(request, |line| messages.take(line, &name, observer)) {
         Ok(ended) => ended,
         Err(error) => {
             return without_result(Status::Error, format!("cannot run a worker (`{}`): {error}", program.display()));
         }
     };
-    if let (Some(verdict), End::Exited(_)) = (heard.verdict.take(), end) {
+    if let (Some(verdict), End::Exited(_)) = (messages.verdict.take(), end) {
         return verdict;
     }
-    let at = if heard.case.is_empty() { "before the first case".to_owned() } else { format!("in case `{}`", heard.case) };
+    let at = if messages.case.is_empty() { "before the first case".to_owned() } else { format!("in case `{}`", messages.case) };
     let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
     let (status, message) = match end {
         End::TimedOut => (Status::Timeout, format!("{} {at}{said}", end.words(limit))),
@@ -263,8 +263,8 @@ fn supervise(
         }
     };
     let mut verdict = without_result(status, message);
-    verdict.device = heard.device.unwrap_or(verdict.device);
-    verdict.cases_run = heard.cases_begun.saturating_sub(1);
+    verdict.device = messages.device.unwrap_or(verdict.device);
+    verdict.cases_run = messages.cases_begun.saturating_sub(1);
     verdict.seconds = begun.elapsed().as_secs_f64();
     verdict
 }
@@ -281,7 +281,7 @@ fn meaning(exit: ExitStatus) -> &'static str {
 
 /// The messages of a worker.
 #[derive(Default)]
-struct Heard {
+struct Messages {
     device: Option<String>,
     /// The last case that began.
     case: String,
@@ -289,7 +289,7 @@ struct Heard {
     verdict: Option<Verdict>,
 }
 
-impl Heard {
+impl Messages {
     /// Processes one message; a line that is not one means that the program is another kgen, and its exit explains it.
     fn take(&mut self, line: &[u8], variant: &str, observer: &dyn Observer) {
         match serde_json::from_slice(line) {

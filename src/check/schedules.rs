@@ -11,19 +11,19 @@ const DEPTHS: [u32; 4] = [0, 1, 3, 10];
 /// second run finds (a missing wait, or a wait for the wrong warp) shows in each kernel's share of the cases.
 const EVERY: u64 = 8;
 
-/// Every further run of a case of the kernel `kernel`; all must give the result of the first. `asked` is the user's
+/// Every further run of a case of the kernel `kernel`; all must give the result of the first. `requested` is the user's
 /// schedule, which replaces the usual ones.
 pub fn further(
     device: DeviceKind,
     level: Level,
-    asked: Option<Order>,
+    requested: Option<Order>,
     kernel: &str,
     seed: u64,
     order_matters: bool,
 ) -> Vec<Schedule> {
     let shuffled = Schedule::shuffled(!seed);
     let by_priority = |depth| Schedule { seed: seed_of(seed, depth), order: Order::Priorities { depth } };
-    match (device, asked) {
+    match (device, requested) {
         (DeviceKind::Gpu, _) => vec![shuffled],
         (DeviceKind::Emulator, Some(Order::Shuffled)) => vec![],
         (DeviceKind::Emulator, Some(Order::Priorities { depth })) => vec![by_priority(depth)],
@@ -60,8 +60,8 @@ mod tests {
         for (seed, level) in (0..100).map(|n| n << 30).flat_map(|seed| [(seed, Level::Smoke), (seed, Level::Thorough)]) {
             for usual in further(DeviceKind::Emulator, level, None, "kernel", seed, true) {
                 if let Order::Priorities { .. } = usual.order {
-                    let asked = Some(usual.order);
-                    assert_eq!(further(DeviceKind::Emulator, Level::Smoke, asked, "kernel", seed, true), [usual]);
+                    let requested = Some(usual.order);
+                    assert_eq!(further(DeviceKind::Emulator, Level::Smoke, requested, "kernel", seed, true), [usual]);
                 }
             }
         }

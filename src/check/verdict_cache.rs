@@ -151,22 +151,23 @@ mod tests {
         let key =
             |request: &worker::Request| VerdictCache::key(crate::family::cases, &["kernel"], request).expect("it serialises");
         let plans = one_of_each();
-        let asked = request(&plans[0], DeviceKind::Emulator, Level::Smoke);
-        let other_target = plans.iter().map(Plan::compiled_for).find(|target| *target != asked.compiled_for).expect("several");
+        let requested = request(&plans[0], DeviceKind::Emulator, Level::Smoke);
+        let other_target =
+            plans.iter().map(Plan::compiled_for).find(|target| *target != requested.compiled_for).expect("several");
         for changed in [
-            worker::Request { seed: 2, ..asked.clone() },
-            worker::Request { level: Level::Thorough, ..asked.clone() },
-            worker::Request { schedule: Some("priorities:3".parse().expect("an order")), ..asked.clone() },
-            worker::Request { compiled_for: other_target, ..asked.clone() },
-            worker::Request { filter: Some("one-hot".to_owned()), ..asked.clone() },
+            worker::Request { seed: 2, ..requested.clone() },
+            worker::Request { level: Level::Thorough, ..requested.clone() },
+            worker::Request { schedule: Some("priorities:3".parse().expect("an order")), ..requested.clone() },
+            worker::Request { compiled_for: other_target, ..requested.clone() },
+            worker::Request { filter: Some("one-hot".to_owned()), ..requested.clone() },
             request(&plans[0], DeviceKind::Gpu, Level::Smoke),
             request(&plans[1], DeviceKind::Emulator, Level::Smoke),
         ] {
-            assert_ne!(key(&changed), key(&asked), "{changed:?}");
+            assert_ne!(key(&changed), key(&requested), "{changed:?}");
         }
-        let served = worker::Request { library: PathBuf::from("l.so"), threads: 9, time_limit_seconds: 7.0, ..asked.clone() };
-        assert_eq!(key(&served), key(&asked));
-        assert_ne!(VerdictCache::key(crate::family::cases, &["other"], &asked).expect("it serialises"), key(&asked));
+        let served = worker::Request { library: PathBuf::from("l.so"), threads: 9, time_limit_seconds: 7.0, ..requested.clone() };
+        assert_eq!(key(&served), key(&requested));
+        assert_ne!(VerdictCache::key(crate::family::cases, &["other"], &requested).expect("it serialises"), key(&requested));
     }
 
     #[test]

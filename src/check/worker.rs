@@ -185,10 +185,10 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     let shuffled = Schedule::shuffled(seed);
     let mut outcome = Outcome { distance: None, failure: None };
     let blame = |schedule: Schedule, message| Some(Failure { status: Status::Fail, order: schedule.order, message });
-    if let Some(expected) = case.asked_workspace() {
+    if let Some(expected) = case.expected_workspace() {
         outcome.failure = match device.workspace_for(&call) {
-            Ok(asked) if asked == expected => None,
-            Ok(asked) => blame(shuffled, format!("the workspace function asks for {asked} bytes, not for {expected}")),
+            Ok(bytes) if bytes == expected => None,
+            Ok(bytes) => blame(shuffled, format!("the workspace function asks for {bytes} bytes, not for {expected}")),
             Err(error) => blame(shuffled, format!("the workspace function must ask for {expected} bytes, but {error}")),
         };
         if outcome.failure.is_some() {

@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let outcome = command::build_all::run(&request, &global.interruptible(), &global.console())?;
     match global.format {
         Format::Human => ui::print(&describe(&outcome))?,
-        // As a `Value`, whose keys are sorted: scripts rely on that order.
+        // Printed as a `Value`, which sorts the keys, because scripts rely on that order.
         Format::Json => ui::print_json(&json!(outcome))?,
     }
     outcome.verdict()

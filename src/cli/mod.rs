@@ -1,5 +1,5 @@
-//! The command line: arguments to requests, and outcomes to text, JSON and exit codes. One file a command. Only this
-//! room prints; it computes nothing.
+//! The command line: arguments to requests, and outcomes to text, JSON and exit codes. One file per command. Only this
+//! module prints; it computes nothing.
 
 mod bench;
 mod build;

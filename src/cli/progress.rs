@@ -159,7 +159,7 @@ impl Progress {
         }
     }
 
-    /// `name` will not be done. Nothing is printed.
+    /// Removes the progress line of `name`, which failed to finish, without printing anything.
     pub fn give_up(&self, name: &str) {
         if let Look::Bars { multi, running, .. } = &self.look {
             running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);

@@ -192,18 +192,18 @@ impl Request {
 
     /// Number of compilers at once. A launcher may send them to other machines, so with one the number is not reduced.
     fn compilers(&self) -> usize {
-        let asked = self.jobs.filter(|_| self.launcher.is_some());
-        asked.map_or_else(|| self.busy_jobs(), NonZeroUsize::get)
+        let requested = self.jobs.filter(|_| self.launcher.is_some());
+        requested.map_or_else(|| self.busy_jobs(), NonZeroUsize::get)
     }
 
     /// A sentence if fewer compilers run at once than requested.
     fn note_on_jobs(&self) -> Option<String> {
-        let (asked, most) = (self.jobs?.get(), self.compilers());
+        let (requested, most) = (self.jobs?.get(), self.compilers());
         let (compilers, cores) = (count(most, "compiler"), count(most, "core"));
-        (asked > most).then(|| format!("{compilers} at once, not {asked}: on {cores} more would only make each slower"))
+        (requested > most).then(|| format!("{compilers} at once, not {requested}: on {cores} more would only make each slower"))
     }
 
-    /// The options of the build room.
+    /// The options of the module `build`.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions, CommandError> {
         limits::within("time_limit_s", self.time_limit_s, &limits::SECONDS)?;
         let run_as = run_as(self.run_as.as_ref())?;

@@ -49,9 +49,9 @@ fn head_dim(name: &str) -> Option<HeadDim> {
 mod tests {
     use super::*;
 
-    fn names(asked: &[&str]) -> Result<Vec<String>, String> {
-        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
-        let found = resolve(&Grid::builtin(), &asked).map_err(|error| error.to_string())?;
+    fn names(requested: &[&str]) -> Result<Vec<String>, String> {
+        let requested: Vec<String> = requested.iter().map(ToString::to_string).collect();
+        let found = resolve(&Grid::builtin(), &requested).map_err(|error| error.to_string())?;
         Ok(found.iter().map(Variant::name).collect())
     }
 

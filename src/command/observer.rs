@@ -135,7 +135,7 @@ pub enum StepResult<'a> {
     },
 }
 
-/// Forwards progress of other rooms as events, and cancellation in the opposite direction.
+/// Forwards progress of other modules as events, and cancellation in the opposite direction.
 pub(super) struct Relay<'a> {
     pub observer: &'a dyn Observer,
     pub cancel: &'a Cancel,

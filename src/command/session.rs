@@ -32,7 +32,7 @@ impl Session {
     /// Plans a variant with its tile from the grid.
     ///
     /// # Errors
-    /// A sentence, as [`plan`] gives it.
+    /// The sentence returned by [`plan`].
     pub fn plan(&self, variant: Variant) -> Result<Plan, String> {
         plan(&self.grid, variant)
     }
@@ -63,26 +63,26 @@ impl Session {
         }
     }
 
-    /// True if `asked` is exactly the whole grid.
-    pub fn is_whole_grid(&self, asked: &[Variant]) -> bool {
-        asked.iter().collect::<BTreeSet<_>>() == self.grid.variants().iter().collect()
+    /// True if `requested` is exactly the whole grid.
+    pub fn is_whole_grid(&self, requested: &[Variant]) -> bool {
+        requested.iter().collect::<BTreeSet<_>>() == self.grid.variants().iter().collect()
     }
 
     /// All files of `folder`, and the plans of all its kernels, once it contains `plans` besides the kernels it `held`;
-    /// only `plans` if `asked`, their variants, are the whole grid.
+    /// only `plans` if `requested`, their variants, are the whole grid.
     ///
     /// # Errors
     /// [`CommandError::Usage`] if a template fails or one of its kernels can no longer be rendered.
     pub fn folder_files(
         &self,
         folder: &Path,
-        asked: &[Variant],
+        requested: &[Variant],
         mut plans: Vec<Plan>,
         held: &[Variant],
     ) -> Result<(Vec<Plan>, Vec<OutputFile>), CommandError> {
-        if !self.is_whole_grid(asked) {
-            let asked: BTreeSet<&Variant> = asked.iter().collect();
-            let others: Vec<Variant> = held.iter().filter(|v| !asked.contains(v)).copied().collect();
+        if !self.is_whole_grid(requested) {
+            let requested: BTreeSet<&Variant> = requested.iter().collect();
+            let others: Vec<Variant> = held.iter().filter(|v| !requested.contains(v)).copied().collect();
             plans.extend(self.plan_all(&others, None).map_err(|error| {
                 let remedy = "`kgen generate --all` drops what the grid does not hold";
                 CommandError::Usage(format!(

@@ -76,7 +76,7 @@ impl GpuFacts {
         };
         let mut bus = [0; BUS_ID_BYTES as usize];
         // SAFETY: the length is that of the array, into which the driver writes a NUL-terminated string.
-        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES, device) };
+        let result = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES, device) };
         let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
         Ok(Self {
             info,
@@ -85,7 +85,7 @@ impl GpuFacts {
             memory_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
             memory_bus_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
             l2_bytes: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            pci_bus_id: asked.result().ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default(),
+            pci_bus_id: result.result().ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default(),
         })
     }
 }

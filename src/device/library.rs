@@ -93,7 +93,7 @@ impl KernelLibrary {
     pub(super) fn paths(&self, params: &Structure) -> Result<Paths, DeviceError> {
         // SAFETY: `kgen.h` declares this type, and `self` holds the library.
         let explain: Explain = unsafe { self.function("kgen_explain_choice") }?;
-        Ok(Paths::told(&mut |choice| {
+        Ok(Paths::explained(&mut |choice| {
             // SAFETY: both structures are valid, and the function dereferences no pointer of `params`. If it fails, it
             // leaves the choice unchanged.
             unsafe { explain(params.as_ptr(), choice) };

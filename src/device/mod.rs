@@ -1,6 +1,6 @@
 //! Devices that run kernels: the GPU of this machine, or the emulator, which implements every instruction's documented
 //! meaning in plain C++. Both call the launcher of `kgen.h`, so the code that is checked is the code that ships.
-//! Independent of test cases, references and terminals. Apart from `toolchain/process`, the only room with `unsafe`
+//! Independent of test cases, references and terminals. Apart from `toolchain/process`, the only module with `unsafe`
 //! code.
 
 mod abi;
@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// A device that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows any
-/// strides and lengths in a call, and only the rooms that lay out tensors and calls together ensure that they match.
+/// strides and lengths in a call, and only the modules that lay out tensors and calls together ensure that they match.
 pub(crate) trait Device {
     /// Name in reports: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;

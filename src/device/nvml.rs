@@ -90,10 +90,10 @@ impl Nvml {
     }
 }
 
-/// The number that `ask` writes, if it succeeds.
-fn written(ask: impl FnOnce(*mut c_uint) -> Option<()>) -> Option<u32> {
+/// The number that `query` writes, if it succeeds.
+fn written(query: impl FnOnce(*mut c_uint) -> Option<()>) -> Option<u32> {
     let mut value = 0;
-    ask(&raw mut value).map(|()| value)
+    query(&raw mut value).map(|()| value)
 }
 
 #[cfg(test)]

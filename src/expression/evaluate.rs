@@ -37,7 +37,7 @@ impl Expr {
         self.rounded(at, &|value| value)
     }
 
-    /// The same with every real result rounded by `round` before it is used: to fp32, say.
+    /// The same with every real intermediate result rounded by `round`, for example to fp32.
     ///
     /// # Panics
     /// As [`Self::value`].

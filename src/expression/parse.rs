@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str) -> Result<Syntax, Finding> {
     let whole = |i: &mut Input<'_>| {
         let root = either(i, MAX_DEPTH)?;
         multispace0.parse_next(i)?;
-        if i.is_empty() { Ok(root) } else { Err(goes_on(i, text)) }
+        if i.is_empty() { Ok(root) } else { Err(trailing_text(i, text)) }
     };
     let root = whole(&mut input).map_err(|error| match error {
         ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => finding,
@@ -88,7 +88,7 @@ fn reject(title: impl Into<String>, at: Range<usize>, label: impl Into<String>, 
 }
 
 /// The error for text after a complete expression: often a spelling from another language.
-fn goes_on(i: &Input<'_>, text: &str) -> ErrMode<Reject> {
+fn trailing_text(i: &Input<'_>, text: &str) -> ErrMode<Reject> {
     let at = token(i);
     let (label, help) = match &text[at.clone()] {
         ")" | "]" => ("nothing to close here", "remove it, or open the bracket"),

@@ -1,8 +1,8 @@
 //! The table of families. A family is a folder here, a folder of templates, its kinds in `kernel`, and a line in this
 //! table: planning, cases and timing of its kernels.
 //!
-//! Rooms shared by all kernels handle a kernel as a [`Variant`] and a [`Plan`]. Rooms that depend on families use the
-//! table; rooms that families depend on (`check`, `bench`) get functions of it as arguments.
+//! Modules shared by all kernels handle a kernel as a [`Variant`] and a [`Plan`]. Modules that depend on families use
+//! the table; modules that families depend on (`check`, `bench`) get functions of it as arguments.
 
 pub mod append_kv;
 pub mod attention;

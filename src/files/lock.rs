@@ -43,7 +43,7 @@ impl FolderLock {
     /// unchanged.
     pub fn acquire(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> io::Result<Option<Self>> {
         let path = Self::file_of(folder);
-        let mut told = false;
+        let mut reported = false;
         let mut pause = Duration::from_millis(1);
         loop {
             let mut file = open(&path)?;
@@ -53,9 +53,9 @@ impl FolderLock {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if stop() => return Ok(None),
                 Err(TryLockError::WouldBlock) => {
-                    if !told {
+                    if !reported {
                         on_wait(&holder(&mut file));
-                        told = true;
+                        reported = true;
                     }
                     thread::sleep(pause);
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -78,12 +78,12 @@ impl FolderLock {
     /// Waits, without creating anything, until no process holds the lock of `folder`, which need not exist. `on_wait`
     /// is called with the holder, as in [`acquire`](Self::acquire). A lock that cannot be read counts as free.
     pub fn wait(folder: &Path, on_wait: &dyn Fn(&str)) {
-        let mut told = false;
+        let mut reported = false;
         let mut pause = Duration::from_millis(1);
         while let Some(mut file) = held(folder) {
-            if !told {
+            if !reported {
                 on_wait(&holder(&mut file));
-                told = true;
+                reported = true;
             }
             thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -192,28 +192,28 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holder_waits_and_is_told_once_who_it_waits_for() {
+    fn a_second_caller_waits_and_gets_the_holder_once() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let told = Mutex::new(Vec::new());
-        let said = || told.lock().expect("no panic").clone();
+        let reported = Mutex::new(Vec::new());
+        let reports = || reported.lock().expect("no panic").clone();
         let first = locked(folder.path());
-        let hear = |who: &str| told.lock().expect("no panic").push(who.to_owned());
+        let record = |who: &str| reported.lock().expect("no panic").push(who.to_owned());
         thread::scope(|scope| {
-            let second = scope.spawn(|| FolderLock::acquire(folder.path(), &hear, &|| false).expect("locked").is_some());
-            while said().is_empty() {
+            let second = scope.spawn(|| FolderLock::acquire(folder.path(), &record, &|| false).expect("locked").is_some());
+            while reports().is_empty() {
                 thread::sleep(Duration::from_millis(1));
             }
             assert!(!second.is_finished());
             drop(first);
             assert!(second.join().expect("no panic"));
         });
-        assert_eq!(said(), [format!("kgen process {}", std::process::id())]);
+        assert_eq!(reports(), [format!("kgen process {}", std::process::id())]);
     }
 
     #[test]
     fn a_reader_waits_for_the_holder_and_makes_nothing() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        FolderLock::wait(folder.path(), &|_| unreachable!("nobody has it"));
+        FolderLock::wait(folder.path(), &|_| unreachable!("the lock is free"));
         assert!(!FolderLock::is_held(folder.path()) && !FolderLock::file_of(folder.path()).exists());
         fs::write(FolderLock::file_of(folder.path()), "kgen 1\n").expect("what a killed run left");
         FolderLock::wait(folder.path(), &|_| unreachable!("its holder is dead"));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_can_be_stopped() {
+    fn a_wait_can_be_interrupted() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let _first = locked(folder.path());
         let stop = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! File operations shared by several rooms: atomic writes, folder locks, content hashes, sealed cache values, and
+//! File operations shared by several modules: atomic writes, folder locks, content hashes, sealed cache values, and
 //! checks of ELF files. Independent of kernels, compilers and terminals.
 
 mod elf;

@@ -93,9 +93,9 @@ impl Grid {
             candidates.iter().filter(|variant| stages.iter().all(|stage| (stage.keeps)(variant))).copied().collect()
         };
         let mut selected = kept(&points);
-        let asked = |variant: &Variant| (variant.head_dim(), variant.coordinates().features);
-        let covered: BTreeSet<_> = selected.iter().map(asked).collect();
-        selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&asked(variant))));
+        let requested = |variant: &Variant| (variant.head_dim(), variant.coordinates().features);
+        let covered: BTreeSet<_> = selected.iter().map(requested).collect();
+        selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&requested(variant))));
         let is_plain = |variant: &Variant| variant.coordinates().features.is_none_or(Features::is_empty);
         if selection.prefers_plain && selected.iter().any(is_plain) {
             selected.retain(is_plain);
@@ -205,12 +205,12 @@ fn served_by(missing: Target, there: &BTreeSet<Target>) -> Option<String> {
 
 fn present<T: Copy + Ord>(
     axis: &'static str,
-    asked: &[T],
+    requested: &[T],
     there: &BTreeSet<T>,
     name: fn(T) -> &'static str,
     help: impl Fn(T) -> Option<String>,
 ) -> Result<(), SelectError> {
-    match asked.iter().find(|value| !there.contains(value)) {
+    match requested.iter().find(|value| !there.contains(value)) {
         None => Ok(()),
         Some(missing) => {
             let known: Vec<&str> = there.iter().map(|value| name(*value)).collect();

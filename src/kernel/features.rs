@@ -11,7 +11,7 @@ use crate::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
-/// Something that a kernel can do at run time because it was generated for it. Its numbers come with each call.
+/// An optional capability compiled into a kernel. Its parameters (window sizes, cap, slopes) are passed with each call.
 /// The bit of feature number n in `kgen.h` is 2 << n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -20,42 +20,43 @@ pub enum Feature {
     Window,
     /// A query sees keys of its own chunk of `attention_chunk` positions.
     Chunk,
-    /// Scores s become cap · tanh(s / cap).
+    /// A score s becomes cap · tanh(s / cap).
     Softcap,
-    /// Scores fall by a slope times the distance of query and key.
+    /// Each score is reduced by slope · distance between query and key.
     Alibi,
-    /// One logit per query head joins the denominator.
+    /// One extra logit per query head is added to the softmax denominator.
     Sinks,
-    /// K and V lie in pages, which a table lists.
+    /// K and V are in pages, found through a page table.
     Paged,
-    /// K and V are E4M3, Q and O of the kernel's dtype.
+    /// K and V are E4M3; Q and O have the kernel's dtype.
     KvE4m3,
-    /// K and V are E5M2.
+    /// K and V are E5M2; Q and O have the kernel's dtype.
     KvE5m2,
-    /// K and V are a cache with entries in another order, and rows before a sequence's first key.
+    /// K and V are a cache: an index maps sequences to entries, and an entry can have padding rows before its first
+    /// key.
     Cache,
-    /// Queries have a second part, which is multiplied with V.
+    /// Queries have a second part that is multiplied by V and added to the scores.
     Qv,
-    /// The queries of the heads that read one key head are rows of one tile. Every call can have it.
+    /// The queries of all heads that share a key head are rows of one tile. Valid for every call.
     PackGqa,
-    /// Pages of K and V in FP8 have factors of their own.
+    /// Each page of FP8 K and V has its own descale factors.
     PageDescale,
-    /// The call brings new rows of K and V, which the kernel writes into the cache before it attends to them.
+    /// The call passes new rows of K and V; the kernel writes them to the cache, then attends to them.
     Append,
     /// A tensor is added to the scores.
     Bias,
 }
 
-/// A rule that a kernel with a feature keeps, whatever its template is.
+/// A compatibility rule of a feature, the same for every template.
 #[derive(Debug)]
 pub struct FeatureRule {
-    /// Features that the kernel does not have.
+    /// Features that the kernel must not have.
     pub excludes: &'static [Feature],
-    /// Dtypes that it does not have.
+    /// Dtypes that the kernel must not have.
     pub excludes_dtypes: &'static [Dtype],
-    /// Sets of features, of each of which it has at least one.
+    /// Sets of features; the kernel must have at least one feature of each set.
     pub requires: &'static [&'static [Feature]],
-    /// The refusal of a kernel that breaks the rule.
+    /// Error message for a kernel that breaks the rule.
     pub reason: &'static str,
 }
 
@@ -66,39 +67,39 @@ impl FeatureRule {
     }
 }
 
-/// The facts of a feature that every room may need.
+/// Properties of a feature that any module may need.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts, each independent of the others")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties")]
 pub struct FeatureInfo {
-    /// Its word in names, files, JSON and on the command line.
+    /// Its word in kernel names, file names, JSON and on the command line.
     pub name: &'static str,
     /// Other words accepted on the command line and in `variants.toml`.
     pub aliases: &'static [&'static str],
     /// Its name in `kgen.h`.
     pub constant: &'static str,
-    /// A few words on its meaning, with which its row of `docs/features.md` begins.
+    /// A short description; the feature's row in `docs/features.md` starts with it.
     pub summary: &'static str,
-    /// Whether it is a mask or a score, and not a property of the rows of Q, K and V.
+    /// Whether it changes the mask or the scores, as opposed to the layout or type of Q, K and V.
     pub is_mask_or_score: bool,
-    /// Whether every split-KV kernel serves it without having it: the kernel that combines the splits computes it.
+    /// Whether any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
     pub is_combined: bool,
-    /// Whether kernels that have it serve no call without it.
+    /// Whether kernels that have it serve only calls that use it.
     pub is_exclusive: bool,
-    /// Whether kernels that have it and no causal mask serve calls with a causal mask too.
+    /// Whether non-causal kernels that have it also serve causal calls.
     pub includes_causal: bool,
-    /// Whether rows of its kernels know their positions among the keys.
+    /// Whether its kernels compute each query row's position among the keys.
     pub has_positions: bool,
     /// Whether it changes scores before the mask.
     pub changes_scores: bool,
-    /// Whether split-KV kernels alone have it.
+    /// Whether only split-KV kernels can have it.
     pub is_split_only: bool,
-    /// Whether templates include a part for it by its name.
+    /// Whether templates include a part with its name.
     pub has_part: bool,
-    /// The rules of kernels that have it.
+    /// Compatibility rules of kernels that have it.
     pub rules: &'static [FeatureRule],
 }
 
-/// A feature of Q, K or V; each overrides the rest.
+/// Defaults for a feature of Q, K or V; entries of [`INFO`] override fields of it.
 const OF_ROWS: FeatureInfo = FeatureInfo {
     name: "",
     aliases: &[],
@@ -125,7 +126,7 @@ const KV_OF_FP8_QUERIES: FeatureRule = FeatureRule {
     ..RULE
 };
 
-/// In the order of [`Feature`].
+/// One entry per feature, in the order of [`Feature`].
 const INFO: &[FeatureInfo] = &[
     FeatureInfo {
         name: "window",
@@ -243,7 +244,7 @@ const INFO: &[FeatureInfo] = &[
                 reason: "`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`: pages of FP8 have factors",
                 ..RULE
             },
-            // P is multiplied by V's factor before it is rounded, and the product may lie anywhere.
+            // P is multiplied by V's factor before rounding, and the product can be outside the range of fp16.
             FeatureRule {
                 excludes_dtypes: &[Dtype::Fp16],
                 reason: "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`",
@@ -279,7 +280,7 @@ const INFO: &[FeatureInfo] = &[
 ];
 
 impl Feature {
-    /// Every feature, in the order in which names hold them.
+    /// Every feature, in the order of kernel names.
     pub const ALL: &'static [Self] = &[
         Self::PackGqa,
         Self::Paged,
@@ -297,12 +298,12 @@ impl Feature {
         Self::Sinks,
     ];
 
-    /// The facts of it.
+    /// Its properties.
     pub fn info(self) -> &'static FeatureInfo {
         &INFO[self as usize]
     }
 
-    /// The word for it in names, files, JSON and on the command line.
+    /// Its word in kernel names, file names, JSON and on the command line.
     pub fn name(self) -> &'static str {
         self.info().name
     }
@@ -343,8 +344,8 @@ impl AxisWord for Feature {
     }
 }
 
-/// A set of features, with the score or mask that a user declared, if it has one. JSON has it as a list: a word for
-/// each feature, and last the declaration.
+/// A set of features, and optionally a user-declared score or mask. In JSON it is a list: one word per feature, then
+/// the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
     built_in: u16,
@@ -355,47 +356,47 @@ impl Features {
     /// The empty set: a plain kernel.
     pub const NONE: Self = Self { built_in: 0, score: None };
 
-    /// All that kgen has of its own; no kernel has all of them.
+    /// All built-in features. No kernel has all of them.
     pub fn all() -> Self {
         Feature::ALL.iter().copied().collect()
     }
 
-    /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
+    /// The features that change the mask or the scores, as opposed to the layout or type of Q, K and V.
     pub fn masks_and_scores() -> Self {
         Self::of_all(|info| info.is_mask_or_score)
     }
 
-    /// The features that every split-KV kernel serves without having them.
+    /// The features that any split-KV kernel serves without being compiled for them.
     pub fn combined() -> Self {
         Self::of_all(|info| info.is_combined)
     }
 
-    /// The features whose facts are so.
-    pub fn of_all(is_so: impl Fn(&FeatureInfo) -> bool) -> Self {
-        Self::all().iter().filter(|feature| is_so(feature.info())).collect()
+    /// All features whose properties satisfy `predicate`.
+    pub fn of_all(predicate: impl Fn(&FeatureInfo) -> bool) -> Self {
+        Self::all().iter().filter(|feature| predicate(feature.info())).collect()
     }
 
-    /// Whether one of them has facts that are so.
-    pub fn any(self, is_so: impl Fn(&FeatureInfo) -> bool) -> bool {
-        self.iter().any(|feature| is_so(feature.info()))
+    /// Whether any feature of the set has properties that satisfy `predicate`.
+    pub fn any(self, predicate: impl Fn(&FeatureInfo) -> bool) -> bool {
+        self.iter().any(|feature| predicate(feature.info()))
     }
 
-    /// The masks and scores, and pages.
+    /// The masks and scores, and `paged`.
     pub fn with_pages() -> Self {
         Self::masks_and_scores().with(Self::from_iter([Feature::Paged]))
     }
 
-    /// Whether the set holds `feature`.
+    /// Whether `feature` is in the set.
     pub fn has(self, feature: Feature) -> bool {
         self.built_in & (1 << feature as u8) != 0
     }
 
-    /// Whether it is the empty set.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether scores are changed before the mask: by a cap, by slopes, or by a declared score.
+    /// Whether scores are changed before the mask: by softcap, ALiBi, a bias or a declared score.
     pub fn changes_scores(self) -> bool {
         self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }
@@ -405,40 +406,40 @@ impl Features {
         self.score
     }
 
-    /// The same with a declared score or mask in the place of its own.
+    /// The set with its declared score or mask replaced by `score`.
     #[must_use]
     pub fn with_score(self, score: Option<KeptScore>) -> Self {
         Self { score, ..self }
     }
 
-    /// The reason why no kernel of a dtype has these features, if there is one.
+    /// Error message if no kernel with this dtype can have these features.
     pub fn broken_rule(self, dtype: Dtype) -> Option<&'static str> {
         let rules = self.iter().flat_map(|feature| feature.info().rules);
         rules.into_iter().find(|rule| !rule.is_kept(self, dtype)).map(|rule| rule.reason)
     }
 
-    /// Whether every feature of `other` is one of these, its score or mask among them.
-    pub fn hold(self, other: Self) -> bool {
+    /// Whether `other` is a subset, including its declared score or mask.
+    pub fn contains(self, other: Self) -> bool {
         other.built_in & !self.built_in == 0 && (other.score.is_none() || other.score == self.score)
     }
 
-    /// The features of both; of two scores the first.
+    /// The union. If both sets have a declared score, the result has that of `self`.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self { built_in: self.built_in | other.built_in, score: self.score.or(other.score) }
     }
 
-    /// Its features that are kgen's own, in the order of names.
+    /// The built-in features, in the order of kernel names.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         Feature::ALL.iter().copied().filter(move |feature| self.has(*feature))
     }
 
-    /// Its words, in the order of names.
+    /// The words of the set, in the order of kernel names.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         self.iter().map(Feature::name).chain(self.score.map(KeptScore::name))
     }
 
-    /// The end of a variant's name that stands for it: `_window_softcap`, or nothing.
+    /// Suffix of a variant's name: `_window_softcap`, or empty.
     pub fn suffix(self) -> String {
         self.words().flat_map(|word| ["_", word]).collect()
     }
@@ -451,7 +452,7 @@ impl FromIterator<Feature> for Features {
 }
 
 impl fmt::Display for Features {
-    /// As the command line takes it: `window,softcap`, or `none`.
+    /// Command-line form: `window,softcap`, or `none`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.pad("none");
@@ -460,7 +461,7 @@ impl fmt::Display for Features {
     }
 }
 
-/// An entry of the list.
+/// An entry of the JSON list.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Listed {
@@ -491,10 +492,10 @@ impl<'de> Deserialize<'de> for Features {
 }
 
 impl Features {
-    /// The features of both, where they have none in common and no more than one score.
+    /// The union of two sets that have no feature in common and at most one declared score.
     ///
     /// # Errors
-    /// One sentence that names what there would be two of.
+    /// One sentence that names the duplicate.
     pub(crate) fn joined(self, other: Self) -> Result<Self, String> {
         if let Some(twice) = self.iter().find(|feature| other.has(*feature)) {
             return Err(format!("the feature `{twice}` is given twice in one set"));
@@ -507,10 +508,10 @@ impl Features {
     }
 }
 
-/// A set of one: a feature of kgen's own, or one of `scores`.
+/// A set with one element: a built-in feature, or one of `scores`.
 ///
 /// # Errors
-/// [`Misread`], with the word that was probably meant.
+/// [`Misread`], with a suggestion for the misspelled word.
 pub(crate) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Misread> {
     if let Some(score) = scores.iter().find(|score| score.name() == word.trim()) {
         return Ok(Features::NONE.with_score(Some(*score)));
@@ -526,7 +527,7 @@ pub(crate) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Mi
     })
 }
 
-/// Why a score cannot have a name, and what to do: names of kernels would have two meanings, or filters.
+/// Error title and help if a score cannot have this name, because kernel names or filters would become ambiguous.
 pub(crate) fn score_name_taken(name: &str) -> Option<(String, String)> {
     const OTHERS: [&str; 9] = ["causal", "full", "plain", "none", "any", "mask", "score", "scores", "features"];
     let owner = if name.parse::<Feature>().is_ok() {
@@ -551,7 +552,7 @@ mod tests {
     use crate::device::assert_constants_are_those_of_c;
 
     #[test]
-    fn a_set_is_written_as_it_is_read_and_keeps_one_order() {
+    fn a_set_is_printed_and_parsed_in_one_order() {
         let set: Features = [Feature::Sinks, Feature::Window].into_iter().collect();
         assert_eq!((set.to_string(), set.suffix()), ("window,sinks".to_owned(), "_window_sinks".to_owned()));
         assert_eq!((Features::NONE.to_string(), Features::NONE.suffix()), ("none".to_owned(), String::new()));
@@ -561,9 +562,9 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_its_parts_and_not_more() {
+    fn a_set_contains_its_subsets_only() {
         let window = Features::from_iter([Feature::Window]);
-        assert!(Features::all().hold(window) && window.hold(Features::NONE) && !window.hold(Features::all()));
+        assert!(Features::all().contains(window) && window.contains(Features::NONE) && !window.contains(Features::all()));
         assert_eq!(window.with(Features::all()), Features::all());
         assert_eq!(Features::all().iter().count(), Feature::ALL.len());
     }
@@ -580,9 +581,10 @@ mod tests {
         assert_constants_are_those_of_c(&constants);
     }
 
-    /// The rows of `kgen/features.cuh`: a constant, a name, what a call lacks, whether kernels know positions.
+    /// Cells of a row in `kgen/features.cuh`: constant, name, error for a call without the feature, whether kernels
+    /// compute positions.
     #[test]
-    fn the_table_of_the_header_says_the_same() {
+    fn the_table_matches_the_table_of_the_header() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/include/kgen/features.cuh");
         let header = std::fs::read_to_string(path).expect("the header is there");
         let rows = header.lines().filter_map(|line| line.trim().strip_prefix('{')?.strip_suffix("},"));
@@ -599,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_of_each_feature_what_the_table_says() {
+    fn docs_features_md_has_the_summary_of_each_feature() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/features.md")).expect("the page is there");
         for feature in Feature::ALL {
             let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{feature}`")));
@@ -610,11 +612,11 @@ mod tests {
     }
 
     #[test]
-    fn every_word_leads_to_one_feature_only() {
+    fn every_word_names_exactly_one_feature() {
         let mut seen = std::collections::HashSet::new();
         for feature in Feature::ALL {
             for word in feature.words() {
-                assert!(seen.insert(word), "`{word}` is claimed twice");
+                assert!(seen.insert(word), "two features have the word `{word}`");
                 assert_eq!(word.parse(), Ok(*feature));
             }
         }

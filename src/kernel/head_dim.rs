@@ -15,20 +15,20 @@ const STEP: u32 = 8;
 #[error("{}: {}", self.title(), self.help())]
 pub struct HeadDimError {
     /// The requested number.
-    pub asked: i64,
+    pub requested: i64,
 }
 
 impl HeadDimError {
     /// The problem, in one sentence.
     pub(crate) fn title(self) -> String {
-        format!("impossible head dim `{}`", self.asked)
+        format!("impossible head dim `{}`", self.requested)
     }
 
     /// The nearest valid head dims, as a sentence.
     pub(crate) fn help(self) -> String {
         let (smallest, largest, step) = (i64::from(SMALLEST), i64::from(LARGEST), i64::from(STEP));
-        let below = (self.asked.clamp(smallest, largest) / step) * step;
-        let nearest = if below == self.asked || self.asked < smallest || self.asked > largest {
+        let below = (self.requested.clamp(smallest, largest) / step) * step;
+        let nearest = if below == self.requested || self.requested < smallest || self.requested > largest {
             format!("nearest: {below}")
         } else {
             format!("nearest: {below} and {}", below + step)
@@ -37,13 +37,13 @@ impl HeadDimError {
     }
 }
 
-/// Returns `asked` if it is a valid head dim: a multiple of 8 from 16 to 256.
+/// Returns `requested` if it is a valid head dim: a multiple of 8 from 16 to 256.
 ///
 /// # Errors
 /// [`HeadDimError`] with the nearest valid ones.
-fn check_head_dim(asked: i64) -> Result<u32, HeadDimError> {
-    let possible = u32::try_from(asked).ok().filter(|d| (SMALLEST..=LARGEST).contains(d) && d % STEP == 0);
-    possible.ok_or(HeadDimError { asked })
+fn check_head_dim(requested: i64) -> Result<u32, HeadDimError> {
+    let possible = u32::try_from(requested).ok().filter(|d| (SMALLEST..=LARGEST).contains(d) && d % STEP == 0);
+    possible.ok_or(HeadDimError { requested })
 }
 
 /// Elements of a head's row in each tensor. A pair of two head dims is written `192_128`, an equal pair `128`.
@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn an_impossible_head_dim_names_the_nearest_possible_ones() {
-        for (asked, nearest) in
+        for (requested, nearest) in
             [(68, "nearest: 64 and 72"), (8, "nearest: 16"), (-8, "nearest: 16"), (300, "nearest: 256"), (255, "248 and 256")]
         {
-            let message = check_head_dim(asked).expect_err("impossible").to_string();
-            assert!(message.contains(nearest) && message.contains(&format!("`{asked}`")), "{message}");
+            let message = check_head_dim(requested).expect_err("impossible").to_string();
+            assert!(message.contains(nearest) && message.contains(&format!("`{requested}`")), "{message}");
         }
     }
 }

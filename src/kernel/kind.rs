@@ -1,4 +1,4 @@
-//! The kind of a kernel, one axis over all families, and facts about each kind that every room may use.
+//! The kind of a kernel, an axis common to all families, and properties of each kind that any module may use.
 
 use super::UnknownWord;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub enum DtypeWord {
     Bits,
 }
 
-/// Facts about a kind that every room may use.
+/// Properties of a kind that any module may use.
 #[derive(Debug)]
 pub struct KindInfo {
     /// Its name, as in files and JSON.

@@ -1,5 +1,5 @@
 //! Kernels as values: the computation of a kernel and its position on the axes of the grid. The base of all other
-//! rooms: independent of families, plans, templates, compilers and devices.
+//! modules: independent of families, plans, templates, compilers and devices.
 
 mod axes;
 mod features;

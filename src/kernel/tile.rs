@@ -26,18 +26,18 @@ impl TileKey {
 /// The type of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileType {
-    /// Whole numbers, 0 or more.
+    /// Non-negative integers.
     Count,
-    /// `true` and `false`.
+    /// `true` or `false`, without quotes.
     Flag,
-    /// These strings.
+    /// One of these strings.
     Words(&'static [&'static str]),
 }
 
-/// A value of a key, with the key's type.
+/// The value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileValue {
-    /// A whole number.
+    /// An integer.
     Count(u32),
     /// `true` or `false`.
     Flag(bool),

@@ -1,4 +1,4 @@
-//! Is a folder what the templates give?
+//! Differences between a generated folder and what the templates would generate.
 
 use super::{OutputFile, RenderError, manifest};
 use crate::{family::FAMILIES, files};
@@ -6,16 +6,16 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, io, path::Path};
 
-/// One file of a folder that is not what would be generated.
+/// A file of a folder that differs from what would be generated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "drift", rename_all = "snake_case")]
 pub enum Drift {
-    /// It is not there.
+    /// The file is missing.
     Missing {
         /// Path below the folder.
         path: String,
     },
-    /// Its text is another.
+    /// The file's text differs.
     Differs {
         /// Path below the folder.
         path: String,
@@ -23,27 +23,27 @@ pub enum Drift {
         line: usize,
         /// That line as it would be generated; empty after the end.
         expected: String,
-        /// That line as it is; empty after the end.
+        /// That line in the folder; empty after the end.
         found: String,
-        /// Which of the two has ended before that line.
+        /// The text that ended before that line, if one did.
         #[serde(skip)]
         ended: Option<Side>,
     },
-    /// It is a kernel, or a file of an earlier run, that would not be generated.
+    /// A kernel, or a file of an earlier run, that would not be generated.
     Extra {
         /// Path below the folder.
         path: String,
-        /// Whether an earlier run wrote it, so that the next one removes it unless it has been edited.
+        /// Whether an earlier run wrote it. If so, the next run removes it unless it has been edited.
         written_by_kgen: bool,
     },
 }
 
-/// One of two texts that are compared.
+/// One of the two texts compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What would be generated.
+    /// The text that would be generated.
     Expected,
-    /// What is there.
+    /// The text in the folder.
     Found,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Drift {
 }
 
 /// How `folder` differs from `files`: missing, differing and extra files, in the order of `files`. Writes nothing.
-/// Files that are neither kernels nor in the folder's manifest are a person's own and do not count.
+/// Files that are neither kernels nor in the folder's manifest belong to the user and are ignored.
 ///
 /// # Errors
 /// [`RenderError::Io`] when a file is there but cannot be read.
@@ -75,7 +75,7 @@ pub fn drift(folder: &Path, files: &[OutputFile]) -> Result<Vec<Drift>, RenderEr
         files.par_iter().map(|file| compare(folder, file)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
 
     let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    // A damaged manifest has been found to differ above.
+    // A damaged manifest was already reported as different above.
     let held = manifest::Held::read(folder).unwrap_or_default();
     let written = held.paths();
     let listed = written.iter().filter(|path| folder.join(path).exists()).map(|path| (*path).to_owned());
@@ -97,14 +97,14 @@ fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderErro
         return Ok(None);
     }
     let found = String::from_utf8_lossy(&found);
-    // `split`, not `lines`: a missing last newline or a carriage return is a difference too.
+    // `split`, not `lines`, so that a missing last newline or a carriage return counts as a difference.
     let (mut expected, mut found) = (file.text.split('\n'), found.split('\n'));
     let mut line = 1;
     loop {
         let pair = (expected.next(), found.next());
         if pair.0 != pair.1 || pair == (None, None) {
             let text = |line: Option<&str>| line.unwrap_or_default().to_owned();
-            // After the last newline there is an empty rest.
+            // `split` yields an empty string after the last newline.
             let has_ended = |line: Option<&str>, rest: Option<&str>| line.unwrap_or_default().is_empty() && rest.is_none();
             let ended = match (has_ended(pair.0, expected.next()), has_ended(pair.1, found.next())) {
                 (true, _) => Some(Side::Expected),
@@ -118,7 +118,7 @@ fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderErro
     }
 }
 
-/// Files at the top of the folder that are named as kernels are.
+/// Files at the top of the folder whose names are kernel names.
 fn kernels(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| {

@@ -1,17 +1,17 @@
-//! What rendering and writing can fail with.
+//! Errors of rendering and writing.
 
 use std::{io, path::PathBuf};
 
-/// Why text was not rendered or a folder not written. Nothing already in the folder has changed.
+/// Error of rendering text or writing a folder. Existing files in the folder are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// A template does not parse; Tera's report names the file and shows the line.
+    /// Syntax error in a template; Tera's report names the file and shows the line.
     #[error("a template does not parse: {report}")]
     Syntax {
         /// Tera's report, several lines.
         report: String,
     },
-    /// A template is wrong, or uses a word the plan does not have; Tera's report shows the line.
+    /// Error while rendering a template, such as a variable that the context lacks; Tera's report shows the line.
     #[error("template `{template}`: {report}")]
     Template {
         /// Path below the templates folder.
@@ -19,18 +19,18 @@ pub enum RenderError {
         /// Tera's report, several lines.
         report: String,
     },
-    /// A folder given as templates lacks a file.
+    /// A folder passed as templates lacks a required file.
     #[error("`{}` is not a folder of kgen templates: it has no `{missing}`", folder.display())]
     NotTemplates {
-        /// The folder given.
+        /// The folder.
         folder: PathBuf,
         /// The first file that is missing.
         missing: String,
     },
-    /// A library of no variants was asked for.
+    /// A library was requested for an empty selection of variants.
     #[error("no variant was selected, so there is nothing to render")]
     Empty,
-    /// Files in the way that differ from what would be written and that no earlier run wrote.
+    /// Existing files that no earlier run wrote and that would be overwritten with other text.
     #[error(
         "`{}` holds {} that this kgen did not write: {}; choose another folder, or move {} away",
         folder.display(),
@@ -44,7 +44,7 @@ pub enum RenderError {
         /// Paths below it.
         files: Vec<String>,
     },
-    /// Files of a vendored folder that a person has changed, or put there, and that would be replaced or removed.
+    /// Files of a vendored folder that a user edited or added, and that would be replaced or removed.
     #[error(
         "`{}` has local changes in {}, which would be lost; nothing was changed: keep them elsewhere, {}, then run this again",
         folder.display(),
@@ -56,10 +56,10 @@ pub enum RenderError {
         folder: PathBuf,
         /// Paths below it.
         files: Vec<String>,
-        /// How they are brought back.
+        /// How the user can restore them.
         remedy: Restoration,
     },
-    /// A folder to vendor into that holds something else.
+    /// A folder to vendor into that contains other files.
     #[error(
         "`{}` is not empty, and `kgen vendor` did not make it; name a folder of its own, such as `{}`, or add `--beside-others` \
          to put kernels beside what is there",
@@ -70,7 +70,7 @@ pub enum RenderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A folder that another command looks after.
+    /// A folder that another command manages.
     #[error("`{}` was made by `{command}`, which keeps other files there; choose another folder", folder.display())]
     MadeBy {
         /// The folder.
@@ -78,39 +78,40 @@ pub enum RenderError {
         /// `kgen generate`, `kgen vendor` or `kgen vendor vllm`.
         command: &'static str,
     },
-    /// A folder that is no checkout of vLLM, or one that kgen does not know its way about.
+    /// A folder that is not a vLLM checkout, or a checkout of an unsupported version.
     #[error("`{}` is not a checkout of vLLM that kgen knows: {reason}; nothing was changed", folder.display())]
     NotVllm {
         /// The folder.
         folder: PathBuf,
-        /// What is missing there, or not as expected.
+        /// The missing or unexpected item.
         reason: String,
     },
-    /// A folder that is no installed vLLM, or one that kgen does not know its way about.
+    /// A folder that is not an installed vLLM, or one of an unsupported version.
     #[error("`{}` is not an installed vLLM that kgen knows: {reason}; nothing was changed", folder.display())]
     NotInstalledVllm {
         /// The folder.
         folder: PathBuf,
-        /// What is missing there, or not as expected.
+        /// The missing or unexpected item.
         reason: String,
     },
-    /// A file that is to replace one of vLLM's, and is not what its name says.
+    /// A replacement for one of vLLM's files whose contents do not match its name.
     #[error("`{}` cannot take the place of vLLM's: {reason}; `scripts/torch_ops.sh` makes it; nothing was changed", file.display())]
     NotPrebuilt {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A source that includes what there is not.
+    /// A source that includes a header that does not exist.
     #[error("`{file}` includes `{header}`, which the templates' `include` folder does not have; add it there")]
     Include {
         /// The source.
         file: String,
-        /// What it includes.
+        /// The missing header.
         header: String,
     },
-    /// A link in an output folder leads out of it, or nowhere: what is written or removed there would not be kgen's.
+    /// A symbolic link in an output folder leads outside it or is dangling, so a write or removal would escape the
+    /// folder.
     #[error(
         "`{}` leads to `{}`, outside of `{}`, where kgen writes and removes nothing; put a folder there instead of the link, or \
          choose another folder",
@@ -123,47 +124,46 @@ pub enum RenderError {
         folder: PathBuf,
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// Its target.
         leads_to: PathBuf,
     },
-    /// The manifest of an output folder cannot be read as one.
+    /// The manifest of an output folder is invalid.
     #[error("`{}` is not a manifest this kgen can read: {reason}; restore it, or delete it together with the files it names", path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Stopped while it waited for another process.
+    /// Interrupted while waiting for another process.
     #[error("interrupted")]
     Interrupted,
-    /// The operating system refused.
+    /// An I/O error from the operating system.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// `read`, `write`, `create`, `lock`, `remove`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl RenderError {
-    /// For `map_err`: the error of `action` on `path`.
+    /// A closure for `map_err` that adds `action` and `path` to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
 }
 
-/// The first few names in back-ticks, and how many more there are.
-/// How files that a person has changed become kgen's again.
+/// How a user restores files that were edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restoration {
-    /// A file that is not there is written.
+    /// Delete the files; kgen writes missing files.
     Delete,
-    /// Only its owner can bring it back.
+    /// The user restores the original text; kgen has no copy.
     Restore,
 }
 
@@ -177,6 +177,7 @@ impl Restoration {
     }
 }
 
+/// The first few names in back-ticks, and the number of the others.
 fn listed(files: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();

@@ -1,4 +1,4 @@
-//! Writing a generated folder: whole files only, nothing of a user's, all of it or none of it.
+//! Writes a generated folder atomically: whole files, all or none, and never over a user's files.
 
 use super::{
     OutputFile, RenderError, Templates,
@@ -19,53 +19,53 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is put behind the name of a file that a person has edited, where kgen replaces it.
+/// Suffix of the backup of an edited file that kgen replaces.
 const EDITED: &str = ".edited";
 
-/// What every kernel's header says; a file without it is not overwritten as one of kgen's.
+/// Line in every kernel's header comment. A file without it is not kgen's and is not overwritten.
 const MARK: &str = "// Made by kgen ";
 
-/// What the header beside a single kernel says, likewise.
+/// The same for the header beside a single kernel.
 const DECLARATION_MARK: &str = " * Made by kgen ";
 
-/// How `kgen.h` begins, in this kgen and in older ones. Where it lies beside a single kernel, the headers with it are
+/// Start of `kgen.h`, in this and older versions of kgen. If it is beside a single kernel, the headers with it are
 /// kgen's.
 const HEADER_MARK: &[u8] = b"/* kgen.h - ";
 
-/// Whether files of an earlier run that are no longer part of the tree are removed.
+/// Policy for files of an earlier run that are no longer part of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prune {
-    /// Removed, unless they have been edited since kgen wrote them.
+    /// Remove them, unless they have been edited since kgen wrote them.
     Yes,
-    /// Left where they are.
+    /// Keep them.
     No,
 }
 
-/// What a write did. Paths are relative to the folder.
+/// Result of a write. Paths are relative to the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteSummary {
     /// New or changed files.
     pub written: Vec<String>,
-    /// Files that were already right; not touched, so build tools see no change.
+    /// Files that were already up to date. They are not touched, so build tools see no change.
     pub unchanged: Vec<String>,
     /// Files of an earlier run that were removed.
     pub removed: Vec<String>,
-    /// Files of an earlier run that would have been removed, had they not been edited.
+    /// Files of an earlier run that are no longer needed but were kept because they had been edited.
     pub kept: Vec<String>,
     /// Files that had been edited and were replaced.
     pub edited: Vec<Edited>,
 }
 
-/// A file that had been edited since kgen wrote it, and was replaced.
+/// A file that was edited after kgen wrote it, and was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Edited {
     /// Path below the folder.
     pub path: String,
-    /// Where the edited text is kept, likewise.
+    /// Path of the backup of the edited text, below the folder.
     pub copy: String,
 }
 
-/// An output folder, locked against other kgen processes for as long as this value lives.
+/// An output folder, locked against other kgen processes until this value is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -74,12 +74,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates the folder if need be, waits for its lock and reads its manifest. `on_wait` receives one sentence if
-    /// another process has the lock; the wait ends when `stop` becomes true.
+    /// Creates the folder if it is missing, waits for its lock and reads its manifest. `on_wait` receives one sentence
+    /// if another process has the lock; the wait ends when `stop` becomes true.
     ///
     /// # Errors
     /// [`RenderError::Io`] when the folder cannot be created or written, [`RenderError::Manifest`] when its manifest is
-    /// damaged, not kgen's, or of a newer kgen, [`RenderError::Interrupted`].
+    /// damaged, not kgen's or from a newer kgen, [`RenderError::Interrupted`] when `stop` ended the wait.
     pub fn open(path: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<Self, RenderError> {
         make_folder(path).map_err(RenderError::io("create", path))?;
         let lock = lock(path, on_wait, stop)?;
@@ -87,33 +87,33 @@ impl Folder {
         Ok(Self { path: path.to_owned(), held: Held::read(path)?, _lock: lock })
     }
 
-    /// The variants whose kernels the folder holds, by its manifest.
+    /// The variants whose kernels are in the folder, according to its manifest.
     pub fn held(&self) -> &[Variant] {
         &self.held.variants
     }
 
-    /// Brings the folder to `files`. Changed files are written aside first and take their places by rename only when
-    /// all of them are on disk: a full disk or a killed process leaves no file half-written. A file that has been
-    /// edited since kgen wrote it is replaced, and its text kept beside it.
+    /// Replaces the folder's contents with `files`. Changed files are first written under temporary names and renamed
+    /// only after all of them are on disk, so a full disk or a killed process leaves no partial file. A file that was
+    /// edited after kgen wrote it is replaced, and a backup of the edited text is kept beside it.
     ///
     /// # Errors
-    /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run,
-    /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then; [`RenderError::Io`] with
-    /// the system's reason.
+    /// [`RenderError::Foreign`] when an existing file has other text and is not from an earlier run,
+    /// [`RenderError::Outside`] when a link leads out of the folder. In both cases nothing has changed.
+    /// [`RenderError::Io`] with the system's error.
     pub fn write(&self, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
         let written = self.held.paths();
-        let whose = |path: &str, text: &[u8]| match path {
-            manifest::FILE => Whose::Ours,
-            _ if !written.contains(path) => Whose::Foreign,
-            _ if self.held.wrote(path, &content_hash(text)) => Whose::Ours,
-            _ => Whose::Edited,
+        let owner_of = |path: &str, text: &[u8]| match path {
+            manifest::FILE => Owner::Ours,
+            _ if !written.contains(path) => Owner::Foreign,
+            _ if self.held.wrote(path, &content_hash(text)) => Owner::Ours,
+            _ => Owner::Edited,
         };
         let (doomed, kept) = if prune == Prune::Yes { self.doomed(files, &written)? } else { Default::default() };
-        let summary = replace(&self.path, files, &whose, &self.held, &doomed)?;
+        let summary = replace(&self.path, files, &owner_of, &self.held, &doomed)?;
         Ok(WriteSummary { kept, ..summary })
     }
 
-    /// Files of an earlier run that are not among `files`: those to remove, and those that have been edited.
+    /// Files of an earlier run that are not in `files`: (to remove, kept because they were edited).
     fn doomed<'a>(&self, files: &[OutputFile], written: &BTreeSet<&'a str>) -> Result<(Vec<&'a str>, Vec<String>), RenderError> {
         let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let old: Vec<&'a str> = written.iter().copied().filter(|path| !wanted.contains(path)).collect();
@@ -130,15 +130,15 @@ impl Folder {
     }
 }
 
-/// Brings `folder` to `files`, as [`Folder::open`] and [`Folder::write`] do, waiting silently for its lock.
+/// [`Folder::open`] and [`Folder::write`] in one call, without a message while waiting for the lock.
 ///
 /// # Errors
-/// As theirs.
+/// Those of [`Folder::open`] and [`Folder::write`].
 pub fn write_tree(folder: &Path, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
     Folder::open(folder, &|_| (), &|| false)?.write(files, prune)
 }
 
-/// The variants whose kernels `folder` holds, by its manifest; none where there is no manifest. Takes no lock.
+/// The variants whose kernels are in `folder`, according to its manifest; empty without a manifest. Takes no lock.
 ///
 /// # Errors
 /// [`RenderError::Manifest`] and [`RenderError::Io`] when the manifest cannot be read.
@@ -146,23 +146,23 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(Held::read(folder)?.variants)
 }
 
-/// One kernel and the header that declares it, with the headers of `include/` that they use and no others.
+/// One kernel and the header that declares it, with only the headers of `include/` that they use.
 ///
 /// # Errors
-/// [`RenderError::Include`] when one of them includes what the templates do not have.
+/// [`RenderError::Include`] when one of them includes a header that the templates do not have.
 pub fn with_used_headers(templates: &Templates, sources: [OutputFile; 2]) -> Result<Vec<OutputFile>, RenderError> {
     let headers = used_headers(templates, &sources)?;
     Ok(sources.into_iter().chain(headers).collect())
 }
 
-/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
-/// There is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one.
-/// Another text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a
-/// header of `include/` beside a file that this kgen wrote.
+/// Writes one kernel to `file`, beside it `header`, which declares it, and below `include/` the headers that it
+/// includes. There is no manifest. `written` is the text this kgen would write for the kernel that an existing `file`
+/// names, if any. If `file` or `header` has kgen's mark but other text, a user edited it or an older kgen wrote it: a
+/// backup is kept. The same holds for a header of `include/` beside a file that this kgen wrote.
 ///
 /// # Errors
-/// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not
-/// kgen's; [`RenderError::Io`] with the system's reason. Nothing has been written then.
+/// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or an existing header is not kgen's;
+/// [`RenderError::Io`] with the system's error. In both cases nothing has been written.
 pub fn write_kernel_file(
     file: &Path,
     text: &str,
@@ -183,71 +183,71 @@ pub fn write_kernel_file(
     let is_written =
         |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);
     let is_of_this_kgen = is_written(name, files::read(file).ok().as_deref());
-    let whose = |path: &str, text: &[u8]| {
+    let owner_of = |path: &str, text: &[u8]| {
         let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
         let is_ours = mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark));
         let is_edited = if mark.is_some() { !is_written(path, Some(text)) } else { is_of_this_kgen };
         match (is_ours, is_edited) {
-            (true, true) => Whose::Edited,
-            (true, false) => Whose::Ours,
-            (false, _) => Whose::Foreign,
+            (true, true) => Owner::Edited,
+            (true, false) => Owner::Ours,
+            (false, _) => Owner::Foreign,
         }
     };
-    replace(folder, &files, &whose, &Held::default(), &[])
+    replace(folder, &files, &owner_of, &Held::default(), &[])
 }
 
-/// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
+/// Locks an existing folder. The lock file exists only while a process writes the folder.
 pub(super) fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<FolderLock, RenderError> {
     let waiting = |who: &str| on_wait(&format!("{who} is writing `{}`; waiting for it", folder.display()));
     let lock = FolderLock::acquire(folder, &waiting, stop);
     lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
 }
 
-/// Whether nothing is where it was looked for.
+/// Whether the error means that a file or folder does not exist.
 pub(super) fn is_missing(error: &RenderError) -> bool {
     matches!(error, RenderError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Whose the text is that was found in a file's place.
+/// Owner of the text found at a file's path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// kgen's: it may be overwritten.
+enum Owner {
+    /// kgen: may be overwritten.
     Ours,
-    /// kgen's, with a person's changes: it may be overwritten once these are kept.
+    /// kgen, with a user's edits: may be overwritten after a backup.
     Edited,
-    /// Somebody else's.
+    /// Not kgen: never overwritten.
     Foreign,
 }
 
-/// A file's place, as it was found.
+/// State of a file's path before the write.
 enum State {
     Right,
     Missing,
-    /// Another text than the file's.
-    Other(Whose, Vec<u8>),
+    /// A file with other text.
+    Other(Owner, Vec<u8>),
 }
 
-/// Writes those of `files` that are not yet as they should be, and removes those that are `doomed`; `held` is what the
-/// folder's manifest says. `whose` says, of a path and the text found there, whether it may be overwritten.
+/// Writes those of `files` that are missing or differ, and removes the paths in `doomed`. `held` is the folder's
+/// current manifest. `owner_of` maps a path and the text found there to its owner.
 fn replace(
     folder: &Path,
     files: &[OutputFile],
-    whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync),
+    owner_of: &(dyn Fn(&str, &[u8]) -> Owner + Sync),
     held: &Held,
     doomed: &[&str],
 ) -> Result<WriteSummary, RenderError> {
     all_inside(folder, files.iter().map(|file| file.path.as_str()))?;
-    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, whose)).collect::<Result<_, _>>()?;
+    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, owner_of)).collect::<Result<_, _>>()?;
     let found = || files.iter().zip(&states);
-    let is = |state: &State, wanted: Whose| matches!(state, State::Other(whose, _) if *whose == wanted);
+    let is = |state: &State, wanted: Owner| matches!(state, State::Other(owner, _) if *owner == wanted);
 
     let foreign: Vec<String> =
-        found().filter(|(_, state)| is(state, Whose::Foreign)).map(|(file, _)| file.path.clone()).collect();
+        found().filter(|(_, state)| is(state, Owner::Foreign)).map(|(file, _)| file.path.clone()).collect();
     if !foreign.is_empty() {
         return Err(RenderError::Foreign { folder: folder.to_owned(), files: foreign });
     }
     let edited = found().filter_map(|(file, state)| match state {
-        State::Other(Whose::Edited, text) => Some((file, text.as_slice())),
+        State::Other(Owner::Edited, text) => Some((file, text.as_slice())),
         _ => None,
     });
     let copies: Vec<(Edited, &[u8])> = edited
@@ -271,7 +271,7 @@ fn replace(
     })
 }
 
-/// A path beside `path` at which nothing lies, or this very text.
+/// A backup path beside `path` that is free or already has this text.
 fn free_name(folder: &Path, path: &str, text: &[u8]) -> Result<String, RenderError> {
     let mut name = format!("{path}{EDITED}");
     let mut number = 1;
@@ -286,12 +286,12 @@ fn free_name(folder: &Path, path: &str, text: &[u8]) -> Result<String, RenderErr
     }
 }
 
-fn state(folder: &Path, file: &OutputFile, whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync)) -> Result<State, RenderError> {
+fn state(folder: &Path, file: &OutputFile, owner_of: &(dyn Fn(&str, &[u8]) -> Owner + Sync)) -> Result<State, RenderError> {
     let path = folder.join(&file.path);
     Ok(match files::read_if_there(&path).map_err(RenderError::io("write", path))? {
         None => State::Missing,
         Some(text) if text == file.text.as_bytes() => State::Right,
-        Some(text) => State::Other(whose(&file.path, &text), text),
+        Some(text) => State::Other(owner_of(&file.path, &text), text),
     })
 }
 
@@ -386,7 +386,7 @@ mod tests {
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).expect("readable");
         assert_eq!(read("include/kgen.h.edited"), "/* edited */");
 
-        // A second text gets a name of its own, and the first one again does not.
+        // A second edited text gets its own backup name; the first text again reuses its backup.
         for (text, number) in [("/* again */", "-2"), ("/* edited */", "")] {
             fs::write(folder.path().join("include/kgen.h"), text).expect("written");
             assert_eq!(write_tree(folder.path(), &files, Prune::Yes).expect("written").edited, [copy(number)]);

@@ -1,12 +1,12 @@
-//! Hashes of kernel files, one line each as `b3sum` prints them: enough to see which kernels a change reaches, at a
-//! hundredth of the size of their text.
+//! Hashes of kernel files, one line each in the format of `b3sum`: enough to see which kernels a change affects, at 1 %
+//! of the size of their text.
 
 use super::{Source, file_name};
 use itertools::Itertools;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
-/// One kernel's line that is not as the kernel's text gives it.
+/// A difference between a kernel's line and the hash of its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "drift", rename_all = "snake_case")]
 pub enum HashDrift {
@@ -15,12 +15,12 @@ pub enum HashDrift {
         /// Name of the kernel's file.
         path: String,
     },
-    /// A line with the hash of another text.
+    /// A line whose hash is not that of the kernel's text.
     Differs {
         /// Name of the kernel's file.
         path: String,
     },
-    /// A line of no selected kernel.
+    /// A line that belongs to no selected kernel.
     Extra {
         /// The name in that line, or the line if it has none.
         path: String,
@@ -37,12 +37,12 @@ impl fmt::Display for HashDrift {
     }
 }
 
-/// The lines of `sources`, sorted by name: BLAKE3 in hexadecimal, two spaces, the file's name.
+/// One line per source, sorted by name: BLAKE3 in hexadecimal, two spaces, file name.
 pub fn hashes(sources: &[Source]) -> String {
     by_path(sources).iter().map(|(path, hash)| format!("{hash}  {path}\n")).join("")
 }
 
-/// Differences between `text`, which [`hashes`] made earlier, and what it makes of `sources`; sorted by name.
+/// Differences between `text`, the output of an earlier [`hashes`], and `hashes(sources)`, sorted by name.
 pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
     let (mut found, mut drift) = (BTreeMap::new(), Vec::new());
     for (path, hash) in text.lines().map(|line| line.split_once("  ").map_or((line, ""), |(hash, path)| (path, hash))) {
@@ -61,7 +61,7 @@ pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
     drift
 }
 
-/// Whether `text` is nothing but lines of hashes of kernel files, so that it may be replaced by others.
+/// Whether every line of `text` is the hash of a kernel file, so the file is kgen's and may be overwritten.
 pub fn are_hashes(text: &str) -> bool {
     let is_hash = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_kernel = |path: &str| path.strip_suffix(".cu").is_some_and(|name| !name.contains('/'));

@@ -1,15 +1,15 @@
-//! The headers that a kernel includes, derived from the names that it uses.
+//! Computes a kernel's `#include`s from the names that it uses.
 
 use super::{Templates, layout};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The line of a kernel's template where its `#include`s go.
+/// Placeholder line for the `#include`s in a kernel's template.
 const MARK: &str = "/* @includes */";
 
-/// The interface: every kernel has it first, since it declares what the launcher is called with.
+/// The C interface. Every kernel includes it first, because it declares the launcher's parameters.
 const INTERFACE: &str = "kgen.h";
 
-/// Words in front of a name that do not declare it.
+/// Keywords that can precede a name without declaring it.
 const NOT_TYPES: &[&str] = &[
     "case",
     "class",
@@ -27,13 +27,13 @@ const NOT_TYPES: &[&str] = &[
     "typename",
 ];
 
-/// The names that the device vocabulary declares, each with the headers that do.
+/// Names declared by the device headers, each with the headers that declare it.
 pub(super) struct Vocabulary {
     headers_of: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Vocabulary {
-    /// That of the headers below `include/kgen/`: names at namespace scope, and macros.
+    /// Vocabulary of the headers below `include/kgen/`: names at namespace scope and macros.
     pub(super) fn new(templates: &Templates) -> Self {
         let mut headers_of = BTreeMap::<String, BTreeSet<String>>::new();
         for (path, text) in templates.include_files().filter(|(path, _)| *path != INTERFACE) {
@@ -44,8 +44,8 @@ impl Vocabulary {
         Self { headers_of }
     }
 
-    /// The headers of whose names the text uses any, sorted. A name that several headers overload stands for all of
-    /// them: which overload a call takes is the compiler's to decide. A name that the text declares itself is its own.
+    /// The headers that declare a name used in the text, sorted. If several headers overload a name, all of them are
+    /// included, since only the compiler can resolve the overload. Names that the text declares itself are skipped.
     pub(super) fn headers_used_by(&self, text: &str) -> BTreeSet<&str> {
         let code = code_of(text);
         let tokens = tokens(&code);
@@ -67,7 +67,7 @@ impl Vocabulary {
         used.difference(&own).flat_map(|name| &self.headers_of[*name]).map(String::as_str).collect()
     }
 
-    /// The text with its `#include`s in place of the mark; a text without the mark is left as it is.
+    /// Replaces the placeholder with the `#include`s. A text without the placeholder is returned unchanged.
     pub(super) fn include_into(&self, text: &str) -> String {
         if !text.contains(MARK) {
             return text.to_owned();
@@ -78,7 +78,7 @@ impl Vocabulary {
     }
 }
 
-/// The names that a header declares at namespace scope and the macros that it leaves defined.
+/// Names declared at namespace scope of a header, and macros that it does not undefine.
 fn declared_names(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let code = code_of(text).replace("\\\n", " ");
@@ -104,7 +104,7 @@ fn declared_names(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// Reads the declaration that begins at a token, or the bracket of a namespace; returns where the next one begins.
+/// Reads the declaration that starts at a token, or a brace of a namespace. Returns the index of the next declaration.
 fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> usize {
     let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
     match token(at) {
@@ -115,7 +115,7 @@ fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> 
             return at + 1;
         }
         "}" | ";" => return at + 1,
-        // A macro that defines functions: its first argument is their name.
+        // A macro that defines functions; its first argument is the function name.
         name if name.starts_with("KGEN_DEFINE_") => {
             names.insert(token(at + 2).to_owned());
             return skipped(tokens, at + 1);
@@ -127,12 +127,12 @@ fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> 
     }
     let kind = token(at);
     let mut name = "";
-    // The declared name is the last one in front of what ends the head of the declaration.
+    // The declared name is the last name before the token that ends the declarator.
     while !["(", "=", "{", ";", "[", ":", ""].contains(&token(at)) {
         at = match token(at) {
             "alignas" | "__align__" => skipped(tokens, at + 1),
             "<" => {
-                name = ""; // a specialisation, or a type with arguments
+                name = ""; // a specialisation, or a type with template arguments
                 skipped(tokens, at)
             }
             word => {
@@ -145,7 +145,7 @@ fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> 
     if !(is_directive || ["", "static_assert", "operator"].contains(&name)) {
         names.insert(name.to_owned());
     }
-    // The rest of it: up to its semicolon, or up to the end of a function's body.
+    // Skip to the semicolon, or past the function body.
     let is_function = token(at) == "(";
     while at < tokens.len() {
         match token(at) {
@@ -158,7 +158,7 @@ fn declaration(tokens: &[&str], mut at: usize, names: &mut BTreeSet<String>) -> 
     at
 }
 
-/// The place behind the bracket that closes the one at a token.
+/// Index after the bracket that closes the bracket at a token.
 fn skipped(tokens: &[&str], at: usize) -> usize {
     let (mut depth, mut parentheses) = (0_usize, 0_usize);
     let opening = tokens.get(at).copied().unwrap_or_default();
@@ -185,7 +185,7 @@ fn skipped(tokens: &[&str], at: usize) -> usize {
     tokens.len()
 }
 
-/// The text without comments and without what literals hold.
+/// The text without comments and with empty literals.
 fn code_of(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut at = 0;
@@ -205,7 +205,7 @@ fn code_of(text: &str) -> String {
     code
 }
 
-/// Names, numbers, `::`, and other characters one by one.
+/// Tokens of the text: names, numbers, `::`, and each other character on its own.
 fn tokens(code: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(used("KGEN_DEVICE tile f(const tile& t) { return copy(t); }"), ["kgen/copy.cuh", "kgen/tile.cuh"]);
         assert_eq!(used("// copy(x)\nint x = y.span + z->tile; f(\"clear\");"), Vec::<&str>::new());
         assert_eq!(used("KGEN_UNROLL\nfor (;;) clear(x); kgen::span(y); other::tile z;"), ["kgen/clear.cuh", "kgen/span.cuh"]);
-        // Of its own: a function, a variable, the second of two, a lambda.
+        // Names declared in the text: a function, a variable, the second declarator, a lambda.
         assert_eq!(
             used("void clear(int) {}\nfloat span = 0, tile;\nconst auto copy = [] {}; copy(); clear(span);"),
             Vec::<&str>::new()
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A call of an overloaded name would otherwise include what has nothing to do with it.
+    /// Otherwise a call of an overloaded name would include unrelated headers.
     #[test]
     fn few_names_are_declared_by_several_headers() {
         let vocabulary = Vocabulary::new(&Templates::embedded());

@@ -1,4 +1,4 @@
-//! Keeps what is written and removed inside the output folder, wherever links in it lead.
+//! Prevents writes and removals outside the output folder through symbolic links.
 
 use super::RenderError;
 use std::{
@@ -7,11 +7,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Checks that the folders of `paths`, which are relative to `root`, lie inside `root` once links are followed. Folders
-/// that are not there yet do: they will be made.
+/// Checks that the parent folders of `paths`, relative to `root`, are inside `root` after links are resolved. A folder
+/// that does not exist yet passes, because kgen creates it.
 ///
 /// # Errors
-/// [`RenderError::Outside`] names the first link that leads out, or nowhere; [`RenderError::Io`].
+/// [`RenderError::Outside`] names the first link that leads outside or is dangling; [`RenderError::Io`].
 pub(super) fn all_inside<'a>(root: &Path, paths: impl Iterator<Item = &'a str>) -> Result<(), RenderError> {
     let real_root = root.canonicalize().map_err(RenderError::io("read", root))?;
     let folders: BTreeSet<&Path> = paths.filter_map(|path| Path::new(path).parent()).collect();
@@ -50,7 +50,7 @@ mod tests {
         OutputFile { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// A folder that kgen wrote, whose `include` has been moved out of it and linked to.
+    /// A folder written by kgen whose `include` was moved outside and replaced by a symbolic link.
     fn linked() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let outer = tempfile::tempdir().expect("temporary folder");
         let (root, elsewhere) = (outer.path().join("generated"), outer.path().join("elsewhere"));

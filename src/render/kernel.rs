@@ -1,4 +1,4 @@
-//! One plan to one kernel file.
+//! Renders a plan to a kernel file.
 
 use super::{RenderError, Templates, includes::Vocabulary, layout::layout};
 use crate::{
@@ -13,22 +13,22 @@ use tera::{Context, Tera};
 /// A rendered kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// What it was rendered from.
+    /// The plan that it was rendered from.
     pub plan: Plan,
     /// The variant's name; the file is `name + ".cu"`.
     pub name: String,
-    /// The file's text: no trailing white space, one newline at its end.
+    /// The file's text, without trailing white space, ending in one newline.
     #[serde(skip)]
     pub text: String,
     /// BLAKE3 of `text`, in hexadecimal.
     pub hash: String,
 }
 
-/// Turns plans into text. Rendering is pure: the same plan and templates give the same bytes, on every machine.
+/// Renders plans to text. The output depends only on the plan and the templates, so it is the same on every machine.
 pub struct Renderer {
     tera: Tera,
     vocabulary: Vocabulary,
-    /// What is done to rendered C++: [`layout`], unless a test compares with the text before it.
+    /// Formatter of rendered C++: [`layout`], except in a test that needs the text before formatting.
     pub(super) lay_out: fn(&str) -> String,
 }
 
@@ -39,21 +39,22 @@ impl Renderer {
     /// [`RenderError::Syntax`] with Tera's report when one does not parse.
     pub fn new(templates: &Templates) -> Result<Self, RenderError> {
         let mut tera = Tera::default();
-        // The output is C++, where `&` and `<` stand for themselves.
+        // The output is C++, so `&` and `<` must not be escaped.
         tera.autoescape_on(Vec::<&str>::new());
         tera.add_raw_templates(templates.rendered()).map_err(|error| RenderError::Syntax { report: report(&error) })?;
         Ok(Self { tera, vocabulary: Vocabulary::new(templates), lay_out: layout })
     }
 
-    /// The kernel of `plan`, to lie beside `include/` under the variant's own name.
+    /// The kernel of `plan`, for a file named after the variant beside `include/`.
     ///
     /// # Errors
-    /// [`RenderError::Template`] when the template is missing or uses a word it is not given.
+    /// [`RenderError::Template`] when the template is missing or uses a variable that the context lacks.
     pub fn kernel(&self, plan: &Plan) -> Result<Source, RenderError> {
         self.kernel_in_file(plan, &file_name(&plan.variant))
     }
 
-    /// As [`kernel`](Self::kernel), for a file of another name: its header's compile line names that file.
+    /// Like [`kernel`](Self::kernel), for a file with another name: the compile line in its header comment uses that
+    /// name.
     ///
     /// # Errors
     /// As [`kernel`](Self::kernel).
@@ -81,13 +82,13 @@ impl Renderer {
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
-    /// Whether there is such a template.
+    /// Whether this template exists.
     pub(super) fn has(&self, template: &str) -> bool {
         self.tera.get_template_names().any(|name| name == template)
     }
 
-    /// Renders one template, path below `templates/`, tidies the white space Tera's blocks leave, and breaks lines of
-    /// C++ that are too long.
+    /// Renders the template at a path below `templates/`, removes the blank lines that Tera's blocks leave, and wraps
+    /// long lines of C++.
     pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
         context.insert("kgen_version", env!("CARGO_PKG_VERSION"));
         let text = self
@@ -100,7 +101,7 @@ impl Renderer {
     }
 }
 
-/// What templates say of a target.
+/// A target's words for templates.
 #[derive(Serialize)]
 struct TargetWords {
     name: &'static str,
@@ -122,12 +123,12 @@ impl TargetWords {
     }
 }
 
-/// The file of a kernel in a generated folder.
+/// File name of a kernel in a generated folder.
 pub fn file_name(variant: &Variant) -> String {
     variant.name() + ".cu"
 }
 
-/// The one line that compiles `file_name` alone, typed in the folder that holds it and `include/`.
+/// Command line that compiles `file_name` alone, run in the folder that contains it and `include/`.
 pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
     let mut words = vec!["nvcc".to_owned()];
     words.extend(plan::nvcc_flags(plan.compiled_for(), true));
@@ -135,7 +136,7 @@ pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
     plan::shell_words(&words)
 }
 
-/// `kgen.h`'s name of an element type; of a kernel that serves all of them, that of the number 0.
+/// The constant of an element type in `kgen.h`; for a kernel that serves all types, the constant with value 0.
 pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     match dtype.unwrap_or(Dtype::Fp16) {
         Dtype::Fp16 => "KGEN_DTYPE_FP16",
@@ -145,7 +146,7 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     }
 }
 
-/// Lines without trailing white space, no two blank ones in a row, one newline at the end.
+/// Removes trailing white space and repeated blank lines; the text ends in one newline.
 fn tidy(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len() + 1);
     for line in text.trim_end().lines().map(str::trim_end) {
@@ -158,7 +159,7 @@ fn tidy(text: &str) -> String {
     tidied
 }
 
-/// Tera's report without its own `error: `, which stands in front of a whole message and not inside one.
+/// Tera's report without its `error: ` prefix, because kgen embeds the report in its own message.
 fn report(error: &tera::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("error: ").unwrap_or(&text).to_owned()

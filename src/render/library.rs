@@ -1,4 +1,4 @@
-//! What surrounds the kernels in a generated folder: dispatcher, `CMake` file, example, README, manifest.
+//! Files beside the kernels of a generated folder: dispatcher, `CMake` file, example, README, manifest.
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
@@ -16,24 +16,24 @@ use rayon::prelude::*;
 use serde::Serialize;
 use tera::Context;
 
-/// The dispatcher's template, below `templates/`.
+/// Path of the dispatcher's template below `templates/`.
 pub(super) const DISPATCHER_TEMPLATE: &str = "bindings/kgen_dispatch.cpp.tera";
 
-/// The part of a family, in its own folder of templates.
+/// File name of a family's part of the dispatcher, in the family's folder of templates.
 const DISPATCHER_PART: &str = "dispatch.cpp.tera";
 
-/// Files of the folder that are the same whatever it holds: path in the folder, path below `templates/`.
+/// Files that do not depend on the plans: (path in the folder, path below `templates/`).
 const COPIED: &[(&str, &str)] = &[("examples/attention.c", "bindings/examples/attention.c")];
 
-/// Files of the folder that depend on what it holds.
+/// Files that depend on the plans: (path in the folder, path below `templates/`).
 const RENDERED: &[(&str, &str)] = &[
     ("CMakeLists.txt", "bindings/CMakeLists.txt.tera"),
     ("README.md", "bindings/README.md.tera"),
     ("kgen_launchers.h", "bindings/kgen_launchers.h.tera"),
 ];
 
-/// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, `CMake` file, example, README and
-/// `manifest.json`, sorted by path except that the manifest, which names the others, comes last.
+/// All files of a generated folder for `plans`: kernels, `include/`, dispatcher, `CMake` file, example, README and
+/// `manifest.json`. Sorted by path, except that the manifest is last because it lists the other files.
 ///
 /// # Errors
 /// [`RenderError::Empty`] without plans; [`RenderError::Template`] when a template fails.
@@ -63,14 +63,14 @@ pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Resul
     Ok(files)
 }
 
-/// `include/`, as it lies beside kernels.
+/// The files of `include/`.
 pub(super) fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
     templates.include_files().map(|(path, text)| OutputFile { path: format!("include/{path}"), text: text.to_owned() })
 }
 
 impl Renderer {
-    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host
-    /// compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
+    /// The dispatcher of a library with these `plans`: defines `kgen_fwd`, `kgen_variants` and the other entry points.
+    /// C++ for the host compiler or nvcc. Define the macro `KGEN_NO_PTX` if the objects contain no PTX.
     ///
     /// # Errors
     /// As [`tree`].
@@ -78,7 +78,7 @@ impl Renderer {
         self.dispatcher_with(&context(&by_name(plans)?))
     }
 
-    /// The dispatcher of attention, and after it the part of each other family.
+    /// The dispatcher of attention, followed by the part of each other family.
     pub(super) fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
         let mut text = self.render(DISPATCHER_TEMPLATE, context.clone())?;
         for family in FAMILIES {
@@ -92,7 +92,7 @@ impl Renderer {
     }
 }
 
-/// The header that declares what a kernel file of any name defines: `my.h` for `my.cu`.
+/// The header that declares a kernel file's launcher: `my.h` for `my.cu`.
 ///
 /// # Errors
 /// [`RenderError::Template`].
@@ -109,7 +109,7 @@ pub fn kernel_header(renderer: &Renderer, plan: &Plan, file_name: &str) -> Resul
     Ok(OutputFile { path: format!("{stem}.h"), text: renderer.render("bindings/kernel.h.tera", context)? })
 }
 
-/// The plans sorted by name, each variant once: the order of `kgen_variants()`.
+/// The plans without duplicates, sorted by name: the order of `kgen_variants()`.
 pub(super) fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
     if plans.is_empty() {
         return Err(RenderError::Empty);
@@ -127,16 +127,16 @@ pub(super) fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 #[derive(Serialize)]
 struct Row {
     name: String,
-    /// Its coordinates in the words of the command line, `-` for an axis that it does not have: what CMake selects by.
+    /// Coordinates in the words of the command line, `-` for an absent axis. CMake selects kernels by them.
     kind: &'static str,
     head_dim_word: String,
     dtype_word: String,
     features_word: String,
     target_word: &'static str,
     kind_constant: &'static str,
-    /// The structure that its launcher takes.
+    /// The parameter structure of its launcher.
     params: &'static str,
-    /// Whether `<name>_workspace` comes with it.
+    /// Whether its file defines `<name>_workspace`.
     workspace: bool,
     head_dim: u32,
     head_dim_v: u32,
@@ -145,10 +145,10 @@ struct Row {
     /// Features, declared score and predicted cost, from its family.
     #[serde(flatten)]
     family: Words,
-    /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
+    /// Newest compute capability that runs its machine code, or its PTX if the object contains it.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
-    /// Shared memory of a block, and what a block may have on the GPUs that the plan was made for (bytes).
+    /// Shared memory per block, and the limit per block on the GPUs that the plan was made for (bytes).
     shared_memory_bytes: u32,
     made_for_shared_memory: u32,
 }
@@ -158,12 +158,12 @@ struct Row {
 struct Group {
     target: &'static str,
     flags: String,
-    /// The same as a shell reads them.
+    /// The flags quoted for a shell.
     shell_flags: String,
     names: Vec<String>,
 }
 
-/// What the templates of a folder of `plans` are told.
+/// Context of the templates of a folder with these `plans`.
 pub(super) fn context(plans: &[Plan]) -> Context {
     let mut context = Context::new();
     context.insert("variants", &plans.iter().map(row).collect_vec());
@@ -230,7 +230,7 @@ struct KindRow {
     count: usize,
     what: &'static str,
     parameters: &'static str,
-    /// Whether `<name>_workspace` comes with each launcher.
+    /// Whether each file defines `<name>_workspace`.
     workspace: bool,
 }
 
@@ -238,7 +238,7 @@ fn kinds(plans: &[Plan]) -> Vec<KindRow> {
     let of = |kind: &Kind| {
         let names = plans.iter().filter(|plan| plan.variant.kind() == *kind).map(|plan| plan.variant.name()).collect_vec();
         let first = names.first()?;
-        // `flash_fwd` of `flash_fwd_hdim64_bf16_sm80`: what all of the kind begin with.
+        // The common prefix of the kind: `flash_fwd` of `flash_fwd_hdim64_bf16_sm80`.
         let end = first.find(kind.name()).map_or(0, |start| start + kind.name().len());
         let rest = if kind.has(Axis::HeadDim) { "_hdim*" } else { "_*" };
         Some(KindRow {

@@ -1,4 +1,4 @@
-//! `manifest.json`: what a generated folder holds, for tools that use it and for kgen's next run on it.
+//! `manifest.json`: the contents of a generated folder, for tools that use it and for kgen's next run.
 
 use super::{OutputFile, RenderError, Source};
 use crate::{
@@ -12,10 +12,10 @@ use std::{
     path::{Component, Path},
 };
 
-/// Its name in the folder.
+/// File name of the manifest.
 pub(super) const FILE: &str = "manifest.json";
 
-/// Version of the file's format: raised when a reader of the old one would misread the new one.
+/// Format version. Increment it when readers of the old format would misread the new one.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize)]
@@ -29,27 +29,27 @@ struct Manifest<'a> {
     files: BTreeMap<&'a str, String>,
 }
 
-/// Says that a folder is `kgen vendor`'s, and what was chosen for it besides its kernels.
+/// Marks a folder of `kgen vendor`, with the options chosen besides its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VendoredAs {
-    /// What the folder is for.
+    /// Consumer of the folder.
     pub layout: Layout,
-    /// Whether the dispatcher lies beside the kernels.
+    /// Whether the dispatcher is included.
     pub dispatcher: bool,
 }
 
-/// What a vendored folder is for.
+/// Consumer of a vendored folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// Any project.
     Plain,
-    /// A checkout of vLLM: the sources of its attention modules lie beside the kernels.
+    /// A vLLM checkout, with the sources of its attention modules beside the kernels.
     Vllm,
 }
 
 impl Layout {
-    /// The command that looks after such a folder.
+    /// The command that manages such a folder.
     pub fn command(self) -> &'static str {
         match self {
             Self::Plain => "kgen vendor",
@@ -71,11 +71,11 @@ struct Entry<'a> {
     nvcc_flags: Vec<String>,
     /// Compute capabilities that run its machine code.
     runs_on: Vec<String>,
-    /// Whether newer ones run it too, by compiling its PTX.
+    /// Whether newer ones can run it through its PTX.
     newer_by_ptx: bool,
 }
 
-/// The manifest of `sources` and of the folder's other `files`.
+/// The manifest of `sources` and the folder's other `files`.
 pub(super) fn render(sources: &[Source], files: &[OutputFile], vendored: Option<VendoredAs>) -> OutputFile {
     let manifest = Manifest {
         format: FORMAT,
@@ -84,7 +84,7 @@ pub(super) fn render(sources: &[Source], files: &[OutputFile], vendored: Option<
         variants: sources.iter().map(entry).collect(),
         files: files.iter().map(|file| (file.path.as_str(), content_hash(&file.text))).collect(),
     };
-    // Plain structures of strings and numbers always serialise.
+    // Structures of strings and numbers always serialise.
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
     OutputFile { path: FILE.to_owned(), text }
 }
@@ -104,23 +104,23 @@ fn entry(source: &Source) -> Entry<'_> {
     }
 }
 
-/// What an earlier run left in a folder.
+/// Contents of a folder according to the manifest of an earlier run.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Held {
     format: u32,
     #[serde(default)]
     pub(super) vendored: Option<VendoredAs>,
     pub(super) variants: Vec<Variant>,
-    /// BLAKE3 of what kgen wrote, by path.
+    /// BLAKE3 of each file that kgen wrote, by path.
     files: BTreeMap<String, String>,
-    /// What may lie there instead, or besides, because the run that wrote this manifest has not ended: BLAKE3 of what
-    /// earlier runs wrote.
+    /// BLAKE3 of files that earlier runs wrote, by path. Such files may still exist if the run that wrote this manifest
+    /// was interrupted.
     #[serde(default)]
     unfinished: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Held {
-    /// Reads the manifest of a generated `folder`; nothing is held where there is none.
+    /// Reads the manifest of a generated `folder`; empty if there is no manifest.
     pub(super) fn read(folder: &Path) -> Result<Self, RenderError> {
         let held = Self::find(folder)?.unwrap_or_default();
         match held.vendored {
@@ -144,22 +144,22 @@ impl Held {
         Ok(Some(held))
     }
 
-    /// The paths at which kgen wrote something. A manifest is a file like any other: a path that leads out of the
-    /// folder is not among them.
+    /// Paths of all files that kgen wrote. The manifest is untrusted input: paths that lead out of the folder are left
+    /// out.
     pub(super) fn paths(&self) -> BTreeSet<&str> {
         let plain = |path: &&str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         self.files.keys().chain(self.unfinished.keys()).map(String::as_str).filter(plain).collect()
     }
 
-    /// Whether kgen wrote what has this hash at `path`.
+    /// Whether kgen wrote a file with this hash at `path`.
     pub(super) fn wrote(&self, path: &str, hash: &str) -> bool {
         self.files.get(path).is_some_and(|written| written == hash)
             || self.unfinished.get(path).is_some_and(|written| written.contains(hash))
     }
 
-    /// The manifest that stands while a run replaces what is held here by what `new`, the manifest to come, lists: of
-    /// both it says that kgen wrote it. It is on the disk before the first file changes, so that whatever an
-    /// interruption leaves is known.
+    /// The intermediate manifest while a run replaces these files with those of the manifest `new`. It lists both as
+    /// written by kgen, and is on disk before the first file changes, so that after an interruption every file is still
+    /// recognised as kgen's.
     pub(super) fn until(&self, new: &OutputFile) -> OutputFile {
         let mut unfinished = self.unfinished.clone();
         for (path, hash) in &self.files {

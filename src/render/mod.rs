@@ -1,5 +1,5 @@
-//! Plans to text, and text to folders. Rendering is pure; only `folder` touches the disk, by whole files.
-//! Knows nothing of nvcc's whereabouts, GPUs or terminals.
+//! Renders plans to text and writes text to folders. Rendering is pure; only `folder` writes to disk, whole files only.
+//! Independent of nvcc, GPUs and terminals.
 
 mod drift;
 mod error;
@@ -35,6 +35,6 @@ pub use vendored::{
 pub struct OutputFile {
     /// Path below the folder, with `/` between parts.
     pub path: String,
-    /// Its whole text.
+    /// The full text.
     pub text: String,
 }

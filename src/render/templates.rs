@@ -1,4 +1,4 @@
-//! The text kgen renders from: embedded in the binary, or a folder of someone who edits it.
+//! The templates: embedded in the binary, or read from a user's folder.
 
 use super::RenderError;
 use crate::{family::FAMILIES, files};
@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
-/// The line of `kgen.h` where families add their part.
+/// Placeholder line in `kgen.h` for the parts of the families.
 const FAMILIES_MARK: &str = "/* @families */\n";
 
 /// Every template, header and emulator file, by its path below `templates/` with `/` between parts.
@@ -18,21 +18,21 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Those built into the binary.
+    /// The templates embedded in the binary.
     pub fn embedded() -> Self {
         let mut files = BTreeMap::new();
         collect_embedded(&EMBEDDED, &mut files);
         Self { files }.with_families()
     }
 
-    /// Those of `folder`, laid out as kgen's own `templates/`. Hidden files and editors' backups (`name~`) are left
-    /// out.
+    /// The templates in `folder`, which has the layout of kgen's `templates/`. Hidden files and editor backups
+    /// (`name~`) are ignored.
     ///
     /// # Errors
     /// [`RenderError::Io`] when a file cannot be read or is not UTF-8, [`RenderError::NotTemplates`] when the C header
     /// or the dispatcher's template is missing.
     pub fn from_dir(folder: &Path) -> Result<Self, RenderError> {
-        // Before anything is read: another folder, taken for one by mistake, may hold anything.
+        // Check before reading: a folder passed by mistake can contain any number of other files.
         fs::read_dir(folder).map_err(RenderError::io("read", folder))?;
         for needed in ["include/kgen.h", super::library::DISPATCHER_TEMPLATE] {
             if !folder.join(needed).is_file() {
@@ -44,7 +44,7 @@ impl Templates {
         Ok(Self { files }.with_families())
     }
 
-    /// Puts what each family adds to the C interface into `kgen.h`, in the table's order.
+    /// Inserts each family's part of the C interface into `kgen.h`, in the order of the table of families.
     fn with_families(mut self) -> Self {
         let parts: String = FAMILIES.iter().filter_map(|family| self.get(&format!("{}/abi.h", family.templates()))).join("\n");
         if let Some(header) = self.files.get_mut("include/kgen.h") {
@@ -53,17 +53,18 @@ impl Templates {
         self
     }
 
-    /// The device vocabulary and `kgen.h`: paths below `templates/include/` and texts, sorted by path.
+    /// The device headers and `kgen.h`: paths below `templates/include/` and texts, sorted by path.
     pub fn include_files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.below("include/")
     }
 
-    /// The vocabulary's twin for the host compiler: paths below `templates/emulator/` and texts, sorted by path.
+    /// The emulator's implementation of the device headers, for the host compiler: paths below `templates/emulator/`
+    /// and texts, sorted by path.
     pub fn emulator_files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.below("emulator/")
     }
 
-    /// One file's text, by its path below `templates/`.
+    /// The text of a file, by its path below `templates/`.
     pub(super) fn get(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(AsRef::as_ref)
     }

@@ -1,5 +1,5 @@
-//! Bringing a folder from what it holds to other files, so that an interruption at any point leaves only what the next
-//! run knows for kgen's.
+//! Replaces the files of a folder so that after an interruption at any point the next run still recognises every file
+//! as kgen's.
 
 use super::{OutputFile, RenderError, manifest};
 use crate::files::{Staging, make_folder};
@@ -10,25 +10,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is to be done in a folder whose lock the caller has.
+/// Changes to a folder. The caller holds the folder's lock.
 pub(super) struct Transition<'a> {
     pub folder: &'a Path,
-    /// What it holds, by its manifest.
+    /// The folder's current manifest.
     pub held: &'a manifest::Held,
-    /// Files to write, by path, in this order.
+    /// Files to write, in order: (path, contents).
     pub put: Vec<(&'a str, &'a [u8])>,
     /// Files to remove.
     pub doomed: Vec<&'a str>,
-    /// The manifest to come, unless it is there already or the folder has none.
+    /// The final manifest; `None` if it is unchanged or the folder has no manifest.
     pub manifest: Option<&'a OutputFile>,
 }
 
 impl Transition<'_> {
-    /// Does it: everything is written aside first; then a manifest that knows old and new takes its place, then the
-    /// files, and last the manifest to come.
+    /// Applies the changes. All files are first written under temporary names; then an intermediate manifest that lists
+    /// old and new files is renamed into place, then the files, and last the final manifest.
     ///
     /// # Errors
-    /// [`RenderError::Io`]. Up to the first rename nothing has changed.
+    /// [`RenderError::Io`]. Nothing has changed if it occurs before the first rename.
     pub fn make(&self) -> Result<(), RenderError> {
         let until = self.manifest.filter(|_| self.put.len() + self.doomed.len() > 0).map(|new| self.held.until(new));
         let manifests = [until.as_ref(), self.manifest].into_iter().flatten().map(|file| (&*file.path, file.text.as_bytes()));
@@ -55,7 +55,7 @@ impl Transition<'_> {
         (first..first + last).try_for_each(place)
     }
 
-    /// Removes the files, and the folders of all files of kgen's that are empty then, or that an interrupted run has
+    /// Removes the files, then every folder of kgen's files that is now empty, including those that an interrupted run
     /// left empty.
     fn remove(&self) -> Result<(), RenderError> {
         for path in self.doomed.iter().map(|path| self.folder.join(path)) {
@@ -64,7 +64,7 @@ impl Transition<'_> {
         let known = self.held.paths();
         let files = known.iter().chain(&self.doomed);
         let folders: BTreeSet<PathBuf> = files.flat_map(|path| Path::new(path).ancestors().skip(1)).map(PathBuf::from).collect();
-        // The deepest first. What is not empty stays.
+        // Deepest first; removing a folder that is not empty fails and is ignored.
         for folder in folders.iter().rev().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::remove_dir(self.folder.join(folder)).ok();
         }

@@ -38,7 +38,7 @@ pub enum ToolchainError {
         found: String,
         /// The oldest accepted version.
         needed: String,
-        /// The command that helps.
+        /// A command that fixes the problem.
         mend: String,
     },
     /// No nvcc anywhere, and `--offline` forbids fetching one.

@@ -25,7 +25,8 @@ pub struct HostCompiler {
     pub path: PathBuf,
     /// First line of its `--version`.
     pub version: String,
-    /// Flags after the compiler in `CXX`, and those of `CXXFLAGS`, for code compiled for this machine: the emulator's.
+    /// Flags from `CXX` (after the command) and from `CXXFLAGS`, for code that runs on this machine, such as the
+    /// emulator.
     pub flags: Vec<String>,
 }
 

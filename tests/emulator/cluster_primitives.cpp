@@ -1,5 +1,5 @@
-// The semantics of the cluster primitives on the emulator, and what it reports of kernels whose blocks access each
-// other at the wrong time.
+// Tests of the cluster primitives on the emulator: their semantics, and the reports for kernels with unordered accesses
+// between blocks of a cluster.
 // Exit status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
@@ -25,7 +25,7 @@ constexpr uint32_t BARRIERS = emulator::SHARED_BASE + SHARED_BYTES - 64;
 constexpr uint32_t FULL = BARRIERS, EMPTY = BARRIERS + 8;
 constexpr uint32_t TILE = emulator::SHARED_BASE;
 
-// Of `input`, whose element i is i: 16 rows of 64 columns.
+// Maps of `input` (element i is i): 16 rows of 64 columns.
 using whole_tile = shared_tile<16, 64>;
 using half_tile = shared_tile<8, 64>;
 tile_maps<half_tile> halves;
@@ -38,14 +38,14 @@ void make_maps() {
     }
 }
 
-// Two blocks; the statement checks what they output.
+// Runs a cluster of two blocks; the caller checks the output.
 bool pair_runs(body kernel, uint32_t threads = 32, uint64_t seed = 1) { return runs(kernel, threads, seed, SHARED_BYTES, 2); }
 
 bool pair_is_faulted(const char* kind, body kernel, uint32_t threads = 32) { return is_faulted(kind, kernel, threads, SHARED_BYTES, 2); }
 
 bool report_says(const char* words) { return strstr(kgen_emulator_report(), words) != nullptr; }
 
-// True if both blocks run to their end with every seed, and each of their first 32 threads has put a 1 into `output`.
+// True if with every seed both blocks finish and each of their first 32 threads has written 1 to `output`.
 bool pair_is_right(body kernel, uint32_t threads = 32) {
     for (uint64_t seed = 0; seed < 40; ++seed) {
         memset(output, 0, sizeof output);
@@ -59,7 +59,7 @@ bool pair_is_right(body kernel, uint32_t threads = 32) {
 
 void tell(bool right) { store_global(output + cluster_rank() * 32 + lane_index(), right ? 1.0f : 0.0f); }
 
-bool leave_out_fence, leave_out_first_sync, leave_out_last_sync;  // the next statement's kernel does without
+bool leave_out_fence, leave_out_first_sync, leave_out_last_sync;  // primitives that the next kernel omits
 
 void make_barriers(uint32_t empty_arrivals = 1) {
     if (thread_index() == 0) {
@@ -97,16 +97,16 @@ void fetch_half(int first_row = 0) {
 }
 
 void ranks() {
-    expect(pair_is_right([](int) { tell(cluster_rank() == block_index() % 2); }), "a block's rank is its place in its cluster");
+    expect(pair_is_right([](int) { tell(cluster_rank() == block_index() % 2); }), "cluster_rank() is the block's index in its cluster");
     const body numbers = [](int) { store_global(output + block_index(), static_cast<float>(cluster_rank())); };
     kgen_emulator_reset(1);
     kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
     expect(launch(numbers, "words", 6, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_SUCCESS && output[2] == 2 && output[3] == 0 && output[5] == 2,
-           "a grid is as many clusters as it takes, one behind the other");
-    expect(launch_early(numbers, "words", 5, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "... and no part of one");
-    expect(launch(numbers, "words", 16, 32, SHARED_BYTES, 0, nullptr, 16) == KGEN_ERROR_LAUNCH, "... of at most eight blocks");
+           "consecutive blocks of the grid form a cluster");
+    expect(launch_early(numbers, "words", 5, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "a grid with an incomplete cluster is rejected");
+    expect(launch(numbers, "words", 16, 32, SHARED_BYTES, 0, nullptr, 16) == KGEN_ERROR_LAUNCH, "a cluster of more than eight blocks is rejected");
     kgen_emulator_device(89);
-    expect(launch(numbers, "words", 6, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "a device before 9.0 has no clusters");
+    expect(launch(numbers, "words", 6, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "clusters are rejected below compute capability 9.0");
     kgen_emulator_device(90);
     expect(runs([](int) {
                store_shared(TILE + thread_index() * 16, words4{});
@@ -114,7 +114,7 @@ void ranks() {
                load_shared(TILE + (thread_index() ^ 33) * 16);
                cluster_sync();
            }, 64),
-           "a block without others is a cluster of one");
+           "without a cluster size a block is a cluster of one");
 }
 
 void syncs() {
@@ -131,16 +131,16 @@ void syncs() {
                if (warp_index() == 0) return;
                cluster_sync();
            }, 64),
-           "threads that have ended do not count");
+           "cluster_sync does not wait for threads that have exited");
     expect(pair_is_faulted("deadlock", [](int) {
                make_barriers();
                if (cluster_rank() == 0) mbarrier_wait(FULL, 0);
                close();
            }),
-           "a cluster_sync that not all come to is a deadlock");
+           "a cluster_sync that some threads never reach is a deadlock");
     expect(report_says("block 0, barrier interval 1") && report_says("block 1, barrier interval 1") && report_says("lanes 0-31 wait in cluster_sync") &&
                report_says("32 threads wait for phase 0"),
-           "its report says where every block waits");
+           "... whose report lists where every block waits");
     expect(pair_is_faulted("cluster", [](int) {
                if (thread_index() == 0) {
                    cluster_sync();
@@ -148,18 +148,18 @@ void syncs() {
                    cluster_sync();
                }
            }),
-           "the lanes of a warp come to the same cluster_sync");
+           "lanes of a warp in different cluster_syncs are reported");
     expect(pair_is_faulted("race", [](int) {
                if (cluster_rank() == 1) {
                    store_shared(TILE + thread_index() * 16, words4{});
                    load_shared(TILE + (thread_index() ^ 1) * 16);
                }
            }),
-           "each block has its own shared memory, and its own races");
+           "a race within one block of a cluster is reported");
     expect(report_says("blocks 0-1 of 2") && report_says("race: block 1: load_shared"), "the report names the block");
 }
 
-// One block's primitives on another block's addresses.
+// Primitives called with addresses of another block.
 void reach() {
     static void (*misuse)(uint32_t);
     const auto is_refused = [](void (*word)(uint32_t)) {
@@ -170,41 +170,41 @@ void reach() {
         });
     };
     expect(is_refused([](uint32_t there) { load_shared(there); }) && is_refused([](uint32_t there) { store_shared(there, 0u); }),
-           "loads and stores do not reach another block's memory");
-    expect(report_says("store_shared (cluster_primitives.cpp:") && report_says("shared memory offset 0 of block "), "the report says what they were to reach");
+           "a load or store with another block's address is reported");
+    expect(report_says("store_shared (cluster_primitives.cpp:") && report_says("shared memory offset 0 of block "), "... with the offset and the block");
     expect(is_refused([](uint32_t there) {
                uint32_t fragment[4];
                ldmatrix_x4(fragment, there);
            }),
-           "... nor does ldmatrix");
-    expect(is_refused([](uint32_t there) { cp_async(there, input, true); }), "... nor cp_async");
+           "so is ldmatrix");
+    expect(is_refused([](uint32_t there) { cp_async(there, input, true); }), "so is cp_async");
     expect(is_refused([](uint32_t there) { mbarrier_wait(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_arrive(there + FULL - TILE); }) &&
                is_refused([](uint32_t there) { mbarrier_wait_cluster(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_init(there, 1); }),
-           "... nor mbarrier primitives other than mbarrier_arrive_at");
+           "so is any mbarrier primitive except mbarrier_arrive_at");
     expect(is_refused([](uint32_t there) { tma_load(there, halves.of_width[0], FULL, 0, 0, 0, 0); }) &&
                is_refused([](uint32_t there) { tma_load(TILE, halves.of_width[0], there + FULL - TILE, 0, 0, 0, 0); }),
-           "... nor a copy by TMA, with its destination or its mbarrier");
+           "so is a TMA load whose destination or mbarrier is in another block");
     expect(is_refused([](uint32_t there) { tma_load_multicast(there, halves.of_width[0], FULL, 3, 0, 0, 0, 0); }) &&
                is_refused([](uint32_t there) { tma_load_multicast(TILE, halves.of_width[0], there + FULL - TILE, 3, 0, 0, 0, 0); }),
-           "... and a copy to several blocks names its own addresses");
-    expect(is_refused([](uint32_t there) { tma_store(halves.of_width[0], there, 0, 0, 0, 0); }), "... nor a store by TMA");
-    expect(is_refused([](uint32_t there) { matrix_descriptor<64>(there, 0, 1024); }), "... nor a matrix descriptor");
-    expect(is_refused([](uint32_t) { mbarrier_arrive_at(EMPTY); }), "mbarrier_arrive_at takes no address that shared_of has not given");
-    expect(is_refused([](uint32_t there) { shared_of(there, 0); }), "shared_of takes one's own addresses");
-    expect(is_refused([](uint32_t) { shared_of(TILE, 2); }), "... and ranks of the cluster");
-    expect(is_refused([](uint32_t) { tma_load_multicast(TILE, halves.of_width[0], FULL, 5, 0, 0, 0, 0); }), "a multicast names blocks of the cluster");
+           "so is a multicast load with another block's addresses");
+    expect(is_refused([](uint32_t there) { tma_store(halves.of_width[0], there, 0, 0, 0, 0); }), "so is a TMA store");
+    expect(is_refused([](uint32_t there) { matrix_descriptor<64>(there, 0, 1024); }), "so is a matrix descriptor");
+    expect(is_refused([](uint32_t) { mbarrier_arrive_at(EMPTY); }), "mbarrier_arrive_at with an address not from shared_of is reported");
+    expect(is_refused([](uint32_t there) { shared_of(there, 0); }), "shared_of of an address from shared_of is reported");
+    expect(is_refused([](uint32_t) { shared_of(TILE, 2); }), "shared_of with a rank outside the cluster is reported");
+    expect(is_refused([](uint32_t) { tma_load_multicast(TILE, halves.of_width[0], FULL, 5, 0, 0, 0, 0); }), "a multicast to a rank outside the cluster is reported");
     expect(pair_is_right([](int) {
                make_barriers();
                if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, cluster_rank()));
                mbarrier_wait(EMPTY, 0);
                tell(true);
            }),
-           "a block may name its own barrier like another's");
+           "mbarrier_arrive_at works on the block's own barrier");
 }
 
 bool waits_plainly, arrives_at_both;
 
-// Each block sends the other one something, and waits for what it receives.
+// Each block arrives at the other's barrier, and waits at its own.
 void meet_the_other(int) {
     make_barriers(arrives_at_both ? 2 : 1);
     if (thread_index() == 0) {
@@ -221,14 +221,14 @@ void meet_the_other(int) {
 }
 
 void arrivals() {
-    expect(pair_is_right(meet_the_other), "an arrival from afar counts like any other");
+    expect(pair_is_right(meet_the_other), "an arrival from another block counts");
     arrives_at_both = true;
-    expect(pair_is_right(meet_the_other), "... and together with a block's own");
+    expect(pair_is_right(meet_the_other), "... together with the block's own arrivals");
     waits_plainly = true;
-    expect(pair_is_faulted("cluster", meet_the_other), "a plain mbarrier_wait does not show what other blocks have done");
-    expect(report_says("only mbarrier_wait_cluster shows what they have done"), "... which the report says");
+    expect(pair_is_faulted("cluster", meet_the_other), "mbarrier_wait on a phase with arrivals of other blocks is reported");
+    expect(report_says("only mbarrier_wait_cluster shows what they have done"), "... with the primitive to use");
     arrives_at_both = false;
-    expect(pair_is_faulted("cluster", meet_the_other), "... whoever arrives beside them");
+    expect(pair_is_faulted("cluster", meet_the_other), "... also without arrivals of the block itself");
     expect(pair_is_right([](int) {
                make_barriers();
                if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
@@ -239,7 +239,7 @@ void arrivals() {
                tell(true);
                close();
            }),
-           "... but for phases to which the block alone has come");
+           "mbarrier_wait may follow on a phase with only the block's own arrivals");
     expect(pair_is_faulted("cluster", [](int) {
                make_barriers();
                if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
@@ -247,30 +247,30 @@ void arrivals() {
                }
                close();
            }),
-           "... nor does a poll");
+           "polling a phase with arrivals of other blocks is reported");
     waits_plainly = false;
     leave_out_fence = true;
-    expect(pair_is_faulted("proxy", meet_the_other), "a barrier is known to other blocks only behind a fence_mbarrier_init");
+    expect(pair_is_faulted("proxy", meet_the_other), "an arrival from another block without a fence_mbarrier_init is reported");
     leave_out_fence = false;
 
     leave_out_last_sync = true;
-    expect(pair_is_right(meet_the_other), "a block may end when it has waited for all that others do to it");
+    expect(pair_is_right(meet_the_other), "a block may exit after it has waited for all arrivals of other blocks");
     const body one_way = [](int) {
         make_barriers();
         if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, 0));
         tell(true);
         close();
     };
-    expect(pair_is_faulted("cluster", one_way), "... and not before, whether or not it is still there by then");
-    expect(report_says("cluster: block 0: mbarrier_arrive_at (cluster_primitives.cpp:") && report_says("may come when this one has ended"), "... which the report says");
+    expect(pair_is_faulted("cluster", one_way), "exiting before an arrival of another block is reported under every schedule");
+    expect(report_says("cluster: block 0: mbarrier_arrive_at (cluster_primitives.cpp:") && report_says("may come when this one has ended"), "... with the arrival and the block");
     leave_out_last_sync = false;
-    expect(pair_is_right(one_way), "... or a closing cluster_sync keeps it there");
+    expect(pair_is_right(one_way), "a final cluster_sync keeps the block alive for later arrivals");
     leave_out_first_sync = true;
     bool refused = true;
     for (uint64_t seed = 0; seed < 40; ++seed) {
         refused = refused && !pair_runs(one_way, 32, seed) && (report_says("there is no mbarrier") || report_says("is used with no cluster_sync since its mbarrier_init"));
     }
-    expect(refused, "a barrier is reached only behind a cluster_sync that follows its initialisation");
+    expect(refused, "an arrival without a cluster_sync after the barrier's initialisation is reported");
     leave_out_first_sync = false;
     expect(pair_is_faulted("mbarrier", [](int) {
                make_barriers();
@@ -279,10 +279,10 @@ void arrivals() {
                if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_at(shared_of(FULL, 0));
                close();
            }),
-           "an arrival too many is reported from afar too");
+           "an excess arrival from another block is reported");
 }
 
-// A consumer in a pipeline in which each block fetches half of every tile: it signals both that it has read.
+// Consumer of a pipeline in which each block copies half of every tile: after reading it arrives at both blocks' EMPTY.
 bool tells_own, tells_other, reads_late, reads_early, lanes_together, waits_for_empty, covers_writes;
 
 void release(uint32_t lane) {
@@ -290,7 +290,7 @@ void release(uint32_t lane) {
     if (tells_other && lane_index() == lane) mbarrier_arrive_at(shared_of(EMPTY, other()));
 }
 
-// Warp 0 produces, warp 1 consumes; two tiles through one buffer in each block.
+// Warp 0 produces, warp 1 consumes: two tiles through one buffer per block.
 void pipeline(int) {
     make_barriers(2);
     for (uint32_t step = 0; step < 2; ++step) {
@@ -320,7 +320,7 @@ void multicasts() {
                tell(tile_is_right());
                close();
            }),
-           "two blocks fetch a half each, and both have the whole tile");
+           "two blocks multicast half a tile each, and both receive the whole tile");
     expect(pair_is_right([](int) {
                make_barriers();
                if (thread_index() == 0) {
@@ -331,7 +331,7 @@ void multicasts() {
                tell(tile_is_right(4));
                close();
            }),
-           "one block may fetch for both, and rows outside the tensor are zeros");
+           "one block may multicast to both, and rows outside the tensor are zeros");
     expect(pair_is_right([](int) {
                make_barriers();
                if (thread_index() == 0) tma_load_multicast(TILE, wholes.of_width[0], FULL, static_cast<uint16_t>(1 << other()), 0, 0, 0, 0);
@@ -340,7 +340,7 @@ void multicasts() {
                tell(tile_is_right());
                close();
            }),
-           "... or for the other one only");
+           "a block may copy into the other block only");
     expect(pair_is_right([](int) {
                make_barriers();
                if (warp_index() == 0) {
@@ -359,7 +359,7 @@ void multicasts() {
                }
                close();
            }, 64),
-           "bytes may land before the block expects them");
+           "bytes may arrive before the block's expect_tx");
     expect(pair_is_faulted("deadlock", [](int) {
                make_barriers();
                if (cluster_rank() == 0) fetch_half();
@@ -367,8 +367,8 @@ void multicasts() {
                mbarrier_wait(FULL, 0);
                close();
            }),
-           "a tile of which one half comes never is there");
-    expect(report_says("1024 bytes are expected that no copy brings"), "... which the report says");
+           "waiting for a tile with one half missing is a deadlock");
+    expect(report_says("1024 bytes are expected that no copy brings"), "... whose report has the number of missing bytes");
     expect(pair_is_faulted("race", [](int) {
                make_barriers();
                if (cluster_rank() == 0) fetch_half();
@@ -378,16 +378,16 @@ void multicasts() {
                if (cluster_rank() == 1) fetch_half();
                mbarrier_wait(FULL, 0);
            }),
-           "reading what another block is copying here, without a wait, is a race");
+           "reading the destination of another block's copy without a wait is a race");
     const body unwatched = [](int) {
         make_barriers();
         if (cluster_rank() == 0) fetch_half();
         if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
         close();
     };
-    expect(pair_is_faulted("never waited for", unwatched), "a copy to a block that ends without a wait is reported");
+    expect(pair_is_faulted("never waited for", unwatched), "a copy into a block that exits without a wait is reported");
     leave_out_last_sync = true;
-    expect(pair_is_faulted("never waited for", unwatched), "... also if the block has ended before it starts");
+    expect(pair_is_faulted("never waited for", unwatched), "... also if the block has exited before the copy is issued");
     leave_out_last_sync = false;
     leave_out_fence = true;
     expect(pair_is_faulted("proxy", [](int) {
@@ -396,7 +396,7 @@ void multicasts() {
                mbarrier_wait(FULL, 0);
                close();
            }),
-           "a barrier counts the bytes of other blocks only behind a fence_mbarrier_init");
+           "bytes from another block's copy without a fence_mbarrier_init are reported");
     leave_out_fence = false;
 
     static tile_maps<half_tile> longer;
@@ -407,7 +407,7 @@ void multicasts() {
                mbarrier_wait(FULL, 0);
                close();
            }),
-           "reading behind the allocation is reported as for any copy");
+           "a multicast that reads past the allocation is reported");
 
     const body written_before = [](int) {
         make_barriers();
@@ -420,17 +420,17 @@ void multicasts() {
         close();
     };
     covers_writes = waits_for_empty = true;
-    expect(pair_is_right(written_before), "what a block has written may be copied over by another behind its fence_proxy_async and a cluster_sync");
+    expect(pair_is_right(written_before), "another block's copy may overwrite written data after the writer's fence_proxy_async and a cluster_sync");
     covers_writes = false;
-    expect(pair_is_faulted("proxy", written_before), "... not without the fence");
+    expect(pair_is_faulted("proxy", written_before), "... but not without the fence");
     covers_writes = true;
     waits_for_empty = false;
-    expect(pair_is_faulted("race", written_before), "... nor without the cluster_sync");
+    expect(pair_is_faulted("race", written_before), "... and not without the cluster_sync");
 }
 
 void pipelines() {
     tells_own = tells_other = waits_for_empty = true;
-    expect(pair_is_right(pipeline, 64), "blocks pass a buffer to and fro whose halves both fill");
+    expect(pair_is_right(pipeline, 64), "two blocks reuse a buffer whose halves both blocks fill");
     reads_late = true;
     expect(pair_is_faulted("race", pipeline, 64), "a consumer that tells them before it has read is a race");
     reads_late = false;
@@ -447,7 +447,7 @@ void pipelines() {
     expect(pair_is_faulted("cluster", pipeline, 64), "without a closing cluster_sync the last news may come too late");
     leave_out_last_sync = false;
 
-    // The warp reads together, and all lanes or one of them signal.
+    // All lanes read; then all lanes or one lane arrive.
     const body ldmatrix_and_tell = [](int) {
         make_barriers(lanes_together ? 32 : 1);
         if (cluster_rank() == 1) {
@@ -474,9 +474,9 @@ void pipelines() {
         close();
     };
     lanes_together = true;
-    expect(pair_is_right(ldmatrix_and_tell), "what a warp has read, all its lanes may release to another block");
+    expect(pair_is_right(ldmatrix_and_tell), "after a warp's read, arrivals of all its lanes release the tile to another block");
     lanes_together = false;
-    expect(pair_is_faulted("race", ldmatrix_and_tell), "... and one of them only behind a warp_sync");
+    expect(pair_is_faulted("race", ldmatrix_and_tell), "an arrival of one lane releases it only after a warp_sync");
     expect(report_says("race: block 1: tma_load_multicast (cluster_primitives.cpp:") &&
                report_says("of another block writes what ldmatrix_x4 (cluster_primitives.cpp:") && report_says("with no mbarrier_arrive_at or cluster_sync between them"),
            "... which the report says");
@@ -484,8 +484,8 @@ void pipelines() {
 
 bool hands_over, last_tells;
 
-// Warp 1 of the last block reads its tile; warp 0 signals the block before it, that one the first, which then fetches
-// another tile for the last.
+// Warp 1 of the last block reads its tile; its warp 0 arrives at the middle block, which arrives at the first block,
+// which then copies another tile into the last block.
 void pass_on(int) {
     make_barriers();
     const uint32_t rank = cluster_rank();
@@ -521,7 +521,7 @@ void news() {
         return true;
     };
     hands_over = last_tells = true;
-    expect(is_fine(), "news travels from warp to warp and from block to block");
+    expect(is_fine(), "ordering is transitive through warps and blocks");
     hands_over = false;
     expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... and not where a warp");
     hands_over = true;
@@ -529,7 +529,7 @@ void news() {
     expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... or a block has not been told");
 }
 
-// Products of two warpgroups of different blocks, one of which has one product more: A is all 1 or all 2, B all 1.
+// Products of two warpgroups in different blocks, one with an additional product: A is all 1 or all 2, B is all 1.
 void products() {
     const body multiply = [](int) {
         constexpr uint32_t ones = 0x3f803f80, twos = 0x40004000, b_tile = TILE + 2048;
@@ -546,7 +546,7 @@ void products() {
         wgmma_wait<0>(d);
         if (thread_index() < 32) tell(d[0][0] == (cluster_rank() == 0 ? 16 : 64) && d[0][3] == d[0][0]);
     };
-    expect(pair_is_right(multiply, 128), "each block's warpgroups multiply by themselves");
+    expect(pair_is_right(multiply, 128), "products of warpgroups in different blocks are independent");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The semantics of each emulated primitive, one small kernel per primitive. Exit status 1 if a statement is false.
+// Tests of each emulated primitive with one small kernel per statement. Exit status 1 if a statement is false.
 // tests/faults compiles it together with the runtime.
 
 #include <math.h>
@@ -35,7 +35,7 @@ namespace {
 
 uint32_t bits(float x) { return emulator::float_bits(x); }
 
-// The value of 16 bits of half precision, by its definition.
+// Decodes an fp16 bit pattern by definition.
 double half_value(uint32_t h) {
     const double magnitude = (h >> 10 & 31) == 0 ? ldexp(h & 1023, -24) : ldexp(1024 + (h & 1023), static_cast<int>(h >> 10 & 31) - 25);
     return h & 0x8000 ? -magnitude : magnitude;
@@ -44,7 +44,7 @@ double half_value(uint32_t h) {
 void numbers() {
     bool exact = true;
     bool nearest = true;
-    for (uint32_t h = 0; h < 0x7bff; ++h) {  // all finite values but the largest, and what lies halfway to the next
+    for (uint32_t h = 0; h < 0x7bff; ++h) {  // all finite values except the largest, and their midpoints to the next
         const auto value = static_cast<float>(half_value(h));
         const auto next = static_cast<float>(half_value(h + 1));
         const float halfway = (value + next) / 2;
@@ -52,7 +52,7 @@ void numbers() {
         const uint32_t even = h % 2 == 0 ? h : h + 1;
         nearest = nearest && pack<fp16>(halfway, 0) == even && pack<fp16>(nextafterf(halfway, 0), 0) == h && pack<fp16>(nextafterf(halfway, 1e9f), 0) == h + 1;
     }
-    expect(exact, "pack<fp16> keeps every finite half");
+    expect(exact, "pack<fp16> is exact for every finite half");
     bool widened = true;
     for (uint32_t h = 0; h < 0x10000; ++h) {
         float low, high;
@@ -64,7 +64,7 @@ void numbers() {
     }
     float infinite, nan;
     unpack<fp16>(0x7e00fc00u, infinite, nan);
-    expect(widened && infinite == -infinity() && nan != nan, "unpack gives the two values of a pair exactly");
+    expect(widened && infinite == -infinity() && nan != nan, "unpack is exact for both values of a pair");
     expect(nearest, "pack<fp16> rounds to nearest, ties to even");
     expect(pack<fp16>(65519.0f, 65520.0f) == 0x7c007bffu, "pack<fp16> overflows to infinity from 65520 on");
     expect(pack<fp16>(NAN, -infinity()) == 0xfc007fffu, "pack<fp16> keeps NaN and infinity");
@@ -72,10 +72,10 @@ void numbers() {
     expect(pack<bf16>(NAN, 3.4e38f) == 0x7f807fffu, "pack<bf16> keeps NaN and overflows to infinity");
     expect(exp2_fast(-infinity()) == 0 && exp2_fast(-127) == 0 && exp2_fast(-126) > 0 && exp2_fast(3) == 8, "exp2_fast flushes subnormal results to zero");
     expect(log2_fast(0) == -infinity() && log2_fast(8) == 3, "log2_fast of 0 is -infinity");
-    expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum prefers a number to NaN");
-    expect(bits(minimum(NAN, 2)) == bits(2) && bits(minimum(2, NAN)) == bits(2) && minimum(-infinity(), 1) == -infinity(), "minimum prefers a number to NaN");
+    expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum of a number and NaN is the number");
+    expect(bits(minimum(NAN, 2)) == bits(2) && bits(minimum(2, NAN)) == bits(2) && minimum(-infinity(), 1) == -infinity(), "minimum of a number and NaN is the number");
     const float third = 1.0f / 3.0f;
-    expect(rounded_product(third, 3.0f) - 1.0f == 0.0f, "a rounded product is rounded before what follows");
+    expect(rounded_product(third, 3.0f) - 1.0f == 0.0f, "a rounded product is not contracted into an FMA");
 }
 
 void shuffles(int) { store_global(output + lane_index(), shuffle_xor(static_cast<float>(lane_index()), 5)); }
@@ -94,7 +94,7 @@ void votes(int) {
     store_global(output + lane_index(), one && !none ? 1.0f : 0.0f);
 }
 
-// Shared memory: row r of a 32 x 8 matrix holds 8 r .. 8 r + 7.
+// Shared memory contains a 32 x 8 matrix; row r has the values 8 r .. 8 r + 7.
 void write_rows() {
     const uint32_t first = thread_index() * 8;
     const auto two = [&](uint32_t i) { return (first + i) | (first + i + 1) << 16; };
@@ -139,7 +139,7 @@ void products(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
-// The same with 8 of k.
+// The same with k = 8.
 void products_of_depth_8(int) {
     const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
     const auto a_at = [](int i, int k) { return static_cast<float>(i) + static_cast<float>(k) / 4; };
@@ -158,7 +158,7 @@ void products_of_depth_8(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
-// Every finite half through the MMA: A's first 8 columns hold 128 of them at a time, B is the identity.
+// Passes every finite half through the MMA: 128 at a time in the first 8 columns of A; B is the identity.
 void widened_halves(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4 * 2;
     const uint32_t b0 = (g == t ? 0x3c00u : 0) | (g == t + 1 ? 0x3c00u << 16 : 0);
@@ -184,17 +184,17 @@ void meaning() {
     bool right = runs(shuffles);
     for (uint32_t i = 0; i < 32; ++i) right = right && output[i] == static_cast<float>(i ^ 5);
     expect(right, "shuffle_xor exchanges values");
-    expect(runs(single_lanes) && all_ones(), "warp_ballot has a bit for each lane, and shuffle gives the value of a lane");
-    expect(runs(votes) && all_ones(), "warp_any is true for all when it is for one");
-    expect(runs(fragments) && all_ones(), "ldmatrix gives every lane its elements, plain and transposed");
+    expect(runs(single_lanes) && all_ones(), "warp_ballot has one bit per lane, and shuffle returns the value of the given lane");
+    expect(runs(votes) && all_ones(), "warp_any is true in all lanes if it is true in one");
+    expect(runs(fragments) && all_ones(), "ldmatrix returns each lane's elements, plain and transposed");
     expect(runs(products<fp16>) && all_ones(), "mma of fp16 is a matrix product");
-    expect(runs(widened_halves) && all_ones(), "mma of fp16 takes every finite half exactly, subnormals included");
-    expect(runs(products_of_depth_8) && all_ones(), "mma of fp16 with 8 of k is a matrix product");
+    expect(runs(widened_halves) && all_ones(), "mma of fp16 is exact for every finite half, subnormals included");
+    expect(runs(products_of_depth_8) && all_ones(), "mma of fp16 with k = 8 is a matrix product");
     expect(runs(products<bf16>) && all_ones(), "mma of bf16 is a matrix product");
 }
 
-// A tile of 16 rows of 40 elements, 3 of them in range, through the registers of 64 threads: columns 40 .. 48 are
-// zeros.
+// Copies a tile of 16 rows of 40 elements, 3 rows of them in range, through registers of 64 threads: columns 40 .. 47
+// are zeros.
 void staged_tiles(int) {
     using tile = shared_tile<16, 48>;
     staged_tile<tile, 64> staged;
@@ -228,12 +228,12 @@ void copies(int) {
 
 void copies_through_registers() {
     for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
-    expect(runs(staged_tiles, 64) && all_ones(), "stage_tile and put_tile bring a tile, with zeros where the tensor has no element");
+    expect(runs(staged_tiles, 64) && all_ones(), "stage_tile and put_tile copy a tile and fill elements outside the tensor with zeros");
     expect(is_faulted("out of bounds", [](int) {
                staged_tile<shared_tile<16, 16>, 32> staged;
                stage_tile<shared_tile<16, 16>, 16>(staged, input, 64, 8, 17);
            }),
-           "a row that stage_tile is told of and the tensor lacks is reported");
+           "stage_tile with more rows than the tensor has is reported");
     expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "16 bytes are loaded from a multiple of 16");
 }
 
@@ -241,7 +241,7 @@ void asynchronous_copies() {
     for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
     bool right = runs(copies, 64);
     for (int i = 0; i < 64; ++i) right = right && output[i] == 0;
-    expect(right, "cp_async brings 16 bytes, or zeros, by the wait for its group");
+    expect(right, "after the wait for its group, cp_async has copied 16 bytes, or zeros");
     expect(is_faulted("race", [](int) {
                cp_async(shared_base() + thread_index() * 16, input, true);
                cp_async_commit();
@@ -283,7 +283,7 @@ void races_and_order() {
            }, 64),
            "writing what another warp may still read is a race");
     expect(is_faulted("race", [](int) { store_shared(shared_base(), thread_index()); }), "two lanes writing the same word is a race");
-    expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "lanes may write the two halves of a word");
+    expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "two lanes may write the two halves of a word");
     expect(is_faulted("race", [](int) {
                store_shared(shared_base() + thread_index() * 4, thread_index());
                shuffle_xor(0.0f, 1);
@@ -296,7 +296,7 @@ void races_and_order() {
                ldmatrix_x4(fragment, shared_base() + lane_index() * 16);
                store_shared(shared_base() + (31 - lane_index()) * 16, words4{});
            }),
-           "what ldmatrix has read may be overwritten by the same warp");
+           "the warp may overwrite data that its ldmatrix has read");
     expect(runs([](int) {
                store_shared(shared_base() + lane_index() * 8, bits(1.0f));
                store_shared(shared_base() + lane_index() * 8 + 4, bits(static_cast<float>(lane_index())));
@@ -305,12 +305,12 @@ void races_and_order() {
                load_shared_pair(shared_base() + (lane_index() ^ 1) * 8, one, lane);
                store_global(output + lane_index(), one + lane);
            }) && output[6] == 8.0f && output[31] == 31.0f,
-           "load_shared_pair gives two floats in order");
+           "load_shared_pair returns two floats in order");
     expect(is_faulted("misaligned", [](int) {
                float a, b;
                load_shared_pair(shared_base() + 4, a, b);
            }),
-           "... from a multiple of 8");
+           "... and requires an address that is a multiple of 8");
     expect(is_faulted("unwritten", [](int) { load_shared(shared_base() + thread_index() * 16); }), "reading shared memory that nothing wrote is reported");
     expect(is_faulted("out of bounds", [](int) { store_shared(shared_base() + SHARED_BYTES, 0u); }), "shared memory has an end");
     expect(is_faulted("out of bounds", [](int) { store_shared(0, 0u); }), "an offset is not an address");
@@ -320,7 +320,7 @@ void deadlocks() {
     expect(is_faulted("deadlock", [](int) {
                if (lane_index() < 16) warp_sync();
            }),
-           "a lane that ends while its warp meets is a deadlock");
+           "a lane that exits while its warp waits in a warp-wide primitive is a deadlock");
     expect(is_faulted("deadlock", [](int) {
                if (lane_index() < 16) {
                    warp_sync();
@@ -328,17 +328,17 @@ void deadlocks() {
                    shuffle_xor(0.0f, 1);
                }
            }),
-           "lanes that meet in different primitives are a deadlock");
+           "lanes of a warp in different warp-wide primitives are a deadlock");
     expect(is_faulted("deadlock", [](int) {
                if (thread_index() >= 32) block_sync();
            }, 64),
-           "a warp that ends while others wait at a barrier is a deadlock");
+           "a warp that exits while others wait at a barrier is a deadlock");
     const std::string report = kgen_emulator_report();
     expect(report.find("warp 0: lanes 0-31 have ended") != std::string::npos && report.find("warp 1: lanes 0-31 wait in block_sync (primitives.cpp:") != std::string::npos,
-           "a deadlock's report says who waits where");
+           "a deadlock's report lists the waiting lanes and their primitives");
 }
 
-// Loops whose bound is wrong, as lengths that change during a call make them.
+// Endless loops, as they result from lengths that change during a call.
 void endless_loops() {
     setenv("KGEN_EMULATOR_SECONDS", "0.2", 1);
     const auto ends = [](const char* with, body kernel, uint32_t threads = 32) {
@@ -347,27 +347,27 @@ void endless_loops() {
     expect(ends("after 0.2 s of processor time", [](int) {
                for (;;) warp_sync();
            }),
-           "a warp that meets without end is ended");
+           "an endless loop of warp-wide primitives is stopped");
     expect(ends("warp 1: lanes 0-31 wait in block_sync (primitives.cpp:", [](int) {
                for (;;) block_sync();
            }, 64) && strstr(kgen_last_error(), "endless: the launch was ended after 0.2 s") != nullptr,
-           "... so is a block, and the error says so");
+           "so is an endless loop of block_syncs, with an error message");
     expect(ends("read-only", [](int) {
                for (uint32_t row = 0;; ++row) store_global(reinterpret_cast<float*>(input) + row % 4, 0.0f);
            }),
-           "a thread that writes nothing but what it must not is ended");
+           "an endless loop of out-of-bounds stores is stopped");
     expect(ends("some time after the violations above", [](int) {
                store_global(reinterpret_cast<float*>(input), 0.0f);
                for (;;) warp_sync();
            }),
-           "after a violation a launch is ended before its time");
+           "after a violation a launch is stopped before the time limit");
     setenv("KGEN_EMULATOR_SECONDS", "none", 1);
-    expect(!runs([](int) {}) && strstr(kgen_last_error(), "KGEN_EMULATOR_SECONDS must be a number") != nullptr, "a limit that is none is refused");
+    expect(!runs([](int) {}) && strstr(kgen_last_error(), "KGEN_EMULATOR_SECONDS must be a number") != nullptr, "a time limit that is not a number is rejected");
     unsetenv("KGEN_EMULATOR_SECONDS");
     expect(runs([](int) {}), "the next launch is not affected");
 }
 
-// Warp 0 hands over what it has written to warp 1; the others take no part.
+// Warp 0 passes written data to warp 1 through a named barrier; the other warps do not take part.
 void named_barriers() {
     static const auto hand_over = [](auto wait) {
         const uint32_t at = shared_base() + lane_index() * 4;
@@ -381,7 +381,7 @@ void named_barriers() {
     };
     bool right = true;
     for (uint64_t seed = 0; seed < 20; ++seed) right &= runs([](int) { hand_over([] { barrier_wait(1, 64); }); }, 96, seed);
-    expect(right, "what was written before barrier_arrive is there behind barrier_wait");
+    expect(right, "writes before barrier_arrive are visible after barrier_wait");
     expect(is_faulted("race", [](int) { hand_over([] {}); }, 96), "... and without the wait it is not");
     expect(is_faulted("deadlock", [](int) { hand_over([] { barrier_wait(2, 64); }); }, 96), "a barrier that nobody arrives at is a deadlock");
     expect(runs([](int) {
@@ -392,7 +392,7 @@ void named_barriers() {
                    barrier_wait(1 + static_cast<int>(warp_index() / 2), 64);
                }
            }, 128),
-           "pairs of warps have barriers of their own, again and again");
+           "pairs of warps can use separate named barriers repeatedly");
     expect(is_faulted("barrier", [](int) { if (warp_index() == 0) barrier_arrive(3, 64); }, 64), "who comes to a barrier must meet others there before the block ends");
     expect(is_faulted("barrier", [](int) { barrier_wait(16, 32); }), "there are 15 of them");
     expect(is_faulted("barrier", [](int) { barrier_wait(1, 48); }), "they count whole warps");
@@ -400,7 +400,7 @@ void named_barriers() {
 
 void device_memory() {
     expect(is_faulted("out of bounds", [](int) { load_global(input + 1024); }), "reading past a tensor's end is reported");
-    expect(std::string(kgen_emulator_report()).find("element 1024 of `input`, which has 1024") != std::string::npos, "... with the tensor and the element");
+    expect(std::string(kgen_emulator_report()).find("element 1024 of `input`, which has 1024") != std::string::npos, "... with the names of the tensor and the element");
     expect(is_faulted("read-only", [](int) { store_global(input, static_cast<uint16_t>(1)); }), "writing an input is reported");
     expect(is_faulted("misaligned", [](int) { store_global(static_cast<void*>(output + 1), words4{}); }), "16 bytes are stored at a multiple of 16");
     expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "... and loaded from one");
@@ -411,27 +411,27 @@ void device_memory() {
                const float half = load_global(output);
                store_global(output + 1, half + static_cast<float>(eight.x & 0xffffu));
            }) && output[1] == 7.5f,
-           "load_global gives floats, and eight elements at once");
+           "load_global returns floats, and eight elements at once");
     expect(is_faulted("read-only", [](int) { add_global(reinterpret_cast<float*>(input), 1.0f); }), "adding to an input is reported");
     static const uint8_t map[4] = {1, 1, 0, 1};
     expect(runs([](int) { store_global(output + thread_index(), 1.0f); }) && runs([](int) { add_global(output, 2.0f); }) && output[0] == 65.0f,
-           "add_global adds what every thread brings");
+           "add_global adds the values of all threads");
     kgen_emulator_reset(1);
     kgen_emulator_tensor("gappy", output, 16, map, 4, 1);
     const auto touch = [](int element) { store_global(output + element, 1.0f); };
     const bool solid = launch<int>(touch, "words", 1, 32, 0, 3, nullptr) == KGEN_SUCCESS;
     const bool gap = launch<int>(touch, "words", 1, 32, 0, 2, nullptr) == KGEN_SUCCESS;
-    expect(solid && !gap && strstr(kgen_emulator_report(), "out of bounds") != nullptr, "touching a gap of the element map is reported");
+    expect(solid && !gap && strstr(kgen_emulator_report(), "out of bounds") != nullptr, "an access to a gap of the element map is reported");
 }
 
 void launches() {
     const body nothing = [](int) {};
-    expect(!runs(nothing, 1056) && strstr(kgen_last_error(), "cudaErrorInvalidConfiguration") != nullptr, "a block has at most 1024 threads");
-    expect(!runs(nothing, 48), "a block is made of whole warps");
-    expect(!runs(nothing, 32, 1, 163 * 1024 + 16) && strstr(kgen_last_error(), "cudaErrorInvalidValue") != nullptr, "an A100 gives a block 163 KB");
+    expect(!runs(nothing, 1056) && strstr(kgen_last_error(), "cudaErrorInvalidConfiguration") != nullptr, "a block of more than 1024 threads is rejected");
+    expect(!runs(nothing, 48), "a block with a partial warp is rejected");
+    expect(!runs(nothing, 32, 1, 163 * 1024 + 16) && strstr(kgen_last_error(), "cudaErrorInvalidValue") != nullptr, "an A100 has at most 163 KB of shared memory per block");
     kgen_emulator_device(90);
-    expect(device_capability() == 90 && runs(nothing, 1024, 1, 227 * 1024), "an H100 gives a block 227 KB");
-    expect(device_shared_memory() == 227 * 1024, "... and says so");
+    expect(device_capability() == 90 && runs(nothing, 1024, 1, 227 * 1024), "an H100 has 227 KB of shared memory per block");
+    expect(device_shared_memory() == 227 * 1024, "... and device_shared_memory() returns it");
     kgen_emulator_device(80);
     expect(runs(nothing) && kgen_emulator_report()[0] == '\0', "a clean launch clears the report");
     static bool orders[2];
@@ -442,7 +442,7 @@ void launches() {
         orders[first / 32] = true;
     };
     for (uint64_t seed = 0; seed < 20; ++seed) runs(who_is_first, 64, seed);
-    expect(orders[0] && orders[1], "the seed decides which warp runs first");
+    expect(orders[0] && orders[1], "the first warp to run depends on the seed");
 }
 
 #include "primitives_fp8.hpp"

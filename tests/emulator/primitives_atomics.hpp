@@ -1,4 +1,4 @@
-// The part of primitives.cpp about atomics and flags, and the order that they create between blocks of one launch.
+// Part of primitives.cpp: atomics and flags, and the order that they create between blocks of one launch.
 #pragma once
 
 namespace {
@@ -6,7 +6,7 @@ namespace {
 alignas(16) uint32_t counters[8];
 alignas(16) uint64_t wide[4];
 
-// Runs `kernel` on blocks of two warps; true if the emulator found nothing wrong.
+// Runs `kernel` on blocks of two warps; true if the emulator reports no violation.
 bool shared_run(body kernel, uint32_t blocks = 4, uint64_t seed = 1, int multiprocessors = 5) {
     kgen_emulator_multiprocessors(multiprocessors);
     kgen_emulator_reset(seed);
@@ -35,7 +35,7 @@ bool is_reported(const char* kind, body kernel, uint32_t blocks = 4) {
     return right;
 }
 
-// Each block writes its part and increments a counter; the last one adds up what all have written.
+// Each block writes its part and increments a counter; the last block adds up all parts.
 template <memory_order ORDER, bool SYNC_BEFORE = true, bool SYNC_BEHIND = true>
 void last_block_sums(int) {
     store_global(output + block_index() * 64 + thread_index(), 1.0f);
@@ -51,7 +51,7 @@ void last_block_sums(int) {
     if (thread_index() == 0) store_global(output + 300, sum);
 }
 
-// Block 1 waits for what block 0 writes.
+// Block 1 waits for data written by block 0.
 template <class Set, class Await>
 void hand_to_next(Set set, Await await, bool behind_barriers = true) {
     if (block_index() == 0) {
@@ -85,22 +85,22 @@ void atomics() {
                atomic_exchange(counters + 5, 3u);
            }) && counters[0] == 4 * 63 * 32 && counters[1] == 363 && counters[2] == ~0u && counters[3] == 7 && counters[4] == 512 && counters[5] == 3 &&
                wide[0] == 256ull << 40 && wide[1] == 3ull << 33 && output[0] == 128.0f,
-           "atomics do what they say, and need no order among themselves");
+           "atomics have the documented results and need no order among themselves");
     expect(is_reported("conflict", [](int) {
                if (block_index() == 0) store_global(reinterpret_cast<int32_t*>(counters), 1);
                if (block_index() == 1) atomic_add(counters, 1u);
            }),
-           "one and a plain store to the same place do");
-    expect(always_runs(last_block_sums<memory_order::acquire_release>) && output[300] == 256.0f, "who counts itself last may read what all have written");
-    expect(is_reported("conflict", last_block_sums<memory_order::relaxed>), "... not by a relaxed atomic");
-    expect(is_reported("conflict", last_block_sums<memory_order::release>), "... nor without acquiring");
-    expect(is_reported("conflict", last_block_sums<memory_order::acquire>), "... nor without releasing");
+           "an atomic and a plain store to the same address without an order are a conflict");
+    expect(always_runs(last_block_sums<memory_order::acquire_release>) && output[300] == 256.0f, "the last block to increment a counter may read the data of all blocks");
+    expect(is_reported("conflict", last_block_sums<memory_order::relaxed>), "... but not with a relaxed atomic");
+    expect(is_reported("conflict", last_block_sums<memory_order::release>), "... not without acquire");
+    expect(is_reported("conflict", last_block_sums<memory_order::acquire>), "... and not without release");
     expect(is_reported("conflict", last_block_sums<memory_order::acquire_release, false>), "... nor what other warps have written, with no barrier before");
 
     expect(always_runs([](int) { hand_to_next([] { store_release(counters, 1u); }, spin_acquire); }, 2) && output[64] == 2.0f,
-           "a block may wait for a flag that another sets, whichever comes first");
+           "a block may wait for a flag set by another block, whichever runs first");
     expect(always_runs([](int) { hand_to_next([] { reduce_add<memory_order::release>(counters, 1u); }, [] { while (atomic_cas<memory_order::acquire>(counters, 1u, 2u) != 1) {} }); }, 2),
-           "... in other ways, too");
+           "... also with the other acquire and release operations");
     expect(is_reported("conflict", [](int) { hand_to_next([] { store_relaxed(counters, 1u); }, spin_acquire); }, 2), "a relaxed store releases nothing");
     expect(is_reported("conflict", [](int) {
                hand_to_next([] { store_release(counters, 1u); }, [] {
@@ -108,7 +108,7 @@ void atomics() {
                    }
                });
            }, 2),
-           "a relaxed load acquires nothing");
+           "a relaxed load does not acquire");
     expect(is_reported("conflict", [](int) { hand_to_next([] { store_release(counters, 1u); }, spin_acquire, false); }, 2), "other warps need barriers on both sides");
     expect(is_reported("conflict", [](int) {
                if (block_index() == 0 && thread_index() == 0) {
@@ -119,7 +119,7 @@ void atomics() {
                    load_written(output);
                }
            }, 2),
-           "what comes behind the release is not shown");
+           "a release does not cover later writes");
     expect(is_reported("conflict", [](int) {
                if (block_index() == 0 && thread_index() == 0) {
                    store_global(output, 1.0f);
@@ -129,7 +129,7 @@ void atomics() {
                    load_global(output);
                }
            }, 2),
-           "load_global may give what was there before, whatever has been acquired");
+           "load_global of data written in the same launch is a conflict even after an acquire");
     expect(always_runs([](int) {
                if (thread_index() != 0) return;
                if (block_index() == 0) store_global(output, 1.0f);
@@ -140,7 +140,7 @@ void atomics() {
                }
                store_release(counters, block_index() + 1);
            }),
-           "who has acquired hands on what was shown to it");
+           "release and acquire are transitive");
     expect(always_runs([](int) {
                if (thread_index() == 0 && block_index() == 0) store_global(output, 1.0f);
                if (thread_index() != 0) return;
@@ -149,7 +149,7 @@ void atomics() {
                }
                load_written(output);
            }),
-           "atomics of others pass on what was released at their place");
+           "an atomic by a third block continues a release sequence");
     expect(is_reported("conflict", [](int) {
                if (thread_index() != 0) return;
                if (block_index() == 0) {
@@ -162,7 +162,7 @@ void atomics() {
                    load_written(output);
                }
            }, 2),
-           "... a relaxed store does not");
+           "... but a relaxed store ends it");
     const body all_meet = [](int) {
         if (thread_index() == 0) reduce_add<memory_order::release>(counters, 1u);
         if (thread_index() == 0) {
@@ -170,12 +170,12 @@ void atomics() {
             }
         }
     };
-    expect(shared_run(all_meet, 5), "as many blocks as the device has multiprocessors may wait for each other");
+    expect(shared_run(all_meet, 5), "blocks may wait for each other if there is a multiprocessor for each");
     expect(!shared_run(all_meet, 5, 1, 4) && strstr(kgen_emulator_report(), "\n  deadlock: 4 blocks or clusters wait for flags that nobody sets; 1 blocks have not begun") != nullptr,
-           "with one less they wait for ever");
+           "with one multiprocessor less it is a deadlock");
     expect(is_reported("deadlock", [](int) { spin_acquire(); }, 1), "so does one block, for a flag that nobody sets");
     expect(!shared_run([](int) { atomic_add(reinterpret_cast<uint32_t*>(input), 1u); }) && strstr(kgen_emulator_report(), "out of bounds: atomic_add (") != nullptr,
-           "atomics are for registered tensors");
+           "an atomic outside the registered tensors is reported");
 }
 
 }  // namespace

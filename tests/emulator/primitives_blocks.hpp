@@ -1,9 +1,9 @@
-// The part of primitives.cpp about blocks of one launch that meet in device memory.
+// Part of primitives.cpp: conflicts in device memory between blocks of one launch.
 #pragma once
 
 namespace {
 
-// Runs four blocks of one warp, each by itself or all as a cluster; true if the emulator found nothing wrong.
+// Runs four blocks of one warp, independent or as one cluster; true if the emulator reports no violation.
 bool blocks_run(body kernel, bool as_cluster = false) {
     kgen_emulator_device(as_cluster ? 90 : 80);
     kgen_emulator_reset(1);
@@ -19,31 +19,31 @@ bool blocks_conflict(body kernel, bool as_cluster = false) {
 
 void blocks() {
     const body own = [](int) { store_global(output + block_index() * 32 + thread_index(), 1.0f); };
-    expect(blocks_run(own), "blocks may write elements of their own");
-    expect(blocks_conflict([](int) { store_global(output + thread_index(), 1.0f); }), "two that write the same are a conflict, the value being the same");
+    expect(blocks_run(own), "blocks may write different elements");
+    expect(blocks_conflict([](int) { store_global(output + thread_index(), 1.0f); }), "two blocks that write the same element are a conflict, even with equal values");
     const auto says = [](const char* second, const char* first) {
         return strstr(kgen_emulator_report(), second) != nullptr && strstr(kgen_emulator_report(), first) != nullptr;
     };
-    // The seed determines from which end the blocks begin.
+    // The seed determines whether blocks run in ascending or descending order.
     expect(says("`words`, block 1 of 4", "of block 0, in the same launch") || says("`words`, block 2 of 4", "of block 3, in the same launch"),
-           "... and the report says who was there before");
+           "... whose report names both blocks");
     expect(blocks_conflict([](int) {
                if (block_index() == 0) store_global(output, 1.0f);
                if (block_index() == 3) load_global(output);
            }),
-           "so is reading what another block writes, whether it comes later");
+           "reading an element that another block writes later is a conflict");
     expect(blocks_conflict([](int) {
                if (block_index() == 3) store_global(output, 1.0f);
                if (block_index() < 2) load_global(output);
            }),
-           "... or earlier");
-    expect(blocks_run(own) && blocks_run([](int) { load_global(output + thread_index()); }), "what an earlier launch has written may be read by all");
-    expect(blocks_run([](int) { add_global(output, 1.0f); }), "additions need no order");
+           "... or that it wrote earlier");
+    expect(blocks_run(own) && blocks_run([](int) { load_global(output + thread_index()); }), "all blocks may read data written by an earlier launch");
+    expect(blocks_run([](int) { add_global(output, 1.0f); }), "atomic additions need no order");
     expect(blocks_conflict([](int) {
                add_global(output, 1.0f);
                if (block_index() == 2) load_global(output);
            }),
-           "... but reading the sum does");
+           "... but reading the sum without an order is a conflict");
     const body to_and_fro = [](int) {
         store_global(output + block_index() * 32 + thread_index(), 1.0f);
         cluster_sync();
@@ -54,11 +54,11 @@ void blocks() {
                store_global(output + block_index() * 32 + thread_index(), 1.0f);
                load_global(output + (block_index() + 1) % 4 * 32 + thread_index());
            }, true),
-           "... which are blocks like others without it");
+           "... and without it their accesses conflict");
 }
 
-// Runs a block of two warps that may begin before its predecessors have completed; true if the emulator found nothing
-// wrong.
+// Runs a block of two warps that may begin before its predecessors have completed; true if the emulator reports no
+// violation.
 bool begins_early(body kernel) {
     kgen_emulator_reset(1);
     kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
@@ -74,31 +74,31 @@ void earlier_kernels() {
                await_earlier_kernels();
                store_global(output + thread_index(), 1.0f);
            }),
-           "a kernel that begins early waits for those before it, and then touches device memory");
+           "an early kernel may access device memory after its wait for earlier kernels");
     expect(is_too_early([](int) {
                store_global(output + thread_index(), 1.0f);
                await_earlier_kernels();
            }),
-           "... and not before: it does not write there");
+           "a write before the wait is reported");
     expect(is_too_early([](int) {
                load_global(input + thread_index());
                await_earlier_kernels();
            }),
-           "... nor read, not even an input");
+           "a read before the wait is reported, even of an input");
     expect(is_too_early([](int) {
                cp_async(shared_base() + thread_index() * 16, input, true);
                await_earlier_kernels();
                cp_async_commit();
                cp_async_wait<0>();
            }),
-           "... nor start copies");
+           "an asynchronous copy before the wait is reported");
     expect(is_too_early([](int) {
                if (warp_index() == 0) await_earlier_kernels();
                block_sync();
                if (warp_index() == 0) store_global(output + thread_index(), 1.0f);
            }),
-           "every thread waits before it ends");
-    expect(runs([](int) { store_global(output + thread_index(), 1.0f); }), "a kernel that launch() starts need not wait");
+           "a thread that exits without the wait is reported");
+    expect(runs([](int) { store_global(output + thread_index(), 1.0f); }), "a kernel started by launch() needs no wait");
 }
 
 }  // namespace

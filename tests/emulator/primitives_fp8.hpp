@@ -1,7 +1,7 @@
-// The semantics of the FP8 primitives; part of primitives.cpp.
+// Part of primitives.cpp: the FP8 primitives.
 #pragma once
 
-// The value of a byte of E4M3, by its definition.
+// Decodes an E4M3 byte by definition.
 double e4m3_value(uint32_t b) {
     if ((b & 0x7f) == 0x7f) return NAN;
     const double magnitude = (b >> 3 & 15) == 0 ? ldexp(b & 7, -9) : ldexp(8 + (b & 7), static_cast<int>(b >> 3 & 15) - 10);
@@ -10,13 +10,13 @@ double e4m3_value(uint32_t b) {
 
 uint32_t e4m3_of(float x) { return pack_e4m3(x, 0, 0, 0); }
 
-// The same of E5M2.
+// Decodes an E5M2 byte by definition.
 double e5m2_value(uint32_t b) {
     const double magnitude = (b >> 2 & 31) == 0 ? ldexp(b & 3, -16) : ldexp(4 + (b & 3), static_cast<int>(b >> 2 & 31) - 17);
     return b & 0x80 ? -magnitude : magnitude;
 }
 
-// Whether a rounding function keeps every finite byte up to `largest`, rounds to nearest, ties to even, and saturates.
+// True if a rounding function is exact for every finite byte up to `largest`, rounds to nearest even, and saturates.
 template <class Round>
 bool rounds(Round round, double (*value_of)(uint32_t), uint32_t largest) {
     bool right = round(INFINITY) == largest && round(-1e9f) == (largest | 0x80) && round(NAN) == 0x7f && round(-0.0f) == 0x80;
@@ -31,35 +31,35 @@ bool rounds(Round round, double (*value_of)(uint32_t), uint32_t largest) {
 
 void fp8_roundings() {
     expect(rounds([](float x) { return pack_e5m2(x, 0, 0, 0); }, e5m2_value, 0x7b), "pack_e5m2 rounds to nearest, ties to even, and saturates at 57344");
-    expect(pack_e5m2(1, -2, 0, 57345) == 0x7b00c03cu, "pack_e5m2 has the first in the lowest byte");
-    expect(rounds(round_to_e4m3, e4m3_value, 0x7e), "round_to_e4m3 rounds as pack_e4m3 does");
-    expect(rounds(round_to_e5m2, e5m2_value, 0x7b), "round_to_e5m2 rounds as pack_e5m2 does");
+    expect(pack_e5m2(1, -2, 0, 57345) == 0x7b00c03cu, "pack_e5m2 puts the first value into the lowest byte");
+    expect(rounds(round_to_e4m3, e4m3_value, 0x7e), "round_to_e4m3 rounds like pack_e4m3");
+    expect(rounds(round_to_e5m2, e5m2_value, 0x7b), "round_to_e5m2 rounds like pack_e5m2");
 }
 
 void fp8_numbers() {
     bool exact = true;
     bool nearest = true;
-    for (uint32_t b = 0; b < 0x7e; ++b) {  // all finite values but the largest, and what lies halfway to the next
+    for (uint32_t b = 0; b < 0x7e; ++b) {  // all finite values except the largest, and their midpoints to the next
         const auto value = static_cast<float>(e4m3_value(b));
         const auto next = static_cast<float>(e4m3_value(b + 1));
         const float halfway = (value + next) / 2;
         exact = exact && pack_e4m3(value, -value, 0, value) == (b | (b | 0x80) << 8 | b << 24);
         nearest = nearest && e4m3_of(halfway) == b + b % 2 && e4m3_of(nextafterf(halfway, 0)) == b && e4m3_of(nextafterf(halfway, 1e9f)) == b + 1;
     }
-    expect(exact, "pack_e4m3 keeps every finite value, the first in the lowest byte");
+    expect(exact, "pack_e4m3 is exact for every finite value and puts the first into the lowest byte");
     expect(nearest, "pack_e4m3 rounds to nearest, ties to even");
-    expect(pack_e4m3(448, 465, -1e9f, infinity()) == 0x7efe7e7eu, "pack_e4m3 turns what lies beyond 448 into 448");
+    expect(pack_e4m3(448, 465, -1e9f, infinity()) == 0x7efe7e7eu, "pack_e4m3 saturates at 448");
     expect(pack_e4m3(NAN, 0, 0, 0) == 0x7f, "pack_e4m3 keeps NaN");
     expect(choose_bytes<0x6420>(0x33221100u, 0x77665544u) == 0x66442200u && choose_bytes<0x7531>(0x33221100u, 0x77665544u) == 0x77553311u &&
                choose_bytes<0x0123>(0x33221100u, 0x77665544u) == 0x00112233u,
-           "choose_bytes takes the bytes its digits name");
+           "choose_bytes selects the bytes of its selector's digits");
     float low, high;
     unpack<fp16>(0xc5003c01u, low, high);
-    expect(low == 1 + 0x1p-10f && high == -5, "unpack<fp16> gives both values");
+    expect(low == 1 + 0x1p-10f && high == -5, "unpack<fp16> returns both values");
 }
 
-// Whether widen_bytes makes of every byte its value less the unit, in the pair and the half where it belongs, and of
-// those that are no numbers what fp8_to_half.cuh says; `first_not_finite`: among bytes above 0.
+// True if widen_bytes converts every byte to its value divided by the unit, in the right pair and half, and non-finite
+// bytes as fp8_to_half.cuh documents. `first_not_finite`: the first such byte without a sign.
 template <class From, class To>
 bool widens(double (*value_of)(uint32_t), uint32_t first_not_finite, double (*beyond)(uint32_t)) {
     bool right = true;
@@ -83,20 +83,20 @@ bool widens(double (*value_of)(uint32_t), uint32_t first_not_finite, double (*be
 }
 
 void fp8_widened() {
-    // 2^-133 and -2^-133, times 2^120.
+    // 2^-133 and -2^-133, multiplied by 2^120.
     expect(multiply_bf16_pairs(0x80010001u, 0x7b807b80u) == 0xb9003900u, "multiply_bf16_pairs keeps subnormal numbers");
     expect(multiply_bf16_pairs(0x80000000u, 0x3f803f80u) == 0x80000000u, "multiply_bf16_pairs keeps the sign of 0");
     const auto e5m2_bits = [](uint32_t b) {
         const double fraction = (b & 3) == 0 ? INFINITY : NAN;
         return b & 0x80 ? -fraction : fraction;
     };
-    expect(widens<e4m3, fp16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes makes E4M3 fp16");
-    expect(widens<e4m3, bf16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes makes E4M3 bf16");
-    expect(widens<e5m2, fp16>(e5m2_value, 0x7c, e5m2_bits), "widen_bytes makes E5M2 fp16");
-    expect(widens<e5m2, bf16>(e5m2_value, 0x7c, e5m2_value), "widen_bytes makes E5M2 bf16");
+    expect(widens<e4m3, fp16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes converts E4M3 to fp16");
+    expect(widens<e4m3, bf16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes converts E4M3 to bf16");
+    expect(widens<e5m2, fp16>(e5m2_value, 0x7c, e5m2_bits), "widen_bytes converts E5M2 to fp16");
+    expect(widens<e5m2, bf16>(e5m2_value, 0x7c, e5m2_value), "widen_bytes converts E5M2 to bf16");
 }
 
-// A[i][k] and B[k][n] of the FP8 products: small numbers, exact in E4M3, different in every row and column.
+// A[i][k] and B[k][n] of the FP8 products: small numbers that are exact in E4M3 and differ in every row and column.
 float fp8_a(int i, int k) { return static_cast<float>((i * 5 + k * 3) % 17 - 8); }
 float fp8_b(int k, int n) { return static_cast<float>((k * 7 + n * 11) % 15 - 7) / 4; }
 
@@ -142,7 +142,7 @@ void fp8_products_in_fp16(int) {
     tell_whether(d[0] == pack<fp16>(fp8_sum(0, one), fp8_sum(1, one)) && d[1] == pack<fp16>(fp8_sum(2, one), fp8_sum(3, one)));
 }
 
-// 448 * 448 is beyond fp16, and a sum in fp16 has 11 bits: 2048 + 1 is 2048.
+// 448 * 448 overflows fp16, and an fp16 sum has 11 bits: 2048 + 1 = 2048.
 void fp16_sums_are_narrow(int) {
     const uint32_t most[4] = {0x7e, 0, 0, 0}, one[4] = {0x38, 0, 0, 0};
     uint32_t d[2] = {0, 0}, e[2] = {pack<fp16>(2048, 2048), 0};
@@ -151,11 +151,11 @@ void fp16_sums_are_narrow(int) {
     tell_whether(d[0] == 0x7c007c00u && e[0] == pack<fp16>(2048, 2048));
 }
 
-// Every E4M3 byte through the MMA: A's first 16 columns hold all 256, B picks eight of the columns at a time.
+// Passes every E4M3 byte through the MMA: the first 16 columns of A contain all 256, B selects eight columns at a time.
 void widened_bytes(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4;
     const auto bytes = [&](uint32_t row) { return (row * 16 + t * 4) * 0x01010101u + 0x03020100u; };
-    const auto finite = [](uint32_t word) {  // NaN would spread over its row
+    const auto finite = [](uint32_t word) {  // a NaN would make its whole row NaN
         for (uint32_t i = 0; i < 32; i += 8) {
             if ((word >> i & 0x7f) == 0x7f) word &= ~(0xffu << i);
         }
@@ -178,8 +178,8 @@ void widened_bytes(int) {
     tell_whether(right && (g == 3 ? d[0] != d[0] : d[0] == 0) && d[2] == 0);
 }
 
-// Scales of rows and columns: 2^(row % 4 - 2) and 2^(column - 3), passed by the selected lanes and in the selected
-// bytes; everything else is NaN.
+// Scales 2^(row % 4 - 2) of rows and 2^(column - 3) of columns, in the selected lanes and bytes; all other bytes are
+// NaN.
 template <int BYTE_A, int PAIR_A, int BYTE_B, int LANE_B>
 void fp8_block_scales(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4;
@@ -204,7 +204,7 @@ void fp8_unit_scales(int) {
     tell_whether(memcmp(plain, scaled, sizeof plain) == 0);
 }
 
-// Two 16x16 matrices of bytes, row r of both together holding 16 r .. 16 r + 15 (modulo 256, plus the matrix).
+// Two 16x16 matrices of bytes; row r of each contains 16 r .. 16 r + 15 plus the matrix's number, modulo 256.
 void byte_matrices(int) {
     words4 row;
     uint8_t bytes[16];
@@ -227,21 +227,21 @@ void byte_matrices(int) {
 
 void fp8_meaning() {
     expect(runs(fp8_products) && all_ones(), "mma of E4M3 is a matrix product");
-    expect(runs(widened_bytes) && all_ones(), "mma of E4M3 takes every byte exactly, subnormals included, and spreads NaN along its row");
+    expect(runs(widened_bytes) && all_ones(), "mma of E4M3 is exact for every byte, subnormals included, and a NaN makes its row NaN");
     expect(runs(fp8_products_in_fp16) && all_ones(), "mma of E4M3 with fp16 sums is a matrix product");
-    expect(runs(fp16_sums_are_narrow) && all_ones(), "... that rounds to 11 bits and ends in infinity");
+    expect(runs(fp16_sums_are_narrow) && all_ones(), "... whose sums round to 11 bits and overflow to infinity");
     expect(runs(fp8_block_scales<0, 0, 0, 0>) && all_ones(), "the block-scaled mma scales every row of A and column of B");
-    expect(runs(fp8_block_scales<2, 1, 3, 2>) && all_ones(), "... by the byte and from the lanes that its selectors name");
-    expect(runs(fp8_unit_scales) && all_ones(), "... and with unit scales is the plain one");
-    expect(runs(byte_matrices) && all_ones(), "ldmatrix of bytes gives every lane four rows of two columns of each matrix");
+    expect(runs(fp8_block_scales<2, 1, 3, 2>) && all_ones(), "... with the bytes and lanes given by its selectors");
+    expect(runs(fp8_unit_scales) && all_ones(), "... and equals the plain mma if all scales are 1");
+    expect(runs(byte_matrices) && all_ones(), "ldmatrix of bytes returns to each lane four rows of two columns of each matrix");
     expect(is_faulted("unwritten", [](int) {
                uint32_t fragment[4];
                ldmatrix_b8_x2_transposed(fragment, shared_base() + lane_index() * 16);
            }),
-           "ldmatrix of bytes is a read of shared memory");
+           "the race detector treats ldmatrix of bytes as a read");
 }
 
-// Lane l asks for the first l % 17 bytes of its 16.
+// Lane l copies the first l % 17 of its 16 bytes.
 void partial_copies(int) {
     cp_async_partial(shared_base() + thread_index() * 16, input + thread_index() * 8, thread_index() % 17);
     cp_async_commit();
@@ -256,7 +256,7 @@ void partial_copies(int) {
 
 void fp8_memory() {
     for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i * 259 + 1);
-    expect(runs(partial_copies) && all_ones(), "cp_async_partial brings the bytes it is asked for, and zeros");
+    expect(runs(partial_copies) && all_ones(), "cp_async_partial copies the given number of bytes and fills the rest with zeros");
     const auto last_eight = [](int) {
         cp_async_partial(shared_base() + thread_index() * 16, input + 1016, 8);
         cp_async_commit();
@@ -272,8 +272,8 @@ void fp8_memory() {
                const float low = static_cast<float>(load_global(bytes + 2 * thread_index())), high = static_cast<float>(load_global(bytes + 2 * thread_index() + 1));
                tell_whether(low + 256 * high == static_cast<float>(input[thread_index()]));
            }) && all_ones(),
-           "bytes are loaded from any address");
-    expect(runs([](int) { store_global(static_cast<void*>(output + 2 * thread_index()), words2{bits(1.0f), bits(1.0f)}); }) && all_ones(), "two words are stored at once");
+           "load_global of bytes accepts any alignment");
+    expect(runs([](int) { store_global(static_cast<void*>(output + 2 * thread_index()), words2{bits(1.0f), bits(1.0f)}); }) && all_ones(), "store_global stores two words");
     expect(is_faulted("misaligned", [](int) { store_global(static_cast<void*>(output + 1), words2{}); }), "... at a multiple of 8");
 }
 

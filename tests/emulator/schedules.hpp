@@ -1,10 +1,10 @@
-// The part of tma_primitives.cpp about orders of threads: what priorities reveal, and what is a mistake under every
-// order.
+// Part of tma_primitives.cpp: schedules of threads. Errors that only some priorities expose, and errors reported under
+// every schedule.
 #pragma once
 
 namespace {
 
-// Like runs(), by priorities of which `depth` drop, after a shuffled run that measures the length of the kernel.
+// Like runs(), with priorities and `depth` priority drops, after a shuffled run that counts the kernel's steps.
 bool runs_by_priority(body kernel, uint32_t threads, uint64_t seed, uint32_t depth) {
     runs(kernel, threads, seed);
     kgen_emulator_reset(seed);
@@ -22,7 +22,7 @@ void await(uint32_t barrier, uint32_t parity) {
     }
 }
 
-// Warp 0 fills, warp 1 only passes on: one lane of it signals that.
+// Warp 0 arrives at FULL, warp 1 waits for it; one lane of warp 1 arrives at EMPTY.
 void pass_on(int) {
     make_barriers();
     for (uint32_t step = 0; step < 6; ++step) {
@@ -45,20 +45,20 @@ void orders() {
         return all;
     };
     lanes_look_together = true;
-    expect(all_run(pass_on), "by priorities a pair of mbarriers passes a buffer to and fro");
+    expect(all_run(pass_on), "a pair of mbarriers alternates correctly under priorities");
     polls = true;
-    expect(all_run(pass_on), "... and whoever polls gives way, so that the one it waits for comes to it");
+    expect(all_run(pass_on), "... also with polling, because a polling warp yields");
     polls = lanes_look_together = false;
-    expect(!all_run(pass_on), "a lane that looks after another has passed the phase on may wait forever, and under some priorities does");
+    expect(!all_run(pass_on), "a lane that checks a phase after another lane has released it can deadlock, and some priorities expose it");
     kgen_emulator_reset(1);
     launch<int>([](int) { block_sync(); }, "words", 1, 64, SHARED_BYTES, 0, nullptr);
-    expect(kgen_emulator_steps() == 0, "block_sync is nothing that a schedule decides");
+    expect(kgen_emulator_steps() == 0, "block_sync is not a step of the schedule");
 
     expect(is_faulted("mbarrier", [](int) {
                make_barriers();
                if (lane_index() == 0) mbarrier_arrive(OTHER);
            }, 64),
-           "whoever arrives must know that the phase before has ended");
+           "an arrival not ordered after the end of the previous phase is reported");
     expect(runs([](int) {
                make_barriers();
                const bool second = warp_index() == 1;
@@ -66,19 +66,19 @@ void orders() {
                if (second) mbarrier_wait(OTHER, 0);
                mbarrier_arrive(OTHER);
            }, 64),
-           "... by a wait for it");
+           "... and accepted after a wait for it");
     expect(is_faulted("barrier", [](int) {
                barrier_wait(1, 64);
                if (warp_index() == 1) barrier_wait(1, 64);
            }, 96),
-           "whoever comes to a named barrier must know that all who came to its last use have come");
+           "an arrival at a named barrier not ordered after its previous use is reported");
     expect(runs([](int) {
                if (warp_index() < 2) barrier_wait(1, 64);
                if (warp_index() != 0) barrier_wait(2, 64);
                if (warp_index() != 1) barrier_wait(3, 64);
                if (warp_index() != 0) barrier_wait(1, 64);
            }, 96),
-           "... also from somebody who has been there");
+           "... and accepted if another warp passed that order on");
 }
 
 }  // namespace

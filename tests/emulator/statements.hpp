@@ -1,5 +1,5 @@
-// Common code of the programs that state the semantics of the emulator's primitives: a statement that holds or not, and
-// a kernel that the emulator must accept or must reject.
+// Common code of the tests of the emulator's primitives: checks of statements, and kernels that the emulator must
+// accept or reject.
 #pragma once
 
 #include <stdio.h>
@@ -23,13 +23,13 @@ void expect(bool truth, const char* statement) {
     }
 }
 
-// The data of the kernels below; the emulator runs everything on one thread, so globals suffice.
+// Data of the kernels. The emulator uses one host thread, so globals are safe.
 alignas(16) uint16_t input[1024];
 float output[1024];
 
 constexpr uint32_t SHARED_BYTES = 4096;
 
-// Runs `body` as every thread of one cluster of `blocks` blocks; true if the emulator found nothing wrong.
+// Runs `kernel` on one cluster of `blocks` blocks; true if the emulator reports no violation.
 using body = void (*)(int);
 bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
     kgen_emulator_reset(seed);
@@ -38,7 +38,7 @@ bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared
     return launch(kernel, "words", blocks, threads, shared_bytes, 0, nullptr, blocks) == KGEN_SUCCESS;
 }
 
-// True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
+// True if with each of 20 seeds the kernel is rejected and a line of the report starts with `kind`.
 bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
         if (runs(kernel, threads, seed, shared_bytes, blocks)) return false;

@@ -1,10 +1,10 @@
-// The part of tma_primitives.cpp about order: what makes a copy, or what another warp has done, safe to use. It uses
-// that file's barriers, tiles and map.
+// Part of tma_primitives.cpp: the order that makes the data of a copy or of another warp safe to use. Uses that file's
+// barriers, tiles and map.
 #pragma once
 
 namespace {
 
-// Which threads may access the data of a copy, and when.
+// The threads that may access the data of a copy, and the time from which they may.
 void order_of_copies() {
     use_map(64, tma_swizzle::span_128);
     expect(is_faulted("race", [](int) {
@@ -22,7 +22,7 @@ void order_of_copies() {
                load_shared(TILE);
                mbarrier_wait(FULL, 0);
            }),
-           "so is reading it behind a wait for another mbarrier");
+           "so is reading it after a wait for another mbarrier");
     expect(is_faulted("race", [](int) {
                make_barriers();
                fetch(TILE, FULL);
@@ -34,7 +34,7 @@ void order_of_copies() {
                    load_shared(TILE);
                }
            }, 64),
-           "... although the copy may have landed because another warp has waited for it");
+           "... even if another warp has waited for the copy");
     expect(is_faulted("race", [](int) {
                make_barriers();
                fetch(TILE, FULL);
@@ -46,7 +46,7 @@ void order_of_copies() {
                load_shared(TILE);
                mbarrier_wait(FULL, 1);
            }),
-           "a wait for the wrong parity waits for nothing");
+           "a wait with the wrong parity creates no order");
     static bool sync;
     const body lone_wait = [](int) {
         make_barriers();
@@ -57,9 +57,9 @@ void order_of_copies() {
         load_shared(TILE + lane_index() * 16);
     };
     sync = true;
-    expect(runs(lone_wait), "what one lane has waited for, its warp may read behind a warp_sync");
+    expect(runs(lone_wait), "after one lane's wait and a warp_sync the whole warp may read");
     sync = false;
-    expect(is_faulted("race", lone_wait), "... and not after any other primitive");
+    expect(is_faulted("race", lone_wait), "... but not after another warp-wide primitive");
     expect(is_faulted("race", [](int) {
                make_barriers();
                fetch(TILE, FULL);
@@ -68,7 +68,7 @@ void order_of_copies() {
                fetch(TILE, FULL);
                mbarrier_wait(FULL, 1);
            }, 64),
-           "copying over what another warp may still read is a race");
+           "a copy over data that another warp may still read is a race");
     expect(is_faulted("race", [](int) {
                make_barriers();
                fetch(TILE, FULL);
@@ -76,7 +76,7 @@ void order_of_copies() {
                mbarrier_wait(FULL, 0);
                mbarrier_wait(OTHER, 0);
            }),
-           "so are two copies to the same place at once");
+           "so are two concurrent copies to the same destination");
 
     static bool fence, by_the_writer;
     const body written_before = [](int) {
@@ -88,7 +88,7 @@ void order_of_copies() {
         mbarrier_wait(FULL, 0);
     };
     fence = by_the_writer = true;
-    expect(runs(written_before, 64), "what threads have written may be copied over behind their fence_proxy_async and a barrier");
+    expect(runs(written_before, 64), "a copy may overwrite data written by threads after their fence_proxy_async and a barrier");
     by_the_writer = false;
     expect(is_faulted("proxy", written_before, 64), "... each writer needs the fence");
     fence = false;
@@ -100,35 +100,35 @@ void order_of_copies() {
                fetch(TILE, FULL);
                mbarrier_wait(FULL, 0);
            }, 64),
-           "... nor a fence alone");
+           "... and not after the fence alone");
     expect(is_faulted("proxy", [](int) {
                if (thread_index() == 0) mbarrier_init(FULL, 1);
                block_sync();
                fetch(TILE, FULL);
                mbarrier_wait(FULL, 0);
            }),
-           "an mbarrier counts bytes only behind a fence_mbarrier_init");
+           "a copy to an mbarrier without a fence_mbarrier_init is reported");
     expect(is_faulted("never waited for", [](int) {
                make_barriers();
                fetch(TILE, FULL);
            }),
-           "a copy nobody waits for is reported");
+           "a copy without a wait is reported");
     expect(is_faulted("misaligned", [](int) {
                make_barriers();
                fetch(TILE + 16, FULL);
            }),
-           "a box starts at a multiple of 128 bytes");
+           "a destination that is not a multiple of 128 bytes is reported");
     expect(is_faulted("out of bounds", [](int) {
                make_barriers();
                fetch(emulator::SHARED_BASE + SHARED_BYTES - 512, OTHER);
                mbarrier_wait(OTHER, 0);
            }),
-           "... and ends inside shared memory");
+           "a destination beyond shared memory is reported");
     expect(is_faulted("tma", [](int) {
                make_barriers();
                if (thread_index() == 0) tma_load(TILE, map, FULL, 0, 0, 0);
            }),
-           "a copy has as many coordinates as its map has dimensions");
+           "a copy whose number of coordinates is not that of its map's dimensions is reported");
 
     tensor_view longer = view_of_input(64, tma_swizzle::span_128);
     longer.extents[1] = 17;
@@ -138,9 +138,9 @@ void order_of_copies() {
                fetch(TILE, FULL, 16);
                mbarrier_wait(FULL, 0);
            }),
-           "... but reading behind it is reported");
+           "reading past the end of the tensor's allocation is reported");
     use_map(64, tma_swizzle::span_128);
-    static uint8_t gaps[1024];  // only the first row is elements
+    static uint8_t gaps[1024];  // elements: the first row only
     memset(gaps, 1, 64);
     kgen_emulator_reset(1);
     kgen_emulator_tensor("input", input, sizeof input, gaps, 2, 0);
@@ -152,7 +152,7 @@ void order_of_copies() {
     expect(launch(copy_gaps, "words", 1, 32, SHARED_BYTES, 0, nullptr) == KGEN_SUCCESS, "a copy may read what lies between a tensor's rows, or in unused ones");
 }
 
-// A producer warp copies tiles into one buffer, a consumer warp reads them: no barrier of the block in the loop.
+// A producer warp copies tiles into one buffer and a consumer warp reads them; the loop has no block-wide barrier.
 bool consumer_syncs, consumer_is_early, producer_waits, all_lanes_arrive;
 
 void pipeline(int) {
@@ -178,10 +178,10 @@ void pipeline(int) {
 
 void order_of_threads() {
     producer_waits = consumer_syncs = true;
-    expect(runs(pipeline, 64) && all_ones(128), "a pair of mbarriers passes a buffer to and fro, one lane arriving behind a warp_sync");
+    expect(runs(pipeline, 64) && all_ones(128), "a pair of mbarriers orders reuse of a buffer if one lane arrives after a warp_sync");
     all_lanes_arrive = true;
     consumer_syncs = false;
-    expect(runs(pipeline, 64) && all_ones(128), "... or all lanes of the warp arriving");
+    expect(runs(pipeline, 64) && all_ones(128), "... or if all lanes of the warp arrive");
     consumer_is_early = true;
     expect(is_faulted("race", pipeline, 64), "a consumer that arrives before it has read is a race");
     consumer_is_early = all_lanes_arrive = false;
@@ -202,7 +202,7 @@ void order_of_threads() {
                    load_shared(TILE);
                }
            }, 64),
-           "a named barrier passes on what a warp has waited for");
+           "a named barrier passes on the order of a warp's wait");
 
     const body hand_over = [](int) {
         make_barriers();
@@ -225,7 +225,7 @@ void order_of_threads() {
             store_global(output + lane_index(), load_shared(TILE).x == 7 ? 1.0f : 0.0f);
         }
     };
-    expect(runs(hand_over_all, 64) && all_ones(), "what a lone lane writes before it arrives, those who wait may read");
+    expect(runs(hand_over_all, 64) && all_ones(), "waiting threads may read what a single lane wrote before its arrival");
     expect(is_faulted("race", [](int) {
                make_barriers();
                if (thread_index() == 0) {
@@ -237,18 +237,18 @@ void order_of_threads() {
                    load_shared(TILE);
                }
            }, 64),
-           "what it writes afterwards is a race");
+           "... but a write after the arrival is a race");
     expect(is_faulted("race", [](int) {
                if (lane_index() == 0) mbarrier_init(EMPTY, 1);
                warp_any(true);
                if (lane_index() == 1) mbarrier_arrive(EMPTY);
            }),
-           "an mbarrier is used only behind a barrier that follows its initialisation");
+           "using an mbarrier without a barrier after its initialisation is reported");
     expect(is_faulted("mbarrier", [](int) {
                make_barriers(2);
                if (thread_index() == 0) mbarrier_arrive(EMPTY);
            }),
-           "a phase that has begun when the block ends lacks somebody");
+           "a phase with missing arrivals at the end of the block is reported");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The semantics of mbarriers and TMA copies on the emulator, and what it reports of a kernel that misuses them. Exit
-// status 1 if a statement is false. tests/faults compiles it together with the runtime.
+// Tests of mbarriers and TMA copies on the emulator: their semantics, and the reports for kernels that misuse them.
+// Exit status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ constexpr uint32_t FULL = BARRIERS, EMPTY = BARRIERS + 8, OTHER = BARRIERS + 16;
 constexpr uint32_t TILE = emulator::SHARED_BASE, NEXT_TILE = TILE + 1024;
 constexpr uint32_t TILE_BYTES = 1024;
 
-tensor_map map;  // of `input`, whose element i is i: 16 rows of 64 columns, in boxes of 8 rows
+tensor_map map;  // of `input` (element i is i): 16 rows of 64 columns, in boxes of 8 rows
 
 tensor_view view_of_input(uint32_t width, tma_swizzle swizzle) {
     return {input, 2, 2, {64, 16}, {0, 128}, {width, 8}, swizzle};
@@ -83,7 +83,7 @@ void boxes() {
     expect(box_looks_like_a_panel<64, tma_swizzle::span_128>(), "a box of 64 columns with 128-byte swizzle is a panel of kgen/tile.cuh");
     expect(box_looks_like_a_panel<32, tma_swizzle::span_64>(), "a box of 32 columns with 64-byte swizzle is a panel of kgen/tile.cuh");
     expect(box_looks_like_a_panel<16, tma_swizzle::span_32>(), "a box of 16 columns with 32-byte swizzle is a panel of kgen/tile.cuh");
-    expect(box_looks_like_a_panel<32, tma_swizzle::none>(), "a box without swizzle lies row after row");
+    expect(box_looks_like_a_panel<32, tma_swizzle::none>(), "a box without swizzle is row-major");
 
     use_map(64, tma_swizzle::span_128);
     expect(runs([](int) {
@@ -92,12 +92,12 @@ void boxes() {
                mbarrier_wait(FULL, 0);
                bool right = true;
                for (uint32_t row = 0; row < 8; ++row) {
-                   const uint32_t line = row + 1;  // of 128 bytes, from a multiple of 1024 on
+                   const uint32_t line = row + 1;  // of 128 bytes, counted from a multiple of 1024
                    for (uint32_t chunk = 0; chunk < 8; ++chunk) right = right && element_at(TILE + line * 128 + (chunk ^ line % 8) * 16) == row * 64 + chunk * 8;
                }
                store_global(output + lane_index(), right ? 1.0f : 0.0f);
            }) && all_ones(),
-           "the swizzle goes by the address: a tile at another offset has another pattern");
+           "the swizzle is a function of the address: a tile at another offset has another pattern");
 
     expect(runs([](int) {
                make_barriers();
@@ -119,9 +119,9 @@ void boxes() {
                }
                store_global(output + lane_index(), right ? 1.0f : 0.0f);
            }) && all_ones(),
-           "what lies outside the tensor arrives as zeros, on every side, and counts as bytes");
+           "elements outside the tensor, on any side, are zeros and count as bytes");
 
-    // Dimensions of 8, 4, 2, 4, 4 elements, the outer ones in an order of their own.
+    // Extents 8, 4, 2, 4, 4; the strides of the outer dimensions are not in ascending order.
     const tensor_view five = {input, 2, 5, {8, 4, 2, 4, 4}, {0, 128, 16, 32, 512}, {8, 2, 2, 1, 2}, tma_swizzle::none};
     const tensor_view three = {input, 2, 3, {8, 16, 8}, {0, 128, 16}, {8, 8, 2}, tma_swizzle::none};
     const tensor_view four = {input, 2, 4, {8, 4, 4, 8}, {0, 512, 128, 16}, {8, 2, 2, 2}, tma_swizzle::none};
@@ -146,10 +146,10 @@ void boxes() {
                    }
                    store_global(output + lane_index(), right ? 1.0f : 0.0f);
                }) && all_ones(),
-           "boxes have up to five dimensions, the first the innermost, with any strides");
+           "boxes have up to five dimensions, innermost first, with any strides");
 }
 
-// The tensors that TMA supports.
+// Requirements of TMA on tensors.
 void tensors_for_tma() {
     char why[160] = "";
     const auto takes = [&](auto change) {
@@ -158,14 +158,14 @@ void tensors_for_tma() {
         return tma_takes(view, why, sizeof why);
     };
     const auto says = [&](const char* words) { return strstr(why, words) != nullptr; };
-    expect(takes([](tensor_view&) {}), "TMA takes a tensor whose rows are multiples of 16 bytes apart");
-    expect(!takes([](tensor_view& v) { v.strides[1] = 130; }) && says("the stride of dimension 1 is 130"), "... and no other, which is named with its stride");
-    expect(!takes([](tensor_view& v) { v.strides[1] = -128; }) && says("-128"), "TMA takes no negative stride");
-    expect(!takes([](tensor_view& v) { v.strides[1] = 1ll << 40; }), "TMA takes strides below 2^40 bytes");
+    expect(takes([](tensor_view&) {}), "a row stride that is a multiple of 16 bytes is accepted");
+    expect(!takes([](tensor_view& v) { v.strides[1] = 130; }) && says("the stride of dimension 1 is 130"), "another row stride is rejected, with its value in the message");
+    expect(!takes([](tensor_view& v) { v.strides[1] = -128; }) && says("-128"), "a negative stride is rejected");
+    expect(!takes([](tensor_view& v) { v.strides[1] = 1ll << 40; }), "strides from 2^40 bytes on are rejected");
     expect(takes([](tensor_view& v) { v.extents[1] = 1, v.strides[1] = -3; }), "the stride of a dimension of extent 1 does not matter");
-    expect(!takes([](tensor_view& v) { v.base = input + 1; }) && says("multiples of 16 bytes"), "TMA takes tensors that start at multiples of 16 bytes");
-    expect(!takes([](tensor_view& v) { v.extents[1] = 0; }) && !takes([](tensor_view& v) { v.extents[1] = (1ull << 32) + 1; }), "TMA takes extents from 1 to 2^32");
-    expect(!takes([](tensor_view& v) { v.box[0] = 32; }) && says("a row of the box has 64 bytes"), "a swizzled box is as wide as the span");
+    expect(!takes([](tensor_view& v) { v.base = input + 1; }) && says("multiples of 16 bytes"), "a start that is not a multiple of 16 bytes is rejected");
+    expect(!takes([](tensor_view& v) { v.extents[1] = 0; }) && !takes([](tensor_view& v) { v.extents[1] = (1ull << 32) + 1; }), "extents outside 1 .. 2^32 are rejected");
+    expect(!takes([](tensor_view& v) { v.box[0] = 32; }) && says("a row of the box has 64 bytes"), "a swizzled box whose row is not as wide as the span is rejected");
     kgen_emulator_device(89);
     expect(make_tensor_map(map, view_of_input(64, tma_swizzle::span_128), "words", "input") == KGEN_ERROR_LAUNCH, "a device before 9.0 has no tensor maps");
     kgen_emulator_device(90);
@@ -184,7 +184,7 @@ void phases() {
                }
                store_global(output + lane_index(), right ? 1.0f : 0.0f);
            }) && all_ones(),
-           "a phase ends with its last arrival, and a wait asks for the parity of this phase or the last");
+           "a phase completes with its last arrival; a wait takes the parity of the current or the previous phase");
     expect(runs([](int) {
                make_barriers();
                fetch(TILE, FULL);
@@ -196,7 +196,7 @@ void phases() {
                }
                store_global(output + lane_index(), element_at(TILE) == 0 && element_at(NEXT_TILE) == 64 ? 1.0f : 0.0f);
            }) && all_ones(),
-           "test_wait and try_wait end when the bytes have landed");
+           "test_wait and try_wait return true after the bytes have arrived");
 
     expect(is_faulted("deadlock", [](int) {
                make_barriers();
@@ -204,12 +204,12 @@ void phases() {
                mbarrier_wait(FULL, 0);
                mbarrier_wait(FULL, 1);
            }),
-           "waiting for a phase that nobody ends is a deadlock");
+           "waiting for a phase that never completes is a deadlock");
     const std::string report = kgen_emulator_report();
     expect(report.find("32 threads wait for phase 1 (parity 1) of the mbarrier at shared memory offset 4032, made by mbarrier_init (tma_primitives.cpp:") !=
                    std::string::npos &&
                report.find("1 of 1 arrivals are missing; 0 bytes are expected that no copy brings") != std::string::npos,
-           "its report names the mbarrier, its phase and what it lacks");
+           "... whose report has the mbarrier, its phase, and the missing arrivals and bytes");
     expect(is_faulted("deadlock", [](int) {
                make_barriers();
                while (!mbarrier_test_wait(FULL, 0)) {
@@ -229,7 +229,7 @@ void phases() {
                if (thread_index() == 0) tma_load(TILE, map, FULL, 0, 0);
                mbarrier_wait(FULL, 0);
            }),
-           "expecting fewer bytes than one copy brings is a deadlock");
+           "expecting fewer bytes than one copy transfers is a deadlock");
     expect(is_faulted("race", [](int) {
                make_barriers();
                if (thread_index() == 0) {
@@ -241,12 +241,12 @@ void phases() {
                load_shared(TILE);
                load_shared(NEXT_TILE);
            }),
-           "expecting the bytes of one copy of two ends the phase too soon");
+           "expecting the bytes of one of two copies completes the phase too early");
     expect(is_faulted("mbarrier", [](int) {
                make_barriers();
                if (thread_index() < 2) mbarrier_arrive_expect_tx(FULL, 16);
            }),
-           "one arrival too many in a phase is reported");
+           "an excess arrival in a phase is reported");
     expect(is_faulted("mbarrier", [](int) { mbarrier_wait(FULL, 0); }), "waiting where no mbarrier is, is reported");
     expect(is_faulted("mbarrier", [](int) {
                make_barriers();

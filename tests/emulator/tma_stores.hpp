@@ -1,4 +1,4 @@
-// The part of tma_primitives.cpp about stores: what they write, and what makes their source safe to write again.
+// Part of tma_primitives.cpp: TMA stores, what they write and when their source may be overwritten.
 #pragma once
 
 #include "kgen/tma_tile.cuh"
@@ -36,7 +36,7 @@ void write_tile(uint32_t tile) {
 
 bool fenced_by_all, fenced_by_one, synced, committed, waited, synced_again, overwritten;
 
-// Writes a tile, stores it, and writes it again.
+// Writes a tile, stores it, and overwrites it.
 void store_and_overwrite(int first_row) {
     write_tile(TILE);
     if (fenced_by_all || (fenced_by_one && thread_index() == 0)) fence_proxy_async();
@@ -69,19 +69,19 @@ bool stores_are_right(uint32_t columns, uint32_t rows, uint32_t threads = 32) {
 void stores() {
     fenced_by_all = synced = committed = waited = synced_again = overwritten = true;
     make_output_maps(112, 18);
-    expect(stores_are_right(112, 18), "a store writes a tile's panels to their place, and nothing else");
+    expect(stores_are_right(112, 18), "a store writes a tile's panels to their coordinates and nothing else");
     make_output_maps(88, 12);
-    expect(stores_are_right(88, 12), "what lies outside the tensor is not written");
+    expect(stores_are_right(88, 12), "elements outside the tensor are not written");
     overwritten = waited = false;
-    expect(stores_are_right(88, 12), "a committed store that nobody waits for is there when the grid has ended");
+    expect(stores_are_right(88, 12), "a committed store without a wait completes before the grid ends");
 
-    static uint8_t rows_of_9[1024];  // words of `output` that are elements
+    static uint8_t rows_of_9[1024];  // element map of `output`
     memset(rows_of_9, 1, 9 * 112 / 2);
     kgen_emulator_reset(1);
     kgen_emulator_tensor("output", output, sizeof output, rows_of_9, 4, 1);
     expect(launch(store_at_row_6, "words", 1, 32, SHARED_BYTES, 0, nullptr) != KGEN_SUCCESS &&
                strstr(kgen_emulator_report(), "out of bounds: tma_store (tma_tile.cuh") != nullptr,
-           "a store into the gap behind a sequence is reported, unlike a copy from it");
+           "a store into the gap after a sequence is reported, unlike a load from it");
     make_output_maps(112, 20);
     expect(is_faulted("out of bounds", [](int) { store_and_overwrite(14); }), "... and one behind the allocation");
     make_output_maps(112, 18);
@@ -92,47 +92,47 @@ void stores() {
     expect(is_faulted("misaligned", [](int) {
                if (thread_index() == 0) tma_store(to_output.of_width[0], TILE + 16, 0, 0, 0, 0);
            }),
-           "the box in shared memory starts at a multiple of 128 bytes");
+           "a source that is not a multiple of 128 bytes is reported");
     expect(is_faulted("out of bounds", [](int) {
                if (thread_index() == 0) tma_store(to_output.of_width[0], emulator::SHARED_BASE + SHARED_BYTES - 512, 0, 0, 0, 0);
            }),
-           "... and ends inside shared memory");
+           "a source beyond shared memory is reported");
     use_map(64, tma_swizzle::span_128);
     expect(is_faulted("tma", [](int) {
                if (thread_index() == 0) tma_store(map, TILE, 0, 0, 0, 0);
            }),
-           "a store has as many coordinates as its map has dimensions");
+           "a store whose number of coordinates is not that of its map's dimensions is reported");
 }
 
 void order_of_stores() {
     make_output_maps(112, 18);
     fenced_by_all = synced = committed = waited = synced_again = overwritten = true;
-    expect(runs(store_at_row_6), "a source may be written again behind the wait and a barrier");
+    expect(runs(store_at_row_6), "a source may be overwritten after the wait and a barrier");
     synced_again = false;
-    expect(is_faulted("race", store_at_row_6), "... not behind the wait of another thread alone");
+    expect(is_faulted("race", store_at_row_6), "... but not after another thread's wait without a barrier");
     waited = false;
     synced_again = true;
-    expect(is_faulted("race", store_at_row_6), "... nor behind a barrier alone");
+    expect(is_faulted("race", store_at_row_6), "... and not after a barrier without the wait");
     overwritten = false;
     committed = false;
-    expect(is_faulted("never committed", store_at_row_6), "a store that its thread does not commit is reported");
+    expect(is_faulted("never committed", store_at_row_6), "an uncommitted store is reported");
     waited = true;
-    expect(is_faulted("never committed", store_at_row_6), "... and no wait is for it");
+    expect(is_faulted("never committed", store_at_row_6), "... and a wait does not cover it");
     committed = true;
     fenced_by_all = false;
-    expect(is_faulted("proxy", store_at_row_6), "what threads have written needs a fence_proxy_async before it is stored");
+    expect(is_faulted("proxy", store_at_row_6), "storing written data without a fence_proxy_async is reported");
     fenced_by_one = true;
-    expect(is_faulted("proxy", store_at_row_6), "... of each writer");
+    expect(is_faulted("proxy", store_at_row_6), "... also if only some writers fenced");
     fenced_by_all = true;
     synced = false;
-    expect(is_faulted("race", store_at_row_6), "... and a barrier behind the fences");
+    expect(is_faulted("race", store_at_row_6), "... and without a barrier after the fences");
     expect(is_faulted("unwritten", [](int) {
                if (thread_index() == 0) {
                    store_panels(TILE, to_output, 0, 0, 0);
                    tma_store_commit();
                }
            }),
-           "storing what nothing has written is reported");
+           "storing uninitialised shared memory is reported");
 
     static int pending;
     const body two_groups = [](int) {
@@ -151,9 +151,9 @@ void order_of_stores() {
         }
     };
     pending = 1;
-    expect(runs(two_groups), "a wait for all groups but one frees the sources of those before it");
+    expect(runs(two_groups), "a wait for all but the newest group frees the sources of the others");
     pending = 2;
-    expect(is_faulted("race", two_groups), "... and for all but two, none of two");
+    expect(is_faulted("race", two_groups), "... and a wait for all but two groups frees neither of two sources");
     expect(is_faulted("race", [](int) {
                make_barriers();
                write_tile(TILE);
@@ -166,7 +166,7 @@ void order_of_stores() {
                fetch(TILE, FULL);
                mbarrier_wait(FULL, 0);
            }),
-           "copying over the source of a store that nobody has waited for is a race");
+           "a load over the source of a store without a wait is a race");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Stored matrices, descriptors, transposed bytes and stored rows; part of wgmma_primitives.cpp.
+// Part of wgmma_primitives.cpp: stmatrix, descriptors, transposed bytes and stored rows.
 #pragma once
 
-// Element `column` of row `row` of matrix `matrix`, and where its row is: in a tile of 32 rows of 32 bytes,
-// permuted.
+// Value of an element of matrix `matrix`, and the permuted position of its row in a tile of 32 rows of 32
+// bytes.
 uint32_t element_of(uint32_t matrix, uint32_t row, uint32_t column) { return matrix * 1000 + row * 10 + column; }
 uint32_t row_place(uint32_t matrix, uint32_t row) { return emulator::SHARED_BASE + (row * 4 + (matrix ^ row % 4)) * 32; }
 
-// What the lane has of the four matrices, or of the four transposed ones.
+// The lane's fragments of the four matrices, or of the four transposed ones.
 void load_fragment(uint32_t (&fragment)[4], bool transposed) {
     const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
     for (uint32_t i = 0; i < 4; ++i) {
@@ -41,7 +41,7 @@ void store_matrices(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
-// Matrices are transposed in place, and read by another warp.
+// Transposes matrices in place; another warp reads them.
 bool others_wait;
 void transpose_in_place(int) {
     uint32_t fragment[4];
@@ -57,7 +57,7 @@ void transpose_in_place(int) {
     store_global(output + thread_index(), fragment[0] == (lane_index() % 4 == 0 ? lane_index() / 4 : 0) ? 1.0f : 0.0f);
 }
 
-// B is what stmatrix has written: 16 rows of 32 bytes.
+// B was written by stmatrix: 16 rows of 32 bytes.
 bool proxy_is_told;
 void multiply_stored_matrices(int) {
     uint32_t fragment[4];
@@ -79,7 +79,7 @@ void multiply_stored_matrices(int) {
     judge<N>(d, 32, false);
 }
 
-// Operands of a panel width: every address in shared memory, the next ones there, panels of few rows and of many.
+// Compares the operand encodings for a panel width: all addresses, advanced operands, panels with few and many rows.
 template <int ROW_BYTES>
 bool descriptors_are_alike() {
     bool alike = true;
@@ -97,27 +97,27 @@ bool descriptors_are_alike() {
     return alike;
 }
 
-// The emulator decodes what its own header encodes, so a GPU's must not encode anything else.
+// The emulator decodes its own header's encoding, so the GPU header must produce the same encoding.
 void descriptors() {
     expect(runs([](int) {
                if (lane_index() != 0) return;
                store_global(output, descriptors_are_alike<128>() && descriptors_are_alike<64>() && descriptors_are_alike<32>() ? 1.0f : 0.0f);
            }) && all_ones(1),
-           "both headers encode operands alike, and an operand some bytes further as one that starts there");
+           "both headers encode operands alike, and an advanced operand like one that starts at that address");
 }
 
-// V: KEYS rows of COLUMNS bytes, of which the last 16 are padding.
+// V: KEYS rows of COLUMNS bytes; the last 16 columns are padding.
 constexpr uint32_t KEYS = 160, COLUMNS = 64, TRANSPOSERS = 3;
 using rows_of_keys = byte_tile<KEYS, COLUMNS>;
 using rows_of_columns = byte_tile<COLUMNS - 16, KEYS>;
 uint32_t byte_of_v(uint32_t key, uint32_t column) { return (key * 37 + column * 11 + key * column) % 255 + 1; }
 
-// Where the keys and the columns of each 16 go.
+// Permutation of the keys and of the columns within each group of 16.
 constexpr uint32_t KEY_AT[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
 constexpr uint32_t COLUMN_AT[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
 
-// Calls `use` with the address, the row and the first column of every 16 bytes of a tile, divided among the
-// block's threads.
+// Calls `use` with the address, row and first column of each 16 bytes of a tile; the chunks are distributed over
+// the block's threads.
 template <class Tile, class Use>
 void each_chunk(uint32_t tile, Use use) {
     constexpr uint32_t chunks = Tile::columns / 8;
@@ -151,15 +151,15 @@ void transpose_v(int) {
 void transposed_bytes() {
     first_key = 0;
     expect(runs(transpose_v, TRANSPOSERS * 32, 1, BYTES) && all_ones(TRANSPOSERS * 32),
-           "transpose_bytes has the even ones of 16 columns before the odd ones, and of 16 keys four side by side as P has them");
+           "transpose_bytes puts the even columns of 16 before the odd ones, and groups keys by four as in P");
     bool right = true;
     for (first_key = 1; first_key <= KEYS; first_key += first_key % 16 == 1 ? 15 : 1) {
         right = right && runs(transpose_v, TRANSPOSERS * 32, 1, BYTES) && all_ones(TRANSPOSERS * 32);
     }
-    expect(right, "... and zeros for all keys before the first, and for no other");
+    expect(right, "... and writes zeros for exactly the keys before the first one");
 }
 
-// Each lane of a quad writes its four columns of a row, which holds the numbers from 1 on.
+// Each lane of a quad writes its four columns of a row; the row contains 1, 2, 3, ...
 template <bool VECTOR, int SHIFT>
 void store_row(int) {
     const uint32_t first = lane_index() * 4 + 1;
@@ -175,16 +175,16 @@ bool is_row(uint32_t shift) {
 }
 
 void stored_rows() {
-    expect(runs(store_row<true, 4>) && is_row(4), "store_four writes four columns side by side");
-    expect(runs(store_row<false, 1>) && is_row(1), "... one after the other where they do not start at a multiple of 8 bytes");
+    expect(runs(store_row<true, 4>) && is_row(4), "store_four writes four adjacent columns");
+    expect(runs(store_row<false, 1>) && is_row(1), "... one by one if they do not start at a multiple of 8 bytes");
     expect(is_faulted("misaligned", store_row<true, 2>), "... and not at once there");
 }
 
 void stored_matrices() {
-    expect(runs(store_matrices<false>) && all_ones(32), "stmatrix writes what ldmatrix reads, to the rows that the lanes name");
-    expect(runs(store_matrices<true>) && all_ones(32), "stmatrix of transposed matrices is the opposite of the transposing ldmatrix");
+    expect(runs(store_matrices<false>) && all_ones(32), "stmatrix is the inverse of ldmatrix, with row addresses from the lanes");
+    expect(runs(store_matrices<true>) && all_ones(32), "transposing stmatrix is the inverse of transposing ldmatrix");
     others_wait = true;
-    expect(runs(transpose_in_place, 64) && all_ones(64), "what a warp has read with ldmatrix, stmatrix may overwrite; other warps see it behind a barrier");
+    expect(runs(transpose_in_place, 64) && all_ones(64), "stmatrix may overwrite data that the warp's ldmatrix has read; other warps see it after a barrier");
     others_wait = false;
     expect(is_faulted("race", transpose_in_place, 64), "... and without one it is a race");
     expect(runs([](int) {
@@ -194,30 +194,30 @@ void stored_matrices() {
                const uint32_t fragment[4] = {value.x, value.y, value.z, value.w};
                stmatrix_x4(shared_base() + lane_index() * 16, fragment);
            }),
-           "what a lane has loaded before it, stmatrix may overwrite: all lanes meet in it");
+           "stmatrix may overwrite data that a lane has loaded, because it synchronises all lanes");
     expect(is_faulted("race", [](int) {
                uint32_t fragment[4] = {};
                stmatrix_x4(place_of_lane(), fragment);
                ldmatrix_x4(fragment, place_of_lane());
            }),
-           "the warp itself sees it behind a warp_sync");
+           "the warp itself may read it only after a warp_sync");
     expect(is_faulted("race", [](int) {
                const uint32_t fragment[4] = {};
                stmatrix_x4(shared_base() + lane_index() / 2 * 16, fragment);
            }),
-           "two rows in one place are a race");
+           "two rows at the same address are a race");
     expect(is_faulted("misaligned", [](int) {
                const uint32_t fragment[4] = {};
                stmatrix_x4(shared_base() + lane_index() * 16 + 8, fragment);
            }),
-           "a row starts at a multiple of 16 bytes");
+           "a row address that is not a multiple of 16 bytes is reported");
     expect(is_faulted("out of bounds", [](int) {
                const uint32_t fragment[4] = {};
                stmatrix_x4_transposed(shared_base() + SHARED_BYTES - 256 + lane_index() * 16, fragment);
            }),
-           "rows lie in shared memory");
+           "a row outside shared memory is reported");
     proxy_is_told = true;
-    expect(runs(multiply_stored_matrices, WARPGROUP, 1, BYTES) && all_ones(), "a product takes what stmatrix has written");
+    expect(runs(multiply_stored_matrices, WARPGROUP, 1, BYTES) && all_ones(), "a product can read data written by stmatrix");
     proxy_is_told = false;
     expect(is_faulted("proxy", multiply_stored_matrices, WARPGROUP, BYTES), "... behind a fence_proxy_async");
 }

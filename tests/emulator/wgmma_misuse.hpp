@@ -1,7 +1,7 @@
-// What is reported of kernels that misuse products; part of wgmma_primitives.cpp.
+// Part of wgmma_primitives.cpp: reports for kernels that misuse products.
 #pragma once
 
-// D (64 x 16) += A B, A 64 rows of 128 bytes, with one of many mistakes.
+// D (64 x 16) += A B, with A of 64 rows of 128 bytes and one of many errors.
 constexpr int N = 16, DEPTH = 64;
 template <class Element>
 constexpr int DEPTH_OF = 128 / sizeof(Element);
@@ -108,31 +108,31 @@ template <class Element>
 void misuse() {
     made = slip::none;
     expect(runs(multiply_with_slips<Element>, WARPGROUP, 1, BYTES) && all_ones(),
-           "operands that threads have written, D that they change between products, an operand overwritten");
-    expect(shows_as<Element>("wgmma", slip::no_fence), "a product needs a wgmma_fence");
-    expect(shows_as<Element>("wgmma", slip::no_fence_behind_a_wait), "... and another behind each wgmma_wait");
-    expect(shows_as<Element>("wgmma", slip::fence_before_d_is_written), "... behind what is written to D");
+           "operands may be written by threads, D changed between products, and an operand overwritten after the wait");
+    expect(shows_as<Element>("wgmma", slip::no_fence), "a product without a wgmma_fence is reported");
+    expect(shows_as<Element>("wgmma", slip::no_fence_behind_a_wait), "... also after a wgmma_wait");
+    expect(shows_as<Element>("wgmma", slip::fence_before_d_is_written), "... and after a write to D");
     expect(shows_as<Element>("wgmma", slip::no_commit), "a wait for products that no wgmma_commit has closed is reported");
-    expect(shows_as<Element>("never waited for", slip::no_wait), "products nobody waits for are reported");
+    expect(shows_as<Element>("never waited for", slip::no_wait), "products without a wait are reported");
     expect(shows_as<Element>("wgmma", slip::d_is_written_too_early), "writing to D before the wait is reported");
-    expect(shows_in_numbers<Element>(slip::d_is_read_too_early), "reading D before the wait finds NaN");
-    expect(shows_as<Element>("proxy", slip::no_proxy_fence), "a product of what threads have written needs their fence_proxy_async");
-    expect(shows_as<Element>("proxy", slip::one_warp_without_proxy_fence), "... of each of them");
-    expect(shows_as<Element>("race", slip::no_barrier), "... and a barrier");
-    expect(shows_in_numbers<Element>(slip::wrong_swizzle), "a descriptor of another swizzle shows as wrong numbers");
+    expect(shows_in_numbers<Element>(slip::d_is_read_too_early), "reading D before the wait yields NaN");
+    expect(shows_as<Element>("proxy", slip::no_proxy_fence), "a product of written data without a fence_proxy_async is reported");
+    expect(shows_as<Element>("proxy", slip::one_warp_without_proxy_fence), "... also if only some writers fenced");
+    expect(shows_as<Element>("race", slip::no_barrier), "... and without a barrier");
+    expect(shows_in_numbers<Element>(slip::wrong_swizzle), "a descriptor with the wrong swizzle yields wrong numbers");
     expect(shows_as<Element>("wgmma", slip::no_swizzle), "a descriptor without swizzle is reported");
-    expect(shows_as<Element>("misaligned", slip::start_inside_the_pattern), "so is an operand that starts inside its swizzle's pattern");
-    expect(shows_as<Element>("out of bounds", slip::beyond_shared_memory), "so is one that is not all in shared memory");
-    expect(shows_as<Element>("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same operands");
-    expect(shows_as<Element>("wgmma", slip::other_operands_in_a_lane), "... and all lanes of a warp");
-    expect(shows_as<Element>("warpgroup", slip::a_product_less_in_a_warp), "the four warps issue the same products");
-    expect(shows_as<Element>("wgmma", slip::another_shape_for_d), "products that add to the same registers have D of one shape");
+    expect(shows_as<Element>("misaligned", slip::start_inside_the_pattern), "so is an operand that starts inside its swizzle pattern");
+    expect(shows_as<Element>("out of bounds", slip::beyond_shared_memory), "so is one that is partly outside shared memory");
+    expect(shows_as<Element>("warpgroup", slip::other_operands_in_a_warp), "different operands in the four warps are reported");
+    expect(shows_as<Element>("wgmma", slip::other_operands_in_a_lane), "... and in the lanes of a warp");
+    expect(shows_as<Element>("warpgroup", slip::a_product_less_in_a_warp), "different products in the four warps are reported");
+    expect(shows_as<Element>("wgmma", slip::another_shape_for_d), "products that add to the same registers with different shapes of D are reported");
     expect(shows_as<Element>("race", slip::stage_overwritten_before_the_wait), "overwriting an operand before the wait is a race");
-    expect(shows_as<Element>("race", slip::stage_overwritten_behind_a_barrier_before_the_wait), "... behind a barrier too");
-    expect(shows_as<Element>("race", slip::stage_overwritten_without_a_barrier), "... and behind the wait without one");
+    expect(shows_as<Element>("race", slip::stage_overwritten_behind_a_barrier_before_the_wait), "... also after a barrier");
+    expect(shows_as<Element>("race", slip::stage_overwritten_without_a_barrier), "... and after the wait without a barrier");
 }
 
-// D (64 x 16) = A B of E4M3, A in registers, with a mistake.
+// D (64 x 16) = A B of E4M3, with A in registers and an error.
 void multiply_from_registers_with_slips(int) {
     store_operands<e4m3>();
     if (made != slip::no_proxy_fence) fence_proxy_async();
@@ -164,11 +164,11 @@ void misuse_of_registers() {
         return is_faulted(kind, multiply_from_registers_with_slips, WARPGROUP, BYTES);
     };
     made = slip::none;
-    expect(runs(multiply_from_registers_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "A in registers is taken when the product is issued");
-    expect(shows("wgmma", slip::no_fence), "it needs a wgmma_fence");
-    expect(shows("wgmma", slip::fence_before_a_is_written), "... after A is written");
-    expect(shows("proxy", slip::no_proxy_fence), "... and what threads have written to B their fence_proxy_async");
-    expect(shows("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same B");
+    expect(runs(multiply_from_registers_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "A in registers is read when the product is issued");
+    expect(shows("wgmma", slip::no_fence), "A in registers without a wgmma_fence is reported");
+    expect(shows("wgmma", slip::fence_before_a_is_written), "... also if the fence is before the write to A");
+    expect(shows("proxy", slip::no_proxy_fence), "B written without a fence_proxy_async is reported");
+    expect(shows("warpgroup", slip::other_operands_in_a_warp), "different B in the four warps is reported");
     expect(shows("race", slip::stage_overwritten_before_the_wait), "overwriting B before the wait is a race");
 }
 

@@ -1,7 +1,7 @@
-// The operands of a product, and how its result is judged; part of wgmma_primitives.cpp.
+// Part of wgmma_primitives.cpp: operands of products, and the check of their results.
 #pragma once
 
-// Elements of the operands: small integers, which every type has, so that sums are exact.
+// Elements of the operands: small integers, representable in every type, so that sums are exact.
 float element_a(uint32_t row, uint32_t k) { return static_cast<float>((row * 7 + k * 5 + row * k) % 13) - 6; }
 float element_b(uint32_t k, uint32_t column) { return static_cast<float>((column * 3 + k * 11 + column * k) % 17) - 8; }
 float element_d(uint32_t row, uint32_t column) { return static_cast<float>((row + column * 2) % 5); }
@@ -9,11 +9,11 @@ float element_d(uint32_t row, uint32_t column) { return static_cast<float>((row 
 template <class Element>
 constexpr int IN_WORD = 4 / sizeof(Element);
 
-// Bytes have the layout of the tile of 16-bit elements half as wide.
+// A tile of bytes has the layout of a tile of 16-bit elements with half as many columns.
 template <class Element, int ROWS, int COLUMNS>
 using tile_of = shared_tile<ROWS, COLUMNS / (2 / sizeof(Element))>;
 
-// The elements of a row from `column` on that make up 32 bits.
+// Packs the elements of a row from `column` on into 32 bits.
 template <class Element, class Value>
 uint32_t word_of(Value value, uint32_t row, uint32_t column) {
     if constexpr (sizeof(Element) == 1) {
@@ -23,7 +23,7 @@ uint32_t word_of(Value value, uint32_t row, uint32_t column) {
     }
 }
 
-// Writes a tile as kgen/tile.cuh and kgen/byte_tile.cuh lay it out; `value(row, column)`.
+// Writes `value(row, column)` to a tile in the layout of kgen/tile.cuh or kgen/byte_tile.cuh.
 template <class Element, class Tile, class Value>
 void store_tile(uint32_t tile, Value value) {
     for (uint32_t i = thread_index(); i < Tile::rows * Tile::columns / 8; i += WARPGROUP) {
@@ -44,7 +44,7 @@ void start_d(float (&d)[TILES][4]) {
     }
 }
 
-// output[thread] is 1 where the lane's part of D is `times` A B, plus what D was before where `accumulated`.
+// Sets output[thread] to 1 if the lane's part of D equals `times` A B, plus the initial D if `accumulated`.
 template <int N, int TILES>
 void judge(float (&d)[TILES][4], uint32_t depth, bool accumulated, uint32_t times = 1, uint32_t first = 0) {
     bool right = true;

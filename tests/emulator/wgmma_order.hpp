@@ -1,7 +1,7 @@
-// Groups of products, their order relative to TMA, and registers that are passed on; part of wgmma_primitives.cpp.
+// Part of wgmma_primitives.cpp: groups of products, their order relative to TMA, and register reallocation.
 #pragma once
 
-// Two groups at a time, each with a D of its own.
+// Two groups in flight, each with its own D.
 void groups() {
     expect(runs([](int) {
                store_operands();
@@ -31,7 +31,7 @@ void groups() {
                wgmma_wait<0>(second);
                if (first[0][0] == first[0][0] && output[thread_index()] == 1) judge<N>(second, DEPTH, true, 3);
            }, WARPGROUP, 1, BYTES) && all_ones(),
-           "a wait leaves the last groups unfinished; a D is NaN until a wait or hold names it behind its wait; groups in a row add to one D");
+           "a wait leaves the newest groups pending; D is NaN until a wait or hold names it; consecutive groups add to one D");
     expect(is_faulted("never waited for", [](int) {
                store_operands();
                make_visible();
@@ -42,10 +42,10 @@ void groups() {
                wgmma_commit();
                wgmma_wait<0>(first);
            }, WARPGROUP, BYTES),
-           "a D that no wait or hold names is reported");
+           "a D that is not passed to a wait or hold is reported");
 }
 
-// A fifth warp brings B by TMA, again and again to where threads have written it; the warpgroup adds A B to D each
+// A fifth warp loads B by TMA repeatedly, into memory that threads wrote first; the warpgroup adds A B to D each
 // time.
 constexpr uint32_t FULL = emulator::SHARED_BASE + BYTES - 64, EMPTY = FULL + 8;
 constexpr uint32_t STEPS = 4;
@@ -92,7 +92,7 @@ void order() {
     whole_warp_waits = producer_waits = true;
     bool right = true;
     for (uint64_t seed = 0; seed < 20; ++seed) right = right && runs(pipeline, WARPGROUP + 32, seed, BYTES) && all_ones();
-    expect(right, "what TMA has brought needs no fence, and one lane of each warp releases it behind the wait, without a warp_sync");
+    expect(right, "data from TMA needs no fence, and one lane per warp may release it after the wait without a warp_sync");
     releases_early = true;
     expect(is_faulted("race", pipeline, WARPGROUP + 32, BYTES), "releasing it before the wait is a race");
     releases_early = producer_waits = false;
@@ -141,17 +141,17 @@ void share_registers(int) {
 }
 
 void registers() {
-    expect(runs(share_registers<240, 24>, 384), "two warpgroups take what a third gives up");
+    expect(runs(share_registers<240, 24>, 384), "two warpgroups may claim registers that a third releases");
     expect(is_faulted("warpgroup", share_registers<240, 40>, 384), "claiming more registers than there are is reported");
     expect(is_faulted("warpgroup", [](int) {
                release_registers<40>();
                claim_registers<24>();
            }, WARPGROUP),
-           "claiming fewer than the warpgroup has is reported");
+           "claiming fewer registers than the warpgroup has is reported");
     expect(is_faulted("warpgroup", [](int) {
                if (warp_index() != 2) release_registers<40>();
            }, WARPGROUP),
-           "all four warps come to release_registers");
+           "release_registers in only some of the four warps is reported");
     kgen_emulator_device(89);
     expect(is_faulted("warpgroup", [](int) { release_registers<40>(); }, WARPGROUP), "devices before compute capability 9.0 do not pass on registers");
     kgen_emulator_device(90);

@@ -1,5 +1,5 @@
-// The semantics of a warpgroup's products on the emulator, and what it reports of a kernel that misuses them. Exit
-// status 1 if a statement is false. tests/faults compiles it together with the runtime.
+// Tests of warpgroup products (wgmma) on the emulator: their semantics, and the reports for kernels that misuse them.
+// Exit status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,7 @@ KGEN_WGMMA_WIDTH_FP8(256)
 
 #include "statements.hpp"
 
-// The primitives of the GPU's header, next to the emulator's. Nothing here calls one that is made of PTX.
+// The GPU header's primitives beside the emulator's. Only those without inline PTX are called.
 #undef KGEN_WGMMA_WIDTH
 #undef KGEN_WGMMA_WIDTH_FP8
 #define kgen kgen_on_gpu

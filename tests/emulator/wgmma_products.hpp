@@ -1,7 +1,7 @@
-// The semantics of products, in every type and width; part of wgmma_primitives.cpp.
+// Part of wgmma_primitives.cpp: results of products, in every type and width.
 #pragma once
 
-// D (64 x N) of A (64 x DEPTH) and B (N rows of DEPTH), 32 bytes of a row after the other through all panels.
+// D (64 x N) = A (64 x DEPTH) times B (N rows of DEPTH), in steps of 32 bytes of a row through all panels.
 template <class Element, int N, int DEPTH, int START = 0, int TILES>
 void multiply_rows(float (&d)[TILES][4], bool accumulate) {
     using a_tile = tile_of<Element, 64, DEPTH>;
@@ -35,7 +35,7 @@ bool rows_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// Steps of A as a lane holds them.
+// A lane's fragments of A for all steps.
 template <class Element, int STEPS>
 void load_a(uint32_t (&a)[STEPS][4]) {
     for (uint32_t step = 0; step < STEPS; ++step) {
@@ -46,7 +46,7 @@ void load_a(uint32_t (&a)[STEPS][4]) {
     }
 }
 
-// The same with A in registers and B as DEPTH rows of N, all panels of 64 at once.
+// The same with A in registers and B as DEPTH rows of N, one product for all panels of 64.
 template <class Element, int N, int DEPTH, int START = 0, int TILES>
 void multiply_transposed(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 16][4], bool accumulate) {
     if constexpr (START < N) {
@@ -80,7 +80,7 @@ bool columns_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// The same with A in registers and B as N rows of DEPTH bytes. D is a part of what `d` holds, from tile FIRST on.
+// The same with A in registers and B as N rows of DEPTH bytes. D is the part of `d` from tile FIRST on.
 template <int N, int DEPTH, int FIRST, int START = 0, int TILES>
 void multiply_from_registers(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 32][4], bool accumulate) {
     using tile = tile_of<e4m3, N, DEPTH>;
@@ -118,7 +118,7 @@ bool registers_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// A (64 x 32) has in row r the bytes 32 r .. 32 r + 31 (modulo 256), but for NaNs; each product takes eight of its
+// Row r of A (64 x 32) contains the bytes 32 r .. 32 r + 31 (modulo 256) except NaNs; each product uses eight of its
 // columns.
 void every_byte(int) {
     const auto byte = [](uint32_t row, uint32_t k) {
@@ -149,7 +149,7 @@ void every_byte(int) {
     store_global(output + thread_index(), right ? 1.0f : 0.0f);
 }
 
-// Sums of E4M3 as computed by hardware: a D, 32 products, the first three of which are given and the others equal, and
+// Sums of E4M3 as measured on hardware: initial D, 32 products (the first three are given, the others are equal), and
 // the resulting D.
 struct fp8_sum {
     float d;
@@ -159,21 +159,21 @@ struct fp8_sum {
 };
 
 constexpr fp8_sum FP8_SUMS[] = {
-    {0, {16, 0.25}, {16, 0.125}, 256 + 0x1p-5f, "13 bits behind the largest term's power of two count"},
-    {0, {16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, 256, "further ones do not, though there be thirty terms of them"},
-    {0, {-16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, -256, "... whatever the signs"},
-    {0, {16, -0.375}, {16, 0.125}, 256 - 0x1p-5f, "a term is cut off toward zero, not rounded down"},
-    {0, {16, 16, 0.25}, {16, 16, 0.125}, 512, "a sum that is twice as large keeps a bit less of its end"},
-    {0, {-16, -16, -0.25}, {16, 16, 0.125}, -512, "... cut off toward zero"},
-    {0, {16, 16, -0.25}, {16, 16, 0.125}, 512 - 0x1p-5f, "... and all of it where a subtraction keeps it below that"},
-    {0, {448, -448, 2}, {448, 448, 4}, 8, "a product's power of two is that of its factors: 1.75 times 1.75 is not 2 and more"},
+    {0, {16, 0.25}, {16, 0.125}, 256 + 0x1p-5f, "13 bits below the largest term's power of two are kept"},
+    {0, {16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, 256, "lower bits are dropped, even in thirty terms"},
+    {0, {-16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, -256, "... for any sign"},
+    {0, {16, -0.375}, {16, 0.125}, 256 - 0x1p-5f, "a term is truncated toward zero, not rounded down"},
+    {0, {16, 16, 0.25}, {16, 16, 0.125}, 512, "a sum with a larger power of two drops one more low bit"},
+    {0, {-16, -16, -0.25}, {16, 16, 0.125}, -512, "... truncated toward zero"},
+    {0, {16, 16, -0.25}, {16, 16, 0.125}, 512 - 0x1p-5f, "... but keeps it if a subtraction keeps the sum below that"},
+    {0, {448, -448, 2}, {448, 448, 4}, 8, "a product's power of two is that of its factors: 1.75 * 1.75 counts as 1"},
     {0, {0x1p-9f, 0x1p-6f}, {256, 0x1p-6f}, 0.5f, "a subnormal counts as 2^-6"},
     {256, {0.25}, {0.125}, 256 + 0x1p-5f, "D is one of the terms"},
-    {256, {0.125, 0.125, 0.125, 0.125}, {0.125, 0.125, 0.125, 0.125}, 256, "... and may be the largest"},
-    {-0x1p-6f, {16}, {16}, 256, "... or one that is cut off"},
-    {1 + 0x1p-13f + 0x1p-14f, {}, {}, 1 + 0x1p-13f, "D itself is cut off, where all products are 0"},
-    {1 + 0x1p-13f, {1}, {1}, 2, "... and with them"},
-    {448 * 256.0f, {1}, {1}, 448 * 256.0f, "steps of a long sum are lost"},
+    {256, {0.125, 0.125, 0.125, 0.125}, {0.125, 0.125, 0.125, 0.125}, 256, "... which may be the largest"},
+    {-0x1p-6f, {16}, {16}, 256, "... or one that is truncated"},
+    {1 + 0x1p-13f + 0x1p-14f, {}, {}, 1 + 0x1p-13f, "D is truncated even if all products are 0"},
+    {1 + 0x1p-13f, {1}, {1}, 2, "... and with other products"},
+    {448 * 256.0f, {1}, {1}, 448 * 256.0f, "small steps of a long sum are lost"},
 };
 
 void sum_fp8(int number) {

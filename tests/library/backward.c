@@ -1,5 +1,5 @@
-/* A backward pass small enough to be done by hand: one query of zeros weighs two keys the same. Prints what kgen_bwd gives,
- * with and without KGEN_FLAG_DETERMINISTIC, and what it says of wrong requests. */
+/* A backward pass small enough to check by hand: one query of zeros gives two keys equal weight. Prints the gradients
+ * from kgen_bwd with and without KGEN_FLAG_DETERMINISTIC, and its messages for invalid requests. */
 #include <math.h>
 #include <stdio.h>
 
@@ -59,7 +59,7 @@ int main(void) {
         p.workspace_bytes = kgen_bwd_workspace(&p);
         declare();
         const int code = kgen_bwd(&p, NULL);
-        /* dP is 16 and -16, dS 8 and -8, dQ (8 - 3 * 8) / 4. */
+        /* dP = {16, -16}, dS = {8, -8}, dQ = (8 - 3 * 8) / 4. */
         const int right = is(dq, 0xc400) && is(dk, 0) && is(dk + DIM, 0) && is(dv, HALF) && is(dv + DIM, HALF);
         printf("%s: %zu bytes, %d, %s\n", deterministic ? "deterministic" : "usual", p.workspace_bytes, code, right ? "right" : "wrong");
     }

@@ -1,5 +1,5 @@
-// Numbers that a program computes beside those that were computed by hand: a line is printed for each that differs, and
-// at the end how many were compared.
+// Compares computed numbers with values worked out by hand. Prints one line per mismatch, and at the end the number of
+// comparisons.
 #pragma once
 
 #include <math.h>

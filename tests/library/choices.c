@@ -1,8 +1,9 @@
-/* What kgen_explain_choice says of each line of its input: compute capability, multiprocessors, batch, heads, key heads,
- * longest queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in
- * all, bytes of workspace, the sides of a window, counters of row tiles, and rows of a page (0: none; unequal lengths of
- * keys are then those used). Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what
- * kgen_fwd itself says: the launchers of this library fail with their names. */
+/* Prints the answer of kgen_explain_choice to each input line. The fields of a line: compute capability,
+ * multiprocessors, batch, heads, key heads, maximum seqlen_q and seqlen_k, head dim, dtype, flags, num_splits, for Q
+ * and for K whether lengths differ, total rows of Q and of K, workspace bytes, left and right window, row-tile
+ * counters, and rows per page (0: not paged; otherwise unequal key lengths are passed as seqused_k). Prints one line
+ * per candidate, then the choice, the result of kgen_fwd_workspace, and the message of kgen_fwd: this library's
+ * launchers fail with their own names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* CUDA's host interface for a device that is the host: what examples/attention.c calls, over the emulator's tensors. */
+/* The part of the CUDA runtime API that examples/attention.c calls, on the host with the emulator's tensors. */
 #ifndef FAKE_CUDA_RUNTIME_API_H
 #define FAKE_CUDA_RUNTIME_API_H
 

@@ -26,7 +26,7 @@ fn answer(ask: Ask) -> Answer {
     CHOICES.answer(ask)
 }
 
-/// Shapes between a decoding step and a long prefill; a third with lengths that differ.
+/// Shapes from a decoding step to a long prefill; a third with unequal lengths.
 fn draw(rng: &mut ChaCha8Rng) -> Ask {
     fn power(rng: &mut ChaCha8Rng, most: u32) -> u32 {
         (f64::from(most).ln() * rng.random::<f64>()).exp().round() as u32
@@ -60,7 +60,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
     Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
-/// The candidates of a request without special demands: path and splits of the usable ones.
+/// The usable candidates of a plain request: (path, splits).
 fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i32, u32)> {
     let windowed = r.most_seen.is_some();
     let has_split = r.head_dim != 96;
@@ -103,7 +103,7 @@ fn all_paths_are_weighed_in_order_and_the_first_of_the_fastest_is_chosen() {
         assert_eq!(able.iter().map(|told| (told.path, told.splits)).collect::<Vec<_>>(), weighed(ask, &answer), "{ask:?}");
         for told in &able {
             assert!(told.times.iter().all(|time| *time >= 0.0) && told.times[..5].iter().all(|time| *time > 0.0), "{told:?}");
-            // Otherwise the mean of two guesses.
+            // Otherwise the mean of two estimates.
             let keys = ask.request.keys;
             if !keys.unequal || ask.request.batch == 1 || keys.total > 0 {
                 assert!((told.times[0] / told.total_of_parts() - 1.0).abs() < 1e-12, "{ask:?} {told:?}");

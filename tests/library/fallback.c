@@ -1,5 +1,5 @@
-/* One query over one key, so that O is V: on a device of compute capability 9.0, with tensors that TMA takes and with ones that it
- * does not, because they start 2 bytes further. Prints the result code and whether O is right. */
+/* One query and one key, so that O = V, on a device of compute capability 9.0. The tensors first satisfy TMA's
+ * alignment, then start 2 bytes later, which TMA rejects. Prints the result code and whether O is correct. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* vector_add, transpose, reduce and append_kv through their entries in the dispatcher: results known by hand, and what wrong requests are told. */
+/* Calls vector_add, transpose, reduce and append_kv through the dispatcher. Prints whether results match values worked
+ * out by hand, and the messages for invalid requests. */
 #include <stdio.h>
 
 #include "kgen.h"
@@ -88,7 +89,7 @@ static void reduce(void) {
     answer("short structure", kgen_reduce(&p, NULL), 0);
 }
 
-/* Two sequences with 0 and 3 rows in a cache of 4, and a row more; K turned by 90 degrees. */
+/* Appends one row to each of two sequences that have 0 and 3 rows in a cache of 4 rows; K is rotated by 90 degrees. */
 static void append(void) {
     enum { DIM = 16, CACHE = 4 };
     static _Alignas(16) uint16_t k[2][DIM], v[2][DIM], k_cache[2][CACHE][DIM], v_cache[2][CACHE][DIM], cos_table[CACHE][DIM / 2], sin_table[CACHE][DIM / 2];
@@ -118,7 +119,7 @@ static void append(void) {
     int right = 1;
     for (int b = 0; b < 2; ++b) {
         for (int i = 0; i < DIM; ++i) {
-            /* (x, y) becomes (-y, x); the rows before are those of before. */
+            /* (x, y) becomes (-y, x); earlier rows are unchanged. */
             const uint16_t turned_k = i < DIM / 2 ? k[b][i + DIM / 2] | 0x8000 : k[b][i - DIM / 2];
             right &= k_cache[b][lengths[b]][i] == turned_k && v_cache[b][lengths[b]][i] == v[b][i];
             right &= k_cache[b][1][i] == 0 && v_cache[b][1][i] == 0;

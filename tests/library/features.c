@@ -1,8 +1,8 @@
-/* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
- * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of two
- * parts, a cache and new rows, kv_dtype, and num_splits.
- * What that version does not have is garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of
- * workspace. */
+/* Prints the kernel that the dispatcher chooses for each input line. The fields of a line: version of the caller's
+ * structure, head dim, flags, left and right window, chunk, softcap, whether slopes, sinks, a page table (2: with
+ * descale factors per page for K, 3: for V), qv, a cache and new rows are passed, kv_dtype, and num_splits. Members
+ * that the structure's version lacks contain garbage. Prints the code and message of kgen_fwd (this library's launchers
+ * fail with their own names) and the workspace bytes. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

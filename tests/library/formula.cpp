@@ -1,4 +1,4 @@
-// The formulas of kgen/path_cost.cuh beside numbers computed by hand from docs/dispatch.md.
+// Compares the formulas of kgen/path_cost.cuh with values worked out by hand from docs/dispatch.md.
 #include "by_hand.h"
 #include "kgen/path_cost.cuh"
 
@@ -12,13 +12,13 @@ static void expect_times(const char* of, const kernel_time& said, const kernel_t
     expect(of, said.memory, by_hand.memory);
 }
 
-// Numbers that are easy to compute with: 20 places, 100 bytes a ns of device memory and 1000 of L2.
+// Round numbers: 20 block slots, 100 bytes per ns from device memory and 1000 from L2.
 constexpr device_cost DEVICE = {10, 1, 100, 1000, 1e6};
 constexpr kernel_cost KERNEL = {64, 64, 64, 2, 1000, 300, 500, 100, 60, false};
-constexpr device_cost TWICE_AS_FAST = {10, 2, 100, 1000, 1e6};  // its clock
+constexpr device_cost TWICE_AS_FAST = {10, 2, 100, 1000, 1e6};  // twice the clock frequency
 constexpr sharing WHOLE = {false, 1, false, 1};
 
-// One head of 64 queries and 640 keys: a tile of ten steps. A row of Q and O, or of K and V, has 256 bytes.
+// One head of 64 queries and 640 keys: one tile of ten steps. A row of Q and O together, or of K and V, has 256 bytes.
 static request_cost one_tile() {
     request_cost r = {};
     r.batch = r.heads = r.heads_k = 1;
@@ -49,12 +49,12 @@ static void even_work() {
     expect("bound by memory", (kernel_time{1, 2, 30, 40, 50}).total(), 3 + 50 + 0.2 * 70);
     const kernel_time beside = kernel_time{1, 2, 3, 4, 5}.beside({2, 1, 10, 20, 30});
     expect_times("two parts of a batch", beside, {2, 2, 13, 24, 35});
-    // 11 blocks take more than half of 20 places.
+    // 11 blocks occupy more than half of the 20 slots.
     expect("10 blocks", times(WITH(r.heads = 10)).launch, 1000);
     expect("11 blocks", times(WITH(r.heads = 11)).launch, 1300);
-    // Two turns in a place, three on a multiprocessor; the second tile of a place counts in both.
+    // Two waves per slot, three per multiprocessor; the second tile of a slot counts in both.
     expect_times("25 blocks", times(WITH(r.heads = 25)), {1300, 500, 20 * 100 + 500, 30 * 60 + 500, 25 * 163.84});
-    // Two tiles of 100 queries: 28 of 128 rows lack. In groups of 16 rows, 112 rows are multiplied; one tile is full.
+    // Two tiles for 100 queries: 28 of 128 rows are padding. In MMA groups of 16 rows, 112 rows are computed.
     kernel_cost groups = KERNEL;
     groups.group_rows = 16;
     expect("the fullest tile", times(WITH(r.queries = r.longest_queries = 100), WHOLE, groups).step, 600);
@@ -64,14 +64,15 @@ static void even_work() {
 }
 
 static void bytes() {
-    // K and V of 0.4 of what L2 keeps are there, from 0.64 on all come from device memory; in between a part.
+    // K and V of up to 0.4 of the usable L2 hit L2; from 0.64 on all of them come from device memory; in between, a
+    // part.
     expect("K and V kept", times(WITH(r.keys = r.longest_keys = 1562.5)).memory, 400);
     expect("K and V half kept", times(WITH(r.keys = r.longest_keys = 2031.25)).memory, 2600);
     expect("K and V gone", times(WITH(r.keys = r.longest_keys = 2500)).memory, 6400);
     expect("a head's own K and V", times(WITH(r.batch = r.heads = r.heads_k = 5)).memory, 40960);
-    // Q and O, less what L2 keeps.
+    // Q and O, minus the part that stays in L2.
     expect("Q and O", times(WITH(r.batch = r.heads = 10, r.keys = r.longest_keys = 64)).memory, 6384);
-    // Of rows of half a line 0.3 of the rest are fetched too, where blocks share multiprocessors.
+    // For rows of half a cache line, 0.3 of the other half is fetched too if several blocks share a multiprocessor.
     expect("half lines, in step", times(WITH(r.heads = 10, r.head_dim = r.head_dim_v = 32)).memory, 819.2);
     expect("half lines", times(WITH(r.heads = 11, r.head_dim = r.head_dim_v = 32)).memory, 1171.456);
     expect("FP8 keys", times(WITH(r.kv_element_bytes = 1)).memory, 81.92);
@@ -83,14 +84,14 @@ static void masks() {
         r.causal = true;
         r.queries = r.longest_queries = r.keys = r.longest_keys = 256;
     };
-    // Four tiles of 1 to 4 steps: 160 keys and half a step on the average.
+    // Four tiles of 1 to 4 steps: on average 160 keys plus half a step.
     expect_times("a diagonal", times(with(causal)), {1000, 500, 400, 240, 163.84});
     const auto heads = [&](request_cost& r) { causal(r), r.heads = 20; };
     expect_times("20 diagonals", times(with(heads)), {1300, 500, 1312.5 + 1875, 25.125 * 60 + 1875, 80 * 40.96});
-    // As many blocks as places: none is left for a second turn.
+    // As many blocks as slots, so there is no second wave.
     const auto filled = [&](request_cost& r) { causal(r), r.heads = 5; };
     expect_times("5 diagonals", times(with(filled)), {1300, 500, 400, 7.125 * 60, 20 * 40.96});
-    // Four heads in 64 rows are 16 queries: they see 136 keys on the average, 904 of 1024.
+    // Four heads in 64 rows are 16 queries: they see 136 keys on average, 904 of 1024.
     const auto packed = [&](request_cost& r) { causal(r), r.heads = 8, r.heads_k = 2; };
     const double partial = 256 * 8 * 0.26;
     const double read = 32 * 136 * 0.256 + partial;
@@ -100,11 +101,11 @@ static void masks() {
     const kernel_time halves = times(with(many_keys), {true, 2, false, 2});
     const double read_by_halves = 64 * 452 * 0.256 + 2 * partial;
     expect_times("packed halves", halves, {1300, 500, 2703.59375 + 1475, 51.2359375 * 60 + 1475, read_by_halves});
-    // 70 of 256 queries see a key: of 16 tiles five.
+    // 70 of 256 queries see a key: 5 of 16 tiles.
     const kernel_time unseen = times(WITH(packed(r), r.keys = r.longest_keys = 70), {true, 1, false, 1});
     expect("packed rows without keys", unseen.chain, 200 + 290);
     expect("packed rows without keys", unseen.memory, 32 * 11.7578125 * 0.256 + 70 * 8 * 0.26);
-    // A quarter of the tiles has keys, and one step; a tile without counts 0.3.
+    // A quarter of the tiles has keys, one step each; a tile without keys counts as 0.3 steps.
     const auto few_keys = [&](request_cost& r) { heads(r), r.keys = r.longest_keys = 64; };
     expect_times("rows without keys", times(with(few_keys)), {1300, 500, 100 + 450, 120 + 450, 80 * 16.384});
     const auto all_see = [&](request_cost& r) { few_keys(r), r.causal = false; };
@@ -112,7 +113,7 @@ static void masks() {
     // Q of rows without keys is not read, but their O is written.
     const auto unread = [&](request_cost& r) { few_keys(r), r.heads = 50, r.keys = r.longest_keys = 1; };
     expect("their bytes", times(with(unread)).memory, (256 * 50 * (256 - 127.5) - 1e6) / 100);
-    // 30 tiles for 20 places, 12 of them with keys. Where the longest come first, the others fill what those leave.
+    // 30 tiles for 20 slots, 12 of them with keys. Longest-first order lets the others fill the gaps.
     const auto behind = [](request_cost& r) {
         r.causal = true, r.heads = 6;
         r.queries = r.longest_queries = 320, r.keys = r.longest_keys = 128;
@@ -122,7 +123,7 @@ static void masks() {
     expect("the longest last", times(with(behind)).chain, 206.25 + 310);
     expect("the longest first", times(with(behind), WHOLE, longest_first).chain, 200);
     expect("the longest first, units", times(with(behind), WHOLE, longest_first).step, 222.75);
-    // 64 queries see 128 + 63 keys together; all 256 of them 383, which ten heads have no room for in L2.
+    // 64 queries together see 128 + 63 keys; all 256 see 383, which exceeds L2 for ten heads.
     const auto window = [](request_cost& r) {
         r.most_seen = 128;
         r.queries = r.longest_queries = 256, r.keys = r.longest_keys = 1280;
@@ -139,13 +140,13 @@ static void masks() {
 }
 
 static void unequal_lengths() {
-    // Four sequences, the longest of 640 keys and all of 320 on the average: half of five steps come at the end.
+    // Four sequences of at most 640 and on average 320 keys: half of the five extra steps are in the tail.
     const auto keys = [](request_cost& r) { r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320; };
     expect_times("unequal keys", times(with(keys)), {1000, 500, 1000, 600, 327.68 + 250});
     expect("the end by another clock", time_of(with(keys), KERNEL, TWICE_AS_FAST, WHOLE).memory, 327.68 + 125);
     const auto heads = [&](request_cost& r) { keys(r), r.heads = 20; };
     expect_times("80 blocks", times(with(heads)), {1300, 500, 2437.5 + 1875, 44.375 * 60 + 1875, 6553.6 + 250});
-    // 1.5 times the keys: 480, eight steps on the average.
+    // 1.5 times as many keys: 480, eight steps on average.
     const kernel_time more = times(WITH(keys(r), r.keys_to_mean = 1.5));
     expect("long sequences have more queries", more.memory, 4 * 480 * 0.256 + 100);
     const request_cost queries = WITH(r.batch = 4, r.unequal = r.unequal_queries = true);
@@ -193,13 +194,13 @@ static void unequal_lengths() {
 }
 
 static void splits() {
-    // 8 queries of 4 heads a key head are 32 rows. 8 blocks with 160 keys each, and 256 rows of 65 numbers are written.
+    // 8 queries with 4 heads per key head are 32 rows. 8 blocks of 160 keys each write 256 rows of 65 numbers.
     const auto packed = [](request_cost& r) { r.heads = 8, r.heads_k = 2, r.queries = r.longest_queries = 8; };
     expect_times("four splits", times(with(packed), {true, 4, false, 4}), {1000, 500, 300, 180, 8 * 40.96 + 66.56});
     kernel_cost groups = KERNEL;
     groups.group_rows = 16;
     expect("half a tile", times(with(packed), {true, 4, false, 4}, groups).step, 90);
-    // Longer sequences have more splits: 2 steps each; with three splits the longest has 4.
+    // Longer sequences get more splits of 2 steps each; with three splits the longest has 4.
     const auto unequal = [&](request_cost& r) {
         packed(r), r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320;
     };
@@ -211,7 +212,7 @@ static void splits() {
     expect("no more than the mean's steps", more_keys.chain, 200);
     expect("not balanced", times(with(unequal), {true, 4, false, 4}).chain, 445 + 675);
 
-    // fwd_combine: 160 places of 128 threads.
+    // fwd_combine: 160 slots of 128 threads.
     constexpr kernel_cost COMBINE = {1, 1, 128, 16, 700, 0, 400, 50, 20, false};
     const auto merge = [&](const request_cost& r, double number) { return combine_ns(r, COMBINE, DEVICE, number); };
     expect("64 rows of 32 splits", merge(with(packed), 32), 700 + 400 + 2 * 50 + 128);
@@ -227,7 +228,8 @@ static void splits() {
     expect("8 columns, 128 splits", merge(WITH(packed(r), r.head_dim_v = 8), 128), 700 + 578);
     expect("all rows have keys", merge(WITH(packed(r), r.causal = true), 64), 700 + 1064.96);
 
-    // Last blocks: tiles of 16 rows over 4 warps, of 64 over 8; 8 splits of 64 columns are half a round.
+    // Merging in the last block: tiles of 16 rows over 4 warps, of 64 rows over 8; 8 splits of 64 columns are half a
+    // round.
     kernel_cost split = KERNEL;
     split.rows = 16;
     const auto last = [&](const request_cost& r, double number, bool balanced = false) {
@@ -263,7 +265,7 @@ static void splits() {
     expect("32 sequences are scheduled", scheduler_ns(WITH(r.batch = 32), SCHEDULER, DEVICE), 6500);
     expect("33", scheduler_ns(WITH(r.batch = 33), SCHEDULER, DEVICE), 7200);
     expect("another clock", scheduler_ns(one_tile(), SCHEDULER, TWICE_AS_FAST), 5800 + 350);
-    // 40 blocks at once.
+    // 40 concurrent blocks.
     const auto scheduled = [&](double batch, double keys, double longest, double most) {
         return balanced_splits(WITH(decoding(r), r.batch = batch, r.keys = keys, r.longest_keys = longest), 40, most);
     };

@@ -1,9 +1,9 @@
-/* Decoding as an engine's graphs replay it: K and V in pages, counts written once by kgen_fwd_metadata, kgen_fwd with the
- * numbers of the largest call, and contents in device memory that change.
+/* Decoding as an inference engine replays it from a CUDA graph: paged K and V, split counts from kgen_fwd_metadata,
+ * kgen_fwd with the sizes of the largest call, and lengths in device memory that change between replays.
  *
- *     graph SEQLEN_Q NUM_SPLITS    a line for each contents: the launches of both functions and their blocks, the
- *                                  workspace, the counts, and whether O and LSE are those of attention done plainly
- *     graph explain                the path that 64 sequences of 128 tokens would take, and why others would not */
+ *     graph SEQLEN_Q NUM_SPLITS    one line per set of lengths: the launches and blocks of both functions, the
+ *                                  workspace, the split counts, and whether O and LSE match a plain attention in double
+ *     graph explain                the path chosen for 64 sequences of 128 tokens, and why others are excluded */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static uint16_t q[TOKENS * HEADS * DIM], o[TOKENS * HEADS * DIM], cache[PAGES * 
 static float lse[HEADS * TOKENS];
 static int32_t starts[BATCH + 1], used[BATCH], table[BATCH * WIDTH], counts[BATCH];
 
-/* kgen::emulator::launch_options. */
+/* Same layout as kgen::emulator::launch_options. */
 struct launch_options {
     bool early;
     uint32_t cluster;
@@ -34,7 +34,7 @@ static char launches[256];
 const char* START(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, struct launch_options options,
                   void (*enter)(const void*), const void* call);
 
-/* In place of kgen::emulator::run, which it calls. */
+/* Wraps kgen::emulator::run (linker option --wrap). */
 const char* COUNT_LAUNCHES(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, struct launch_options options,
                            void (*enter)(const void*), const void* call) {
     const size_t length = strlen(launches);
@@ -62,7 +62,7 @@ static const uint16_t* key(int sequence, int row, int head) {
     return cache + ((page * PAGE + row % PAGE) * HEADS_K + head) * 2 * DIM;
 }
 
-/* The largest difference of the rows that sequences have from attention in double; of others, whether they were written. */
+/* Largest difference of valid rows from attention in double, and whether rows beyond the sequences were written. */
 static bool is_right(void) {
     for (int b = 0; b < BATCH; ++b) {
         const int queries = starts[b + 1] - starts[b];
@@ -113,7 +113,7 @@ static int fail_with(const char* what, int code) {
     return 1;
 }
 
-/* What the contents are: queries and keys of each sequence. */
+/* Sets of lengths: queries and keys of each sequence. */
 static const struct {
     const char* name;
     int queries[BATCH], keys[BATCH];
@@ -160,12 +160,12 @@ int main(int argc, char** argv) {
     if (argc == 4) p.flags |= KGEN_FLAG_PATH_MIXED;
     if (argc == 2) return explain(p);
     const size_t bytes = kgen_fwd_workspace(&p);
-    void* workspace = bytes > 0 ? malloc(bytes) : NULL; /* aligned to 16 bytes, as the C library has it */
+    void* workspace = bytes > 0 ? malloc(bytes) : NULL; /* malloc aligns to 16 bytes */
     for (size_t c = 0; c < sizeof CONTENTS / sizeof CONTENTS[0]; ++c) {
         int page = 0;
         for (int b = 0; b < BATCH; ++b) {
             starts[b + 1] = starts[b] + CONTENTS[c].queries[b], used[b] = CONTENTS[c].keys[b];
-            if (CONTENTS[c].queries[b] > p.seqlen_q) goto next; /* more than the caller promised */
+            if (CONTENTS[c].queries[b] > p.seqlen_q) goto next; /* exceeds the caller's maximum */
             for (int i = 0; i < WIDTH; ++i) table[b * WIDTH + i] = i * PAGE < used[b] ? (page += 37) % PAGES : INT32_MAX;
         }
         memset(o, 0xff, sizeof o), memset(lse, 0xff, sizeof lse), memset(counts, 0x7f, sizeof counts);

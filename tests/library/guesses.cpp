@@ -1,10 +1,10 @@
-// What the dispatcher puts into the formulas, beside numbers computed by hand: requests, devices, kernels, and the
-// guesses about lengths that the host does not know. Includes the dispatcher of a folder, whose own functions no other
-// file can call.
+// Compares the dispatcher's inputs to the cost formulas with values worked out by hand: requests, devices, kernels, and
+// the assumed lengths if the host does not know them. Includes the source of a folder's dispatcher to reach its static
+// functions.
 #include "by_hand.h"
 
-// The driver's word on the bandwidth of device memory, which the emulator does not give: a macro stands before the
-// dispatcher's call.
+// Bandwidth of device memory, which the emulator does not report: this macro replaces the dispatcher's query of the
+// driver.
 static double rated_gbs = 0;
 #define device_memory_gbs() rated_gbs
 
@@ -69,7 +69,7 @@ static void requests() {
     const request_cost without_offsets = WITH(p.seqused_q = lengths, p.seqlen_q = 100, p.total_q = 200);
     expect("a total without offsets", without_offsets.queries, (100 + 3 * 50.5) / 4);
 
-    // Of ten sequences of up to 101 queries so many may have all of them, the others one each.
+    // Ten sequences of up to 101 queries: this many have 101, the others one each.
     const auto mixed = [&](int32_t total) {
         return WITH(p.page_table = p.cu_seqlens_q = lengths, p.batch = 10, p.seqlen_q = 101, p.total_q = total);
     };
@@ -83,7 +83,7 @@ static void requests() {
     expect("prompts alone", mixed(610).spread, 1);
 }
 
-// A path that takes a ns a key and two a query, side by side.
+// A path that takes 1 ns per key and 2 ns per query, overlapped.
 static path_time ns_of(const request_cost& r) { return {{1, 0, r.keys, 2 * r.queries, 0}, 10, 100}; }
 
 static void guesses() {
@@ -101,7 +101,7 @@ static void guesses() {
     const double half = (4096 + 3 * 2048.5) / 4, sixteenth = (4096 + 3 * 256) / 4.0;
     expect("two guesses", unknown.predicted_ns, 111.4 + (half + sixteenth) / 2);
     expect("the parts of the first", unknown.chain_ns, half);
-    // Three of ten sequences with 101 queries and no fewer keys; seven with one, and 400 keys each.
+    // Ten sequences: three with 101 queries and at least as many keys, seven with one query and 400 keys.
     const auto mixed = [&](int32_t total) {
         return with([&](kgen_fwd_params& p) {
             p.page_table = p.cu_seqlens_q = lengths;
@@ -135,7 +135,7 @@ static void numbers_of_devices_and_kernels() {
         expect(of, a.cycles_per_ns, b.cycles_per_ns), expect(of, a.kept_bytes, b.kept_bytes);
         expect(of, a.dram_bytes_per_ns, b.dram_bytes_per_ns), expect(of, a.l2_bytes_per_ns, b.l2_bytes_per_ns);
     };
-    // A GPU that is not listed has the numbers of the one before it.
+    // An unlisted GPU gets the numbers of the listed one before it.
     same("9.5", 95, 90), same("13.0", 130, 121), same("7.0", 70, 75);
     const device_cost h100 = cost_of_device(90, 132);
     expect("clock", h100.cycles_per_ns, 1.755);

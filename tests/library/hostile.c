@@ -1,10 +1,10 @@
-/* Calls that no sane program makes. Nothing runs here: what passes the launchers' checks ends in `count_blocks`, which stands in place of
- * the emulator's start of a grid (the linker's --wrap) and sees that the number of blocks is one that a grid takes.
+/* Calls with hostile parameters. No kernel runs: the linker's --wrap replaces the emulator's launch of a grid with a
+ * function that checks the number of blocks.
  *
- *     hostile blocks                 for every launcher, the sizes around 2^31 - 1 blocks; prints a line each
- *     hostile fuzz SEED ITERATIONS   random structures; prints how the calls ended
+ *     hostile blocks                 for every launcher, sizes around 2^31 - 1 blocks; prints one line each
+ *     hostile fuzz SEED ITERATIONS   random structures; prints the results of the calls
  *
- * A call may return any error code, with a message; it may not crash, and it may not start an impossible grid. */
+ * A call may return any error code with a message. It must not crash or launch a grid of an invalid size. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,13 +18,13 @@ void kgen_emulator_multiprocessors(int count);
 
 static uint64_t launches, wrong_launches, last_blocks;
 
-/* kgen::emulator::launch_options. */
+/* Same layout as kgen::emulator::launch_options. */
 struct launch_options {
     bool early;
     uint32_t cluster;
 };
 
-/* In place of kgen::emulator::run(name, blocks, threads, shared_bytes, options, enter, call). */
+/* Replaces kgen::emulator::run(name, blocks, threads, shared_bytes, options, enter, call). */
 const char* COUNT_BLOCKS(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, struct launch_options options,
                          void (*enter)(const void*), const void* call) {
     (void)name, (void)threads, (void)shared_bytes, (void)enter, (void)call;
@@ -45,7 +45,7 @@ static uint64_t draw(void) { /* splitmix64 */
 
 static int one_in(int n) { return draw() % (uint64_t)n == 0; }
 
-/* Sizes as they come, at the borders of their types, and powers of two with their neighbours. */
+/* Random sizes: typical ones, limits of the types, and powers of two plus or minus one. */
 static int32_t draw_size(void) {
     static const int32_t borders[] = {0, 1, 2, 8, 16, 63, 64, 65, 128, -1, INT32_MAX, INT32_MIN, INT32_MAX - 1024, INT32_MAX - 1023, 1 << 23, 1 << 30};
     switch (draw() % 4) {
@@ -56,7 +56,7 @@ static int32_t draw_size(void) {
     }
 }
 
-/* Whether strides are such as a tensor in memory may have: those that no memory has are refused before anything starts. */
+/* Whether a tensor with these strides fits into an address space; the launchers reject others before a launch. */
 static bool strides_fit;
 
 static int64_t draw_stride(void) {
@@ -83,7 +83,7 @@ static float draw_scale(void) {
     return one_in(3) ? any : scales[draw() % 6];
 }
 
-/* Fills a structure first: every other one with noise, so that members which are not named below are hostile too. */
+/* Initialises a structure: half of the time with noise, so that members not set below are hostile too. */
 static void noise(void* structure, size_t bytes) {
     if (one_in(2)) {
         memset(structure, 0, bytes);
@@ -94,7 +94,7 @@ static void noise(void* structure, size_t bytes) {
 
 static size_t draw_struct_size(size_t right) {
     if (!one_in(6)) return right;
-    return one_in(2) ? draw() % (right + 1) : right + draw() % 64; /* never past the end of what is allocated */
+    return one_in(2) ? draw() % (right + 1) : right + draw() % 64; /* never past the end of the allocation */
 }
 
 static uint32_t draw_flags(void) { return one_in(8) ? (uint32_t)draw() : (uint32_t)(draw() % 4) | (one_in(6) ? (uint32_t)(draw() % 16) << 8 : 0); }
@@ -103,7 +103,7 @@ struct shape {
     int32_t head_dim, dtype;
 };
 
-/* One that the library holds, more often than not. */
+/* Usually a variant of the library. */
 static struct shape draw_shape(void) {
     size_t count;
     const kgen_variant* variants = kgen_variants(&count);
@@ -114,7 +114,7 @@ static struct shape draw_shape(void) {
     return s;
 }
 
-/* Structures lie at the end of larger blocks of bytes, so that a size beyond the newest version is still readable. */
+/* Structures are inside larger buffers, so that a struct_size beyond the newest version stays readable. */
 union fwd {
     kgen_fwd_params p;
     char room[sizeof(kgen_fwd_params) + 64];
@@ -132,7 +132,7 @@ static void draw_strides(int64_t* first, int count) {
     for (int i = 0; i < count; ++i) first[i] = draw_stride();
 }
 
-/* What a request may ask for besides: pages, caches, new rows, counters. Nearly in order, so that its sizes are looked at. */
+/* Optional parts of a request: pages, caches, new rows, counters. Mostly valid, so that the size checks are reached. */
 static void draw_more(kgen_fwd_params* p) {
     memset(&p->features, 0, sizeof p->features), memset(&p->score, 0, sizeof p->score);
     p->flags &= ~UINT32_C(2);
@@ -244,7 +244,7 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         int code = 0;
         kgen_candidate list[4];
         kgen_choice choice = {draw_struct_size(sizeof choice), sizeof list[0], list, (int32_t)(draw() % 5), 0, 0, 0};
-        if (choice.struct_size > sizeof choice) choice.struct_size = sizeof choice; /* there is no room behind it */
+        if (choice.struct_size > sizeof choice) choice.struct_size = sizeof choice; /* the buffer ends here */
         if (one_in(20)) choice.candidate_size = (uint32_t)draw();
         if (choice.candidate_size > sizeof list[0]) choice.capacity = 0;
         if (one_in(20)) choice.candidates = NULL;
@@ -273,7 +273,7 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
     return wrong_launches != 0;
 }
 
-/* A launcher with `heads` heads over sequences that make whole tiles, everything else in order. */
+/* A launcher with `heads` heads and sequences of whole tiles; all other parameters are valid. */
 static int call(const kgen_variant* v, int32_t batch, int32_t heads, int32_t seqlen, int packed) {
     static _Alignas(16) char memory[64];
     launches = 0, last_blocks = 0;
@@ -312,7 +312,7 @@ static int call(const kgen_variant* v, int32_t batch, int32_t heads, int32_t seq
 
 static const char* word(int code) {
     if (code == KGEN_SUCCESS) return launches > 0 ? "launched" : "nothing to do";
-    /* A backward pass may find its workspace too large before it counts blocks. */
+    /* A backward launcher may reject the workspace size before it counts blocks. */
     const int refused = strstr(kgen_last_error(), "2^31 - 1") != NULL || strstr(kgen_last_error(), "are too many") != NULL;
     return code == KGEN_ERROR_INVALID_VALUE && refused ? "refused" : kgen_last_error();
 }
@@ -324,9 +324,10 @@ static int blocks(void) {
     for (size_t i = 0; i < count; ++i) {
         const kgen_variant* v = variants + i;
         if (v->launch == NULL && v->launch_bwd == NULL) continue; /* append_kv */
-        const int packed = v->launch == NULL; /* so that a backward pass's workspace may be small */
+        const int packed = v->launch == NULL; /* keeps the workspace of a backward pass small */
         printf("%s:", v->name);
-        /* 2^69 blocks and more, which wrap to none; many for the longest sequence, few for all; 2^31, 2^31 - 1 and 2^29 of one query. */
+        /* At least 2^69 blocks, which wrap to 0; a long maximum with few rows in total; 2^31, 2^31 - 1 and 2^29 of one
+         * query. */
         printf(" %s,", word(call(v, 1 << 23, 1 << 23, 1 << 30, packed)));
         printf(" %s,", word(call(v, 1 << 30, 1 << 30, 1 << 30, packed)));
         printf(" %s,", word(call(v, 1 << 15, 1 << 14, 1 << 20, packed)));

@@ -1,9 +1,9 @@
-/* What the dispatcher makes of calls with queries of two parts, for each line of its input: head dim, that of V and O, dtype,
- * whether V lies inside K, whether V's rows are as far apart as K's, whether there is a qv, sequences, heads, queries, keys,
- * num_splits, whether the workspace that is asked for is given, and the device. Prints the code and message of kgen_fwd,
- * whose launchers fail with their names, the bytes of workspace, and of the call that the launcher was given: head dim,
- * where q, k and qv lie relative to those of the caller, the row strides of q and qv, num_splits and whether there is a
- * workspace. */
+/* Shows how the dispatcher passes on calls with qv. The fields of each input line: head dim, head dim of V and O,
+ * dtype, whether V is inside K, whether V has the row stride of K, whether qv is passed, sequences, heads, queries,
+ * keys, num_splits, whether the requested workspace is passed, and the device. Prints the code and message of kgen_fwd
+ * (this library's launchers fail with their own names), the workspace bytes, and the call that the launcher received:
+ * head dim, offsets of q, k and qv from the caller's pointers, row strides of q and qv, num_splits, and whether a
+ * workspace is passed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ int main(void) {
         p.k_row_stride = 576, p.v_row_stride = as_far ? 576 : 512;
         p.k_batch_stride = p.v_batch_stride = 64 * 576;
         p.workspace = NULL, p.workspace_bytes = 0;
-        /* The workspace does not depend on where tensors lie. */
+        /* The workspace size does not depend on addresses. */
         p.q = p.k = p.v = p.o = NULL;
         p.qv = two_parts ? qv : NULL;
         if (!inside) p.v = v;

@@ -1,5 +1,5 @@
-/* Which launcher kgen_fwd calls, on a device of ten multiprocessors, once for each group of four numbers: compute capability, batch, heads,
- * seqlen_q. The launchers fail with their own names. */
+/* Prints the launcher that kgen_fwd calls on a device with ten multiprocessors, for each group of four arguments:
+ * compute capability, batch, heads, seqlen_q. The launchers fail with their own names. */
 #include <stdio.h>
 #include <stdlib.h>
 

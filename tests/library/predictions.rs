@@ -88,7 +88,7 @@ impl Shape {
         one
     }
 
-    /// Operations of the visible part of the mask.
+    /// Operations of the unmasked part.
     fn flops(&self) -> f64 {
         let [queries, keys] = self.s.map(f64::from);
         let all = 4.0 * f64::from(self.b) * f64::from(self.h[0]) * queries * keys * f64::from(self.d);
@@ -101,7 +101,7 @@ impl Shape {
     }
 }
 
-/// A path as it was forced. A schedule may use any number of splits.
+/// A forced path. A schedule may use any number of splits.
 fn of(answer: &Answer, path: Path, splits: u32) -> &Told {
     let number = [DENSE, SHORT, SPLIT, SCHEDULED][path as usize];
     answer.able().find(|told| told.path == number && (path == Path::Scheduled || told.splits == splits)).expect("it is weighed")

@@ -1,6 +1,7 @@
-/* Asks the dispatcher for requests that differ in one number or one pointer's presence, again and again in random order, on devices that
- * change: what is launched must be what kgen_explain_choice, which remembers nothing, says. The launchers of this library succeed.
- * Prints "wrong|..." for each difference, then "done|" and the number of calls. */
+/* Tests the dispatcher's cache of choices. Sends requests that differ in one number or in whether one pointer is NULL,
+ * many times in random order on changing devices: kgen_fwd must launch what kgen_explain_choice, which has no cache,
+ * reports. The launchers of this library succeed. Prints "wrong|..." per mismatch, then "done|" and the number of
+ * calls. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static char memory[64];
 
 enum { REQUESTS = 17 };
 
-/* A request of one query over a long context, but for one thing. */
+/* A request of one query over a long context, with one field changed. */
 static kgen_fwd_params request(int number, int* capability, int* multiprocessors) {
     kgen_fwd_params p;
     memset(&p, 0, sizeof p);
@@ -58,7 +59,7 @@ int main(void) {
         last = number;
         int capability, multiprocessors;
         kgen_fwd_params p = request(number, &capability, &multiprocessors);
-        p.q = memory + random % 16, p.o = memory + random % 32; /* addresses are no part of a request */
+        p.q = memory + random % 16, p.o = memory + random % 32; /* choices do not depend on addresses */
         kgen_emulator_device(capability);
         kgen_emulator_multiprocessors(multiprocessors);
         const size_t asked = kgen_fwd_workspace(&p);

@@ -1,5 +1,5 @@
-/* Asks the dispatcher for what is on its command line, once for each group of four numbers:
- * compute capability, head dim, dtype, causal. Prints the result code and, on failure, the message. */
+/* Calls the dispatcher once for each group of four arguments: compute capability, head dim, dtype, causal. Prints the
+ * result code and, on failure, the message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     const kgen_variant* variants = kgen_variants(&count);
     for (size_t i = 0; i < count; ++i) printf("%s %d %d\n", variants[i].name, (int)variants[i].target, (int)variants[i].target_max);
     for (int i = 1; i + 3 < argc; i += 4) {
-        /* An empty batch: the chosen launcher checks everything and starts nothing. */
+        /* An empty batch: the chosen launcher checks all parameters and launches nothing. */
         kgen_fwd_params p = {0};
         p.struct_size = sizeof p;
         p.num_heads = p.num_heads_k = 1;
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     printf("%d %s\n", kgen_fwd(&old, NULL), kgen_last_error());
     printf("%d %s\n", kgen_fwd(NULL, NULL), kgen_last_error());
 
-    /* A caller of a later version, whose structure is 16 bytes longer: it is answered as long as it asks for nothing new. */
+    /* A caller built with a later version, whose structure is 16 bytes longer: accepted if the extra bytes are zero. */
     struct {
         kgen_fwd_params p;
         char more[16];

@@ -1,6 +1,6 @@
-// Whether kgen/features.cuh finds that a kernel serves a request, for each line of the input: the request's flags,
-// window, chunk, softcap, whether it has slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of
-// two parts, a cache, new rows and a bias, kv_dtype, and the kernel's features. Prints 1 or 0.
+// Prints for each input line whether kgen/features.cuh accepts a kernel for a request (1 or 0). The fields of a line:
+// the request's flags, window, chunk, softcap, whether slopes, sinks, a page table (2: with descale factors per page
+// for K, 3: for V), qv, a cache, new rows and a bias are passed, kv_dtype, and the kernel's features.
 #include <stdio.h>
 
 #include "kgen/features.cuh"

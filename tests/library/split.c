@@ -1,6 +1,6 @@
-/* Long contexts with few queries through kgen_fwd: with a workspace (split, merged), without one, and with a split count
- * that is asked for. Prints a line a request: the workspace in bytes, the splits it stands for, and the largest difference
- * of O and LSE from the unsplit result. */
+/* Few queries over long contexts through kgen_fwd: with a workspace (split and merged), without one, and with an
+ * explicit num_splits. Prints one line per request: the workspace bytes, the number of splits they correspond to, and
+ * the largest difference of O and LSE from the unsplit result. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static float decode(uint16_t bits) {
     return value;
 }
 
-/* bf16 patterns of numbers of both signs around 1. */
+/* bf16 bit patterns of numbers near 1 and -1. */
 static void fill(uint16_t* tensor, size_t count, uint32_t seed) {
     for (size_t i = 0; i < count; ++i) {
         seed = seed * 1664525u + 1013904223u;
@@ -78,7 +78,7 @@ static void run(const char* what, kgen_fwd_params p, int workspace_is_short) {
     free(workspace);
 }
 
-/* The same where the last block of each row tile is to merge, twice over: nobody clears the counters in between. */
+/* The same, merged by the last block of each row tile, twice: the counters are not cleared in between. */
 static void run_merged(const char* what, kgen_fwd_params p, uint32_t path, int counted) {
     p.flags |= path | KGEN_FLAG_MERGE_BY_LAST_BLOCK;
     p.arrivals = counted ? arrivals : NULL;
@@ -90,7 +90,7 @@ static void run_merged(const char* what, kgen_fwd_params p, uint32_t path, int c
     }
 }
 
-/* Sequences have more queries than seqlen_q says: the others are not computed, and their parts have no place. */
+/* Sequences have more queries than seqlen_q: the excess rows are not computed and have no partial results. */
 static void run_longer(kgen_fwd_params p) {
     static const int32_t starts[BATCH + 1] = {0, 3, 4, 6};
     static uint16_t expected[ROWS * DIM];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a folder in which other projects' tests run on kgen, unmodified.
+"""Creates a folder in which other projects' tests run on kgen, unmodified.
 
     python3 tests/suites/prepare.py OUT --flash-attention CHECKOUT      # of github.com/Dao-AILab/flash-attention
     python3 tests/suites/prepare.py OUT --vllm SOURCES                  # vLLM's unpacked source archive
@@ -19,7 +19,7 @@ FUNCTIONS = (
     "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
     "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache",
 )
-#: Partial results of other libraries are what kgen does not merge.
+#: FlashAttention-3's interface over kgen, which cannot merge partial results of other libraries.
 FA3_INTERFACE = """from kgen_attn.flash_attn_interface import *
 
 

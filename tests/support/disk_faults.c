@@ -1,12 +1,12 @@
-/* Runs a program and stops it, or fails it, at the N-th system call that changes something below a folder.
+/* Runs a program and injects a fault at its N-th system call that modifies something below a folder.
  *
  *     disk_faults FOLDER REPORT N FAULT program argument...
  *
- * FAULT is `kill`: all threads end before call N; `EACCES`: call N and all later ones that a permission can forbid fail;
- * `ENOSPC`: call N and all later ones that need room fail. With N = 0 nothing happens. The calls are written to the
- * file REPORT, a line each. Ends as the program does, or with 137.
+ * FAULT is `kill`: all threads are killed before call N; `EACCES`: call N and all later calls that need a permission
+ * fail; `ENOSPC`: call N and all later calls that need disk space fail. With N = 0 no fault is injected. The calls are
+ * written to the file REPORT, one per line. The exit status is the program's, or 137 if it was killed.
  *
- * The calls are seen by the kernel's seccomp filter, so it does not matter which library makes them. */
+ * A seccomp filter traps the calls, so they are caught whichever library makes them. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -31,10 +31,10 @@
 enum {
     NEEDS_ROOM = 1,  /* can fail with ENOSPC */
     BY_NAME = 2,     /* can fail with EACCES */
-    OPENS = 4,       /* counts only where it makes or empties a file */
+    OPENS = 4,       /* counts only if it creates or truncates a file */
 };
 
-/* What a call is, and which argument is its path or its file, and its folder. */
+/* Kind of a call, and the indices of its arguments. */
 struct call {
     long number;
     const char *name;
@@ -116,7 +116,7 @@ static void refuse(pid_t thread, registers *r, int error) {
 #error "registers of this machine"
 #endif
 
-/* The text at an address of the thread, up to its end. */
+/* The NUL-terminated string at an address of the thread. */
 static void text_at(pid_t thread, unsigned long address, char *text, size_t size) {
     char file[64];
     snprintf(file, sizeof file, "/proc/%d/mem", (int)thread);
@@ -134,7 +134,7 @@ static void link_of(pid_t thread, const char *what, long number, char *text, siz
     text[got < 0 ? 0 : got] = 0;
 }
 
-/* Where the call changes something. */
+/* The path that the call modifies. */
 static void place_of(pid_t thread, const struct call *call, const registers *r, char *place, size_t size) {
     char path[PATH_MAX], folder[PATH_MAX];
     if (call->path < 0) {
@@ -198,7 +198,7 @@ int main(int count, char **arguments) {
         if (event == PTRACE_EVENT_SECCOMP) {
             registers r;
             struct iovec area = {&r, sizeof r};
-            if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &area)) continue; /* it has just been killed */
+            if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &area)) continue; /* it was just killed */
             const struct call *call = CALLS;
             while (call < CALLS + COUNT && call->number != number_of(&r)) call++;
             char place[2 * PATH_MAX] = "";
@@ -216,7 +216,7 @@ int main(int count, char **arguments) {
             }
             signal = 0;
         } else if (event || signal == SIGSTOP) {
-            signal = 0; /* a new thread or program, which is traced by now */
+            signal = 0; /* first stop of a new thread or program */
         }
         ptrace(PTRACE_CONT, thread, 0, signal);
     }

@@ -1,5 +1,6 @@
-// A CUDA driver and an NVML whose device is the host: memory is malloc's, what is put into a stream has run when the call
-// returns, and events hold the time of day. Only what kgen calls. Replaying a graph takes a millisecond and runs nothing.
+// Mock of the CUDA driver and NVML with the host as device, reduced to what kgen calls: memory comes from malloc,
+// stream operations run synchronously, and events record the time of day. A graph replay takes one millisecond and runs
+// nothing.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// A library that looks like a kernel compiled for the emulator, and misbehaves as MOCK_BEHAVIOUR says.
+// Mock of a kernel library compiled for the emulator. The variable MOCK_BEHAVIOUR selects how it misbehaves.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { HANG = 1, CRASH, REFUSE, WRITE_NOTHING, WRITE_ZEROS, WRITE_INPUT, WRITE_OUTSIDE, LEAVE, REPORT, FORK, FORK_AND_LEAVE_THE_GROUP, FORK_AND_RETURN_TWICE, FORGE };
 
-// What a worker says of a kernel that passed, on every descriptor that one could think of.
+// Writes a worker's "passed" message to every plausible file descriptor.
 static void forge() {
     const char verdict[] =
         "\n{\"event\":\"verdict\",\"name\":\"mock\",\"device\":\"emulator\",\"kind\":\"emulator\",\"level\":\"smoke\",\"seed\":1,"
@@ -19,7 +19,7 @@ static void forge() {
     }
 }
 
-// A child that lives on for a while; its parent says its number.
+// Forks a child that outlives the call; the parent prints its pid.
 static void leave_a_child(bool in_the_group) {
     fflush(stdout);
     const pid_t child = fork();
@@ -28,7 +28,7 @@ static void leave_a_child(bool in_the_group) {
         sleep(60);
         _exit(0);
     }
-    // Whoever leaves the group does so before the parent ends, and with it the group.
+    // The child must leave the process group before the parent exits, because the group is killed then.
     while (!in_the_group && getsid(child) != child) usleep(1000);
     fprintf(stderr, "child %d.\n", child);
 }

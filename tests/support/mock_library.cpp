@@ -1,5 +1,5 @@
-// A library with a dispatcher for tests/fuzz.rs, on the host and one element after the other: attention in bf16 of head dim 16, right
-// unless the variable MOCK_FAULT says otherwise.
+// Mock of a library with a dispatcher for tests/fuzz.rs: scalar bf16 attention of head dim 16 on the host, correct
+// unless the variable MOCK_FAULT selects a fault.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
             for (int i = 0; i < rows; i++) {
                 int seen = causal ? i + 1 + keys - rows : keys;
                 seen = seen < 0 ? 0 : seen;
-                // The last row of a sequence of more than a tile misses the key at the tile's end.
+                // For sequences longer than a tile, the last row skips the last key of the tile.
                 const bool off = fault("border") && keys > 64 && i == rows - 1;
                 const uint16_t* q = at(p->q, p->cu_seqlens_q, first_q, i, h, p->q_batch_stride, p->q_row_stride, p->q_head_stride);
                 scores.assign(seen, 0);
@@ -93,7 +93,7 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
             }
         }
     }
-    // A call that gives what the one before it gave is the second run of the same inputs.
+    // If the result equals the previous call's, this is the second run with the same inputs.
     static std::vector<uint16_t> before;
     std::vector<uint16_t> now;
     for (const uint16_t* o : row_starts) now.push_back(*o);

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Stands in for nvcc in tests: answers `--version`, "compiles" a source into a small file, and fails as it is told.
+# Mock of nvcc for tests: answers `--version`, "compiles" a source to a small file, and fails as these variables select.
 #
-# MOCK_NVCC_VERSION  the version it claims (13.0.88)
+# MOCK_NVCC_VERSION  the version to report (13.0.88)
 # MOCK_NVCC_LOG      file to which `start NAME PID`, `end NAME` and `link` are appended
 # MOCK_NVCC_CCBIN_LOG file to which the host compiler of each call is appended
 # MOCK_NVCC_ERROR    NAME of the unit that does not compile
-# MOCK_NVCC_HANG     NAME of the unit whose compiler, and its child, never end
-# MOCK_NVCC_OOM      NAME of the unit whose compiler is always killed for memory
-# MOCK_NVCC_OOM_ONCE NAME of the unit whose compiler is killed for memory the first time
+# MOCK_NVCC_HANG     NAME of the unit whose compiler hangs, with a child process
+# MOCK_NVCC_OOM      NAME of the unit whose compiler is always killed as out of memory
+# MOCK_NVCC_OOM_ONCE NAME of the unit whose compiler is killed as out of memory the first time
 # MOCK_NVCC_SPILL    NAME of the unit whose kernel spills
 # MOCK_NVCC_SERIALISED NAME of the unit whose wgmma products ptxas serialises
 # MOCK_NVCC_SLEEP    seconds each compile takes (0)
 # MOCK_NVCC_GARBAGE  NAME of the unit whose object is MOCK_NVCC_TEXT, with exit code 0; "libkgen": the library is
-# MOCK_NVCC_PTX      PTX that it keeps of every kernel
+# MOCK_NVCC_PTX      PTX to write for every kernel
 # MOCK_NVCC_LINK     "error": the link fails
-# MOCK_NVCC_DISPATCHER functions that the dispatcher's object defines, instead of those of kgen.h that a wheel needs
+# MOCK_NVCC_DISPATCHER functions defined by the dispatcher's object, instead of those of kgen.h that a wheel needs
 say() { [ -z "$MOCK_NVCC_LOG" ] || printf '%s\n' "$*" >>"$MOCK_NVCC_LOG"; }
 
 output= source= shared= objects=

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Stands in for `python3 -m pip` in tests: its downloads have the right names and the wrong content.
-# MOCK_PIP=error makes the download fail as pip fails without a network; MOCK_PIP=config makes all of it fail as pip does
-# with a broken configuration; MOCK_PIP=user makes it one that Python finds among the user's own packages alone.
+# Mock of `python3 -m pip` for tests: downloads have the right file names and wrong contents. MOCK_PIP selects a
+# failure: "error": the download fails as without a network; "config": every command fails as with a broken
+# configuration; "user": pip is installed only in the user's site-packages.
 [ "$1 $MOCK_PIP" != "-I user" ] || { echo "$0: No module named pip" >&2 && exit 1; }
 shift 3 # -I -m pip
 [ "$MOCK_PIP" != config ] || {

@@ -1,5 +1,5 @@
-// Preloaded into kgen: makes it wait where it has just opened a file for reading whose path ends in $PAUSE_AT, if there
-// is one. It makes the file $PAUSE_IN/paused and goes on when there is $PAUSE_IN/go.
+// Preloaded into kgen (LD_PRELOAD): pauses it after it has opened a file for reading whose path ends in $PAUSE_AT.
+// Creates the file $PAUSE_IN/paused, then waits until $PAUSE_IN/go exists.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static int opened(const char* name, const char* path, int flags, mode_t mode) {
     close(real(place, O_CREAT | O_WRONLY, 0644));
     snprintf(place, sizeof place, "%s/go", in);
     while (access(place, F_OK) != 0) usleep(5000);
-    // What is read is what lies there now.
+    // Reopen, so that kgen reads the file's current contents.
     close(file);
     return real(path, flags, mode);
 }

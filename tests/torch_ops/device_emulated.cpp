@@ -1,4 +1,4 @@
-// The device of the ops in tests: host memory, which the emulator is told of, and no stream. Stands in for
+// The device of the ops in tests: host memory registered with the emulator, without streams. Replaces
 // templates/bindings/torch/device_cuda.cpp.
 #include "device.h"
 
@@ -20,7 +20,7 @@ std::string& allocations() {
 
 }  // namespace
 
-// The bytes of each allocation since the last call, by spaces. Valid until the next call of an op.
+// Bytes of each allocation since the last call, separated by spaces. Valid until the next call of an op.
 extern "C" __attribute__((visibility("default"))) const char* kgen_test_allocations() {
     static std::string told;
     told.swap(allocations());
@@ -34,7 +34,7 @@ device_scope::device_scope(const Tensor& tensor) : index_(tensor.get_device_inde
 
 device_scope::~device_scope() = default;
 
-// Filled with NaN in every format, so that what nobody writes is noticed.
+// Filled with NaN in every format, so that elements that are never written are noticed.
 Tensor device_scope::allocate(std::initializer_list<int64_t> sizes, ScalarType dtype) const {
     int64_t strides[4], next = 1;
     for (size_t i = sizes.size(); i-- > 0; next *= sizes.begin()[i]) strides[i] = next;

@@ -1,6 +1,6 @@
-// Counts for tests. In place of the emulator's start of a grid (by the linker's --wrap): notes the kernel and its
-// blocks, and starts it; COUNT and START are the names that the linker gives to this function and to the emulator's.
-// And how often kgen_fwd_workspace is called.
+// Counters for tests. Replaces the emulator's launch of a grid (linker option --wrap): records the kernel and its
+// blocks, then calls the original. COUNT and START are the linker's names of this function and of the original. Also
+// counts the calls of kgen_fwd_workspace.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -16,7 +16,7 @@ std::string& launches() {
 
 }  // namespace
 
-// The launches since the last call, as `kind:blocks`, by spaces. Valid until the next launch.
+// The launches since the last call, as `kind:blocks` separated by spaces. Valid until the next launch.
 extern "C" __attribute__((visibility("default"))) const char* kgen_test_launches() {
     static std::string told;
     told.swap(launches());
@@ -44,7 +44,7 @@ int questions = 0;
 
 }  // namespace
 
-// The library's own, renamed when the test library was linked.
+// The library's function, renamed when the test library was linked.
 extern "C" size_t uncounted_kgen_fwd_workspace(const void* params);
 
 extern "C" __attribute__((visibility("default"))) size_t kgen_fwd_workspace(const void* params) {
@@ -52,5 +52,5 @@ extern "C" __attribute__((visibility("default"))) size_t kgen_fwd_workspace(cons
     return uncounted_kgen_fwd_workspace(params);
 }
 
-// How often a workspace has been asked for.
+// Number of calls of kgen_fwd_workspace.
 extern "C" __attribute__((visibility("default"))) int kgen_test_questions() { return questions; }

@@ -99,9 +99,9 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
             observer.note(&format!("{} holds {kernels}, kept and brought up to date; {ONLY}", library_of(options)));
         }
     }
-    let asked: Vec<Variant> = variants.iter().copied().chain(plans[selected..].iter().map(|plan| plan.variant)).collect();
+    let requested: Vec<Variant> = variants.iter().copied().chain(plans[selected..].iter().map(|plan| plan.variant)).collect();
     let files = match run_as {
-        None => session.folder_files(&options.generated_dir, &asked, plans.clone(), folder.held())?.1,
+        None => session.folder_files(&options.generated_dir, &requested, plans.clone(), folder.held())?.1,
         // Results of earlier runs there are no longer needed.
         Some(_) => render::tree(&session.renderer, &session.templates, &plans)?,
     };
@@ -148,18 +148,18 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
     Ok(Made { plans, selected, kernels: units, templates: session.templates, tools, outcome, lock })
 }
 
-/// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated
+/// The kernels that the library in the output folder holds by `names` and that are not among `requested`; the generated
 /// folder and the grid map the names to variants.
 fn also_held(
     session: &Session,
     names: Vec<String>,
     generated: &[Variant],
-    asked: &[Variant],
+    requested: &[Variant],
 ) -> Result<Vec<Variant>, CommandError> {
-    let asked: BTreeSet<String> = asked.iter().map(Variant::name).collect();
+    let requested: BTreeSet<String> = requested.iter().map(Variant::name).collect();
     let known: HashMap<String, Variant> =
         generated.iter().chain(session.grid.variants()).map(|variant| (variant.name(), *variant)).collect();
-    let others = names.into_iter().filter(|name| !asked.contains(name));
+    let others = names.into_iter().filter(|name| !requested.contains(name));
     let variant = |name: String| {
         let unknown =
             || CommandError::Usage(format!("the library holds `{name}`, which neither the grid nor `{FLAG}` knows; {ONLY}"));

@@ -65,7 +65,7 @@ pub const PATH_PACKED: i32 = 5;
 
 impl Paths {
     /// The paths that `explain` writes into a choice.
-    pub(in crate::device) fn told(explain: &mut dyn FnMut(&mut Choice)) -> Self {
+    pub(in crate::device) fn explained(explain: &mut dyn FnMut(&mut Choice)) -> Self {
         let empty = Candidate {
             path: 0,
             num_splits: 0,
@@ -94,10 +94,10 @@ impl Paths {
             multiprocessors: 0,
         };
         explain(&mut choice);
-        let told = &candidates[..usize::try_from(choice.count).unwrap_or(0).min(CAPACITY.into())];
+        let filled = &candidates[..usize::try_from(choice.count).unwrap_or(0).min(CAPACITY.into())];
         Self {
-            able: told.iter().filter(|candidate| candidate.excluded.is_null()).map(|candidate| candidate.path).collect(),
-            chosen: usize::try_from(choice.chosen).ok().and_then(|chosen| told.get(chosen)).map(|candidate| candidate.path),
+            able: filled.iter().filter(|candidate| candidate.excluded.is_null()).map(|candidate| candidate.path).collect(),
+            chosen: usize::try_from(choice.chosen).ok().and_then(|chosen| filled.get(chosen)).map(|candidate| candidate.path),
         }
     }
 }

@@ -131,7 +131,7 @@ impl Solver {
             Relation::AtLeast => self.not_positive(&below(0)),
             Relation::Greater => self.not_positive(&below(1)),
             Relation::Equal => intersected(self.not_positive(&above(0)), self.not_positive(&below(0))),
-            // All but one: an interval only if that one is the first or the last.
+            // All keys except one, which is not an interval unless that key is the first or the last.
             Relation::Unequal => unknown(),
         }
     }

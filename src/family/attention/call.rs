@@ -1,4 +1,4 @@
-//! What a call asks of masks and scores besides a causal mask.
+//! Masks and scores of a call, apart from the causal mask.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::{
@@ -7,40 +7,40 @@ use super::{
 };
 use crate::{family::attention::abi::AttentionFeatures, kernel::Features};
 
-/// Numbers of one call. The default asks for nothing.
+/// Options of one call. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
-    /// Keys that a query sees before its position, and after it; -1: no limit on that side.
+    /// Keys that a query sees before and after its position; -1: unlimited.
     pub window: Option<[i32; 2]>,
-    /// Positions of a chunk; 0: no chunks.
+    /// Positions per chunk; 0: no chunks.
     pub chunk: u32,
-    /// Bound of the scores in hundredths; 0: none.
+    /// Softcap in hundredths; 0: none.
     pub softcap_hundredths: u32,
-    /// Slopes by which scores fall with distance.
+    /// ALiBi slopes.
     pub alibi: Option<Slopes>,
-    /// A tensor that is added to the scores.
+    /// Tensor added to the scores.
     pub bias: Option<Bias>,
-    /// Logits that join the denominator.
+    /// Logits added to the softmax denominator.
     pub sinks: Option<SinkType>,
-    /// K and V lie in pages.
+    /// Pages of K and V.
     pub pages: Option<Pages>,
-    /// Queries have a second part, which is multiplied with V.
+    /// Whether queries have a second part that is multiplied by V.
     pub qv: bool,
-    /// K and V are a cache.
+    /// Cache layout of K and V.
     pub cache: Option<Cache>,
-    /// K and V are FP8, of that format, and Q is not.
+    /// FP8 format of K and V, if Q is not FP8.
     pub kv: Option<KvFormat>,
-    /// Fewest and most queries of the sequences that a kernel with pages serves; 0: no limit.
+    /// Minimum and maximum queries of the sequences that a kernel with pages computes; 0: no limit.
     pub query_limits: [u32; 2],
-    /// A declared score or mask, with its numbers.
+    /// A declared score or mask with its parameters.
     pub declared: Option<DeclaredCall>,
-    /// The call brings new rows of K and V.
+    /// New rows of K and V to append.
     pub append: Option<Append>,
 }
 
 impl CallOptions {
-    /// What a call with it, and a causal mask or none, wants of a kernel: the mask, and features. A window that ends at
-    /// the position is a causal mask, and one without ends is none: `read_features` of `kgen/features.cuh`.
+    /// The mask and features that a call with these options, causal or not, needs: `read_features` of
+    /// `kgen/features.cuh`. A window that ends at the position is a causal mask, and an unlimited window is none.
     pub fn wanted(&self, causal: bool) -> (bool, Features) {
         let causal = causal || self.window.is_some_and(|[_, right]| right == 0);
         let wanted = FEATURES.iter().filter(|room| room.is_wanted(self, causal)).map(|room| room.feature());
@@ -48,18 +48,18 @@ impl CallOptions {
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
     }
 
-    /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
-    /// Kernels with windows have a causal mask if a call asks for one; kernels that read pages, or FP8, read nothing
-    /// else, and those of queries of two parts take no others.
+    /// Whether a kernel can compute a call with these options, causal or not: `serves_features` of `kgen/features.cuh`.
+    /// Kernels with windows apply a causal mask if a call has one; kernels with pages, FP8 or `qv` serve no other
+    /// calls.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
         let (causal, wanted) = self.wanted(causal);
         let mask = if kernel.causal { causal } else { !causal || kernel.features.any(|info| info.includes_causal) };
         let mut exclusive = Features::all().iter().filter(|feature| feature.info().is_exclusive);
         let keys = exclusive.all(|feature| kernel.features.has(feature) == wanted.has(feature));
-        mask && keys && kernel.served_features().hold(wanted) && kernel.features.score() == wanted.score()
+        mask && keys && kernel.served_features().contains(wanted) && kernel.features.score() == wanted.score()
     }
 
-    /// What a launcher is told of it, for `heads` query heads.
+    /// Parameters passed to a launcher, for `heads` query heads.
     pub fn params(&self, heads: usize) -> AttentionFeatures {
         let score = self.declared.map(DeclaredCall::params).unwrap_or_default();
         let mut params = AttentionFeatures { score, ..AttentionFeatures::default() };
@@ -69,13 +69,13 @@ impl CallOptions {
         params
     }
 
-    /// Whether sequences of so many queries are served.
+    /// Whether sequences with this many queries are computed.
     pub fn serves_queries(&self, queries: usize) -> bool {
         let [least, most] = self.query_limits.map(|limit| limit as usize);
         queries >= least && (most == 0 || queries <= most)
     }
 
-    /// What names of cases say of it: ` window64,-1 softcap30`.
+    /// Words in the name of a case: ` window64,-1 softcap30`.
     pub fn words(&self) -> String {
         let [least, most] = self.query_limits;
         let limits = [(least > 0).then(|| format!(" least-queries{least}")), (most > 0).then(|| format!(" most-queries{most}"))];
@@ -84,10 +84,10 @@ impl CallOptions {
         words.chain(features_of_rows().filter_map(|room| room.words(self))).chain(limits.into_iter().flatten()).collect()
     }
 
-    /// What the words of a case's name say of it; those words are taken away. Each is read once.
+    /// Parses the options from the words of a case's name and removes those words. Each may occur once.
     ///
     /// # Errors
-    /// One sentence on a word that cannot be read.
+    /// One sentence on an invalid word.
     pub fn read(words: &mut Vec<&str>) -> Result<Self, String> {
         let mut options = Self::default();
         for room in FEATURES {
@@ -102,7 +102,7 @@ impl CallOptions {
     }
 }
 
-/// Takes away the first word that `read` claims.
+/// Removes the first word that `read` accepts.
 fn take(words: &mut Vec<&str>, mut read: impl FnMut(&str) -> Option<Result<(), String>>) -> Result<(), String> {
     let claimed = words.iter().enumerate().find_map(|(at, word)| Some((at, read(word)?)));
     claimed.map_or(Ok(()), |(at, outcome)| {
@@ -154,7 +154,7 @@ mod tests {
         assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");
     }
 
-    /// A kernel by its mask and its features.
+    /// A kernel with this mask and these features.
     fn kernel(kind: Kind, causal: bool, features: &[Feature]) -> Point {
         let features = features.iter().copied().collect();
         Point {

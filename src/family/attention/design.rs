@@ -1,4 +1,4 @@
-//! What plans of attention kernels hold besides what all plans hold.
+//! Attention's part of a kernel's plan.
 
 use super::{CopyPath, Kind, KvFormat, Point, Tile};
 use crate::{
@@ -8,39 +8,39 @@ use crate::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// Tile, and what follows from it.
+/// Tile and the values derived from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Design {
     /// Tile sizes and pipeline choices.
     pub tile: Tile,
-    /// Query rows each warp owns.
+    /// Query rows per warp.
     pub rows_per_warp: u32,
-    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q and K tiles in shared memory.
+    /// Head dim of Q and K rounded up to the K of the MMA (16; 32 with FP8): the width of their tiles in shared memory.
     pub head_dim_padded: u32,
-    /// The same of V and O.
+    /// The same for V and O.
     pub head_dim_v_padded: u32,
-    /// Column panels of tiles of Q and K in shared memory.
+    /// Column panels of Q and K tiles in shared memory.
     pub panels: Vec<Panel>,
-    /// Column panels of tiles of V and O.
+    /// Column panels of V and O tiles.
     pub panels_v: Vec<Panel>,
-    /// What calls may ask for, as templates ask.
+    /// Features of calls, in the form that templates test.
     pub features: FeatureParts,
-    /// Where K and V come from.
+    /// Loading of K and V.
     pub kv: Kv,
-    /// Whether a split-KV kernel starts before those before it have ended (programmatic dependent launch).
+    /// Whether a split-KV kernel may start before the preceding kernels have completed (programmatic dependent launch).
     pub early: bool,
-    /// The type that is multiplied, where a kernel widens its queries.
+    /// Element type of the MMA operands, if the kernel widens its queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub widened_to: Option<Dtype>,
-    /// Columns of tiles of K and of V in FP8: head dims rounded up to 32 bytes, where 16 bits are multiplied.
+    /// Columns of FP8 tiles of K and V, if the MMA has 16-bit operands: head dims rounded up to 32 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_columns: Option<KvColumns>,
     /// FP8 kernels only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Choices>,
-    /// What a backward kernel has besides.
+    /// Additional values of backward kernels.
     pub backward: Option<Backward>,
-    /// What a kernel with `wgmma` has besides.
+    /// Additional values of `wgmma` kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hopper: Option<Hopper>,
 }
@@ -70,7 +70,7 @@ impl plan::Design for Design {
 
 #[cfg(test)]
 impl crate::plan::Plan {
-    /// What the plan of an attention kernel holds besides.
+    /// Attention's part of a kernel's plan.
     pub(crate) fn attention(&self) -> &Design {
         self.design_as().expect("an attention kernel")
     }
@@ -79,53 +79,53 @@ impl crate::plan::Plan {
 /// Columns of tiles of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct KvColumns {
-    /// Of K.
+    /// Columns of K.
     pub qk: u32,
-    /// Of V.
+    /// Columns of V.
     pub v: u32,
 }
 
 impl KvColumns {
-    /// Bytes that ldmatrix takes of a row: two chunks of 16.
+    /// Bytes of a row that one ldmatrix reads: two chunks of 16.
     const STEP: u32 = 32;
 
-    /// Those of a kernel; `None` where K and V have Q's type.
+    /// The columns of a kernel; `None` if K and V have Q's type.
     pub(in crate::family::attention) fn of(point: Point) -> Option<Self> {
         let padded = point.head_dim.padded_to(Self::STEP);
         KvFormat::widened(point).map(|_| Self { qk: padded.qk, v: padded.v })
     }
 
-    /// Of K and V together.
+    /// Columns of K and V together.
     pub(in crate::family::attention) fn both(self) -> u32 {
         self.qk + self.v
     }
 }
 
-/// Which parts of the templates a kernel's features take. JSON has a Boolean for each feature with a part, by its name,
-/// and the fields.
+/// Template parts that a kernel's features need. JSON has one Boolean per feature with a part, named after the feature,
+/// and the other fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureParts {
-    /// The features whose parts the kernel takes.
+    /// Features whose parts the kernel includes.
     features: Features,
-    /// K and V in FP8 that are widened before they are multiplied.
+    /// Format of K and V in FP8 that are widened before the MMA.
     pub kv: Option<KvFormat>,
-    /// Rows know their place among the keys, and the keys that they see have two ends: what windows, chunks and slopes
-    /// take.
+    /// Whether rows compute their positions among the keys, and their visible keys have two ends: for windows, chunks
+    /// and slopes.
     pub positions: bool,
-    /// Scores are changed before the mask.
+    /// Whether scores are changed before the mask.
     pub scores: bool,
     /// A declared score or mask.
     pub declared: Option<DeclaredParts>,
 }
 
 impl FeatureParts {
-    /// Those of a kernel. What the combine kernel computes is no part of one that splits the keys.
+    /// The parts of a kernel. A split-KV kernel has no parts for features that the combine kernel applies.
     pub fn of(point: Point) -> Self {
         let combined = point.kind == Kind::FwdSplit;
         let has_part = |info: &FeatureInfo| info.has_part && !(info.is_combined && combined);
         let declared = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
-        // Where TMA brings pages, key tiles end at a page's border and not at the last key that a row sees. Of rows of
-        // several heads, a lane's two are no fixed distance apart.
+        // With pages loaded by TMA, key tiles end at a page's end, not at the last key that a row sees. With rows of
+        // several heads, the distance between a lane's two rows is not constant.
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
         let of_tiles = point.features.has(Feature::Paged) || point.features.has(Feature::PackGqa);
         Self {
@@ -152,27 +152,28 @@ impl Serialize for FeatureParts {
     }
 }
 
-/// Which parts of the templates a declared score or mask takes.
+/// Template parts that a declared score or mask needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
 pub struct DeclaredParts {
-    /// It has a score.
+    /// Whether it has a score.
     pub score: bool,
-    /// It has a mask.
+    /// Whether it has a mask.
     pub mask: bool,
-    /// The mask's interval begins where keys are first loaded: tiles before it are skipped.
+    /// Whether loading of keys starts at the lower end of the mask's interval; earlier tiles are skipped.
     pub low: bool,
-    /// It ends where keys are last loaded.
+    /// Whether loading of keys stops at the upper end of the interval.
     pub high: bool,
-    /// The mask is more than that: it is applied to every element of the tiles that are not skipped.
+    /// Whether the mask is more than an interval, so that it is tested for every element of the tiles that are not
+    /// skipped.
     pub by_element: bool,
-    /// What is computed element by element differs from head to head.
+    /// Whether the per-element score or mask depends on the head.
     pub per_head: bool,
 }
 
 impl DeclaredParts {
-    /// Those of `score` in a kernel of `kind`. An end of the interval is of use where it does not fall from row to row,
-    /// and where all heads of a block share it: blocks of split and backward kernels have several.
+    /// The parts for `score` in a kernel of `kind`. An end of the interval can be used if it never decreases from row
+    /// to row and all heads of a block share it; blocks of split and backward kernels have several heads.
     pub fn of(score: KeptScore, kind: Kind) -> Self {
         let several = matches!(kind, Kind::FwdSplit | Kind::Bwd);
         let interval = score.mask.as_ref().and_then(Expr::interval);
@@ -192,8 +193,8 @@ impl DeclaredParts {
     }
 }
 
-/// A run of columns of a shared-memory tile, stored as a block of its own: rows of 128, 64 or 32 bytes, each with
-/// the swizzle that makes eight consecutive rows of one 16-byte column hit eight different bank groups.
+/// A range of columns of a shared-memory tile, stored contiguously: rows of 128, 64 or 32 bytes, with the swizzle that
+/// puts eight consecutive rows of a 16-byte column into eight different bank groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Panel {
     /// First column (elements).
@@ -202,20 +203,20 @@ pub struct Panel {
     pub columns: u32,
 }
 
-/// Where K and V come from, and what that takes besides the threads that multiply and their other registers.
+/// Loading of K and V, and the threads and registers that it needs in addition to those of the MMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kv {
-    /// The part of the template that brings them.
+    /// Template part that loads them.
     pub from: KvSource,
-    /// Threads that do nothing else.
+    /// Threads that only load.
     pub threads: u32,
-    /// Registers of each thread that brings them: of those threads all, where they do nothing else; otherwise what the
-    /// tile on its way takes.
+    /// Registers per loading thread: all registers of a thread that only loads; otherwise those that hold the tile in
+    /// flight.
     pub registers: u32,
 }
 
 impl Kv {
-    /// By the threads that multiply, with no register held meanwhile.
+    /// Loads by the MMA threads without additional registers.
     pub(in crate::family::attention) const fn aside(from: KvSource) -> Self {
         Self { from, threads: 0, registers: 0 }
     }
@@ -225,94 +226,95 @@ impl Kv {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KvSource {
-    /// Through registers.
+    /// Global memory to registers to shared memory.
     Staged,
-    /// Asynchronous copies of all threads.
+    /// cp.async by all threads.
     CpAsync,
-    /// Asynchronous copies of each warp, for itself.
+    /// cp.async by each warp for its own tiles.
     WarpRing,
-    /// TMA where it takes the tensors, otherwise asynchronous copies.
+    /// TMA if it supports the tensors, otherwise cp.async.
     Tma,
-    /// TMA, a thread of each warpgroup that multiplies.
+    /// TMA issued by one thread of each MMA warpgroup.
     TmaByWarpgroup,
-    /// TMA, a warpgroup of its own.
+    /// TMA issued by a producer warpgroup.
     TmaProducer,
 }
 
-/// What only FP8 kernels have to decide.
+/// Choices of FP8 kernels only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Fp8Choices {
-    /// How V gets its keys side by side.
+    /// Transposition of V, so that the keys of a column are adjacent.
     pub transposition: ByteTransposition,
-    /// P is held times two to this power, for E4M3's range.
+    /// P is scaled by two to this power, to use the range of E4M3.
     pub p_exponent: u32,
 }
 
-/// How a tile of bytes is read transposed.
+/// Method to read a tile of bytes transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ByteTransposition {
-    /// `ldmatrix` of bytes: the families of sm100 and sm120.
+    /// `ldmatrix` of bytes: sm100 and sm120 families.
     LdmatrixB8,
-    /// `ldmatrix` of pairs of bytes, then `prmt`: every GPU.
+    /// `ldmatrix` of byte pairs, then `prmt`: every GPU.
     Prmt,
 }
 
-/// What the backward kernel's template is told besides the tile.
+/// Parameters of the backward kernel's template in addition to the tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Backward {
-    /// Keys of a pair of warps.
+    /// Keys per pair of warps.
     pub warp_keys: u32,
-    /// dQ of a step is shared out in 16x16 blocks to `dq_warps_m` x `dq_warps_d` warps: queries x columns.
+    /// dQ of a step is distributed in 16x16 blocks over `dq_warps_m` x `dq_warps_d` warps (queries x columns).
     pub dq_warps_m: u32,
-    /// Warps side by side along the head dim.
+    /// Number of warps along the head dim.
     pub dq_warps_d: u32,
-    /// Bytes of Q, dO, shifts and deltas of one step.
+    /// Bytes of Q, dO, softmax shifts and deltas of one step.
     pub stage_bytes: u32,
-    /// Whether Q Kᵀ is a loop over panels of 64 columns, instead of all unrolled.
+    /// Whether Q Kᵀ is a loop over panels of 64 columns instead of being fully unrolled.
     pub by_panels: bool,
-    /// Tile of the deterministic dQ: queries a block, keys a step, warps.
+    /// Tile of the deterministic dQ kernel: queries per block, keys per step, warps.
     pub dq_m: u32,
-    /// Keys a step.
+    /// Keys per step.
     pub dq_n: u32,
-    /// Warps of a block.
+    /// Warps per block.
     pub dq_warps: u32,
 }
 
-/// What a kernel with `wgmma` has besides its tile.
+/// Values of `wgmma` kernels in addition to the tile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hopper {
-    /// Warpgroups that multiply, of 64 query rows each; one more fetches.
+    /// MMA warpgroups of 64 query rows each; there is one more, the producer.
     pub consumers: u32,
-    /// Registers a thread of the fetching warpgroup keeps; where one warpgroup multiplies, nothing is handed over.
+    /// Registers per thread of the producer warpgroup. With a single MMA warpgroup no registers are reallocated.
     pub producer_registers: u32,
-    /// Registers a thread of the others has then.
+    /// Registers per thread of the MMA warpgroups after the reallocation.
     pub consumer_registers: u32,
-    /// Places for the Q of one warpgroup: up to two for each, so that the next Q comes while this one is used.
+    /// Slots for one warpgroup's Q: up to two per warpgroup, so that the next Q is loaded while the current one is in
+    /// use.
     pub q_slots: u32,
-    /// Stages of K and of V as they come, where the fetching warpgroup widens them; elsewhere 0.
+    /// Stages of K and V in FP8, before the producer warpgroup widens them; otherwise 0.
     pub byte_stages: u8,
-    /// Pieces of 16 bytes that a lane has on the way which widens K and V.
+    /// 16-byte chunks in flight per lane of a producer that widens K and V.
     pub widened_at_once: u8,
-    /// The widths N of the kernel's products, each once.
+    /// The distinct widths N of the kernel's products.
     pub widths: Vec<u32>,
-    /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
+    /// Columns of P V that are summed before they are added to O: a part in FP8 without overlap, otherwise all.
     pub part_columns: u32,
-    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its
-    /// rows: K and V of each alternately, where such tiles may be more than there are stages, instead of all K first,
-    /// which lets it begin sooner.
+    /// How a warpgroup passes the key tiles at the start of a causal work item that are hidden from all of its rows: K
+    /// and V of each tile alternately if there may be more such tiles than stages; otherwise all K first, which starts
+    /// sooner.
     pub passes_by_turns: bool,
-    /// Pieces of V that a warp has on the way which transposes it: FP8 only, elsewhere 0.
+    /// Chunks of V in flight per transposing warp: FP8 only, otherwise 0.
     pub transposed_at_once: u32,
-    /// Whether the next kernel may start before this one has waited for those before it: where a multiprocessor holds
-    /// one block, the next kernel's blocks begin where this one's end, as early as can be.
+    /// Whether the kernel allows the next one to launch before its own wait for predecessors: with one block per
+    /// multiprocessor, the next kernel's blocks then start as soon as blocks of this one exit.
     pub next_starts_first: bool,
-    /// Rows of an item up to which the warpgroups share its keys, for they are all one warpgroup's; 0: never.
+    /// Maximum rows of an item for which the warpgroups share its keys, because one warpgroup has all rows; 0: never.
     pub part_rows: u32,
 }
 
-/// Cuts a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, as `kgen/tile.cuh`
-/// does.
+/// Splits a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, like
+/// `kgen/tile.cuh`.
 pub(in crate::family::attention) fn panels(columns: u32) -> Vec<Panel> {
     let mut panels = Vec::new();
     let mut first_column = 0;

@@ -1,4 +1,4 @@
-//! The words of attention's templates besides the plan, and of its rows in the dispatcher.
+//! Variables of attention's templates in addition to the plan, and of attention's rows in the dispatcher.
 
 use super::{
     DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::BIAS_OFFSET,
@@ -11,7 +11,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::json;
 
-/// The words of a kernel's template.
+/// Variables of a kernel's template.
 pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
     let declared = DeclaredText::of(*point);
     let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
@@ -23,7 +23,7 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
     };
     Words::from([
         ("features_constant", json!(features_constant(point))),
-        // In lists of arguments and of parameters, after the call's.
+        // In argument and parameter lists, after those of the call.
         ("and_declared", json!(words(", declared"))),
         ("with_declared", json!(words(", const declared_values& declared"))),
         ("identity_tail", json!(identity_tail(score, !point.head_dim.is_equal()))),
@@ -33,13 +33,13 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("stages_bias", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
-        // The type of the parameters that parts of forward and backward kernels read.
+        // The parameter type read by parts that forward and backward kernels share.
         ("params", json!(if point.kind == Kind::Bwd { "bwd_arguments" } else { "kgen_fwd_params" })),
         ("hopper", json!(plan.design_as().and_then(|design| HopperWords::of(design, point)))),
     ])
 }
 
-/// The words of a kernel's row in the dispatcher's table.
+/// Variables of a kernel's row in the dispatcher's table.
 pub(super) fn of_row(plan: &Plan, point: &Point) -> Words {
     let score = point.features.score();
     let scheduled: Option<&Design> = plan.design_as().filter(|_| point.kind == Kind::FwdSplit);
@@ -47,13 +47,13 @@ pub(super) fn of_row(plan: &Plan, point: &Point) -> Words {
         ("features", json!(features_constant(point))),
         ("score", json!(score.map_or_else(|| "0".to_owned(), |score| format!("0x{:016x}ull", score.id())))),
         ("score_name", json!(score.map_or_else(|| "nullptr".to_owned(), |score| format!("\"{score}\"")))),
-        // Tiles of 16 rows that a multiprocessor runs at once.
+        // Tiles of 16 rows that run on a multiprocessor at once.
         ("split_tiles_per_sm", json!(scheduled.map_or(0, |design| design.tile.min_blocks_per_sm * design.tile.m / 16))),
         ("cost", json!(KernelCost::of(plan))),
     ])
 }
 
-/// The same of a kernel of another family, which the rules of attention never choose.
+/// The same for a kernel of another family, which attention's rules never choose.
 pub(in crate::family) fn of_other_row() -> Words {
     Words::from([
         ("features", json!("0")),
@@ -64,15 +64,15 @@ pub(in crate::family) fn of_other_row() -> Words {
     ])
 }
 
-/// The words of the dispatcher.
+/// Variables of the dispatcher.
 pub(super) fn of_library() -> Words {
     Words::from([("devices", json!(DEVICES)), ("dram_per_mille", json!(DRAM_PER_MILLE))])
 }
 
-/// What templates ask about a declared score.
+/// Template variables of a declared score.
 #[derive(Serialize)]
 struct Declares {
-    /// Whether there is one.
+    /// Whether there is a declared score.
     any: bool,
     #[serde(flatten)]
     parts: DeclaredParts,
@@ -85,7 +85,7 @@ impl Declares {
     }
 }
 
-/// The last values of a kernel's `fwd_identity`, from the first that is not the default on.
+/// Trailing arguments of a kernel's `fwd_identity`, from the first that is not the default on.
 fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
     match (score, own_head_dim_of_v) {
         (None, false) => String::new(),
@@ -94,19 +94,19 @@ fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
     }
 }
 
-/// What templates call the head dim of V and O, and the tiles of those: Q's and K's own, where all are equal.
+/// Names of V's and O's head dim and tiles in templates: those of Q and K if they are equal.
 #[derive(Serialize)]
 struct ValueWords {
-    /// Whether V and O have a head dim of their own.
+    /// Whether V and O have a different head dim.
     differs: bool,
     /// Both head dims, for the banner.
     banner: String,
     head_dim: &'static str,
     padded: &'static str,
-    /// The type of a tile of V, and of one of O.
+    /// Types of a tile of V and of O.
     tile: &'static str,
     output_tile: &'static str,
-    /// Bytes of a stage of V, where stages of K and V are apart.
+    /// Bytes of a stage of V, if K and V have separate stages.
     stage_bytes: &'static str,
 }
 
@@ -128,52 +128,52 @@ impl ValueWords {
     }
 }
 
-/// What the templates of persistent Hopper kernels call their work and where it lies.
+/// Names of work items, rows and buffers in the templates of persistent Hopper kernels.
 #[derive(Serialize)]
 struct HopperWords {
-    /// Work items come from a list that is searched, since sequences differ in length or tiles in their heads.
+    /// Whether work items are searched in a list, because lengths differ or tiles differ between heads.
     queued: bool,
-    /// Otherwise, where tiles differ in length: heads are processed in groups whose keys stay in L2.
+    /// If not queued and tiles differ in length: whether heads are processed in groups whose keys stay in L2.
     grouped: bool,
-    /// Key tiles may be hidden from all rows of one warpgroup and not of another.
+    /// Whether key tiles can be hidden from all rows of one warpgroup but not of another.
     walks: bool,
-    /// What takes a work item, and the plural.
+    /// Unit that takes a work item (block or cluster), and its plural.
     walker: &'static str,
     walkers: &'static str,
-    /// Its index, and the function that counts the items of a head.
+    /// Index of the unit, and the function that returns the number of items of a head.
     own_index: &'static str,
     tiles_of_head: &'static str,
-    /// The factor of what exists once in each block of a cluster.
+    /// Factor for data that exists once per block of a cluster.
     of_cluster: &'static str,
-    /// The queries of a tile, as an expression.
+    /// Expression for the queries of a tile.
     tile_queries: &'static str,
-    /// The rows of a tile, for the banner, and what they are.
+    /// Rows of a tile for the banner, and their kind.
     rows_are: &'static str,
     row_kind: &'static str,
-    /// What a consumer passes on to identify its rows.
+    /// Argument by which a consumer identifies its rows.
     rows: &'static str,
-    /// Heads of a sequence that have items of their own, and the key head of an item.
+    /// Heads of a sequence with separate items, and the key head of an item.
     heads: &'static str,
     head_k: &'static str,
-    /// The first row of a warpgroup, how many it has, and a block; of packed rows counted in queries.
+    /// First row of a warpgroup, its number of rows, and that of a block; in queries for packgqa rows.
     own_first: &'static str,
     own_rows: &'static str,
     tile_rows: &'static str,
-    /// The tiles that TMA fetches at once.
+    /// The tiles that one TMA copy loads.
     fetched_tile: &'static str,
     fetched_v_tile: &'static str,
-    /// The stages of V as fetched.
+    /// Number of V stages as loaded.
     v_stages: &'static str,
-    /// The barriers of the V that products read, and what releases a stage of K and of that V.
+    /// Barriers of the V that products read, and the release of a stage of K and of that V.
     values: &'static str,
     release_k: &'static str,
     release_v: &'static str,
-    /// The bytes of a slot of Q.
+    /// Bytes of a Q slot.
     slot_bytes: &'static str,
 }
 
 impl HopperWords {
-    /// Those of a kernel with a producer warpgroup.
+    /// The names for a kernel with a producer warpgroup.
     fn of(design: &Design, point: &Point) -> Option<Self> {
         design.hopper.as_ref()?;
         let (features, tile) = (&design.features, &design.tile);
@@ -213,7 +213,7 @@ impl HopperWords {
     }
 }
 
-/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing.
+/// `kgen.h` constants of the features that a kernel serves, joined by `|`; `0` if there are none.
 pub(super) fn features_constant(point: &Point) -> String {
     let causal = point.causal.then_some("KGEN_FEATURE_CAUSAL");
     let features = point.served_features().iter().map(|feature| feature.info().constant);

@@ -23,7 +23,7 @@ pub(super) enum Inputs {
     Spike,
     /// Near the largest numbers whose squares fit in fp32, or the largest of the dtype.
     Huge,
-    /// So small that squares come near fp32's smallest numbers, or numbers of the dtype are subnormal.
+    /// So small that squares are near the smallest fp32 numbers, or inputs are subnormal in the dtype.
     Tiny,
     /// Larger than any number whose square fits in fp32.
     Beyond,

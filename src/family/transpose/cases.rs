@@ -47,7 +47,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(1, 2 * side + 3),
         plain(2 * side + 3, 1),
         plain(side, side),
-        // Whole pieces on both sides, on one, on the other, on neither.
+        // Sizes that are multiples of 16-byte pieces on both sides, on one side only, and on neither.
         plain(side + piece, 2 * side + 3 * piece),
         plain(side + 1, 2 * side + piece),
         plain(side + piece, side + 1),

@@ -1,4 +1,5 @@
-//! The breaks of one statement that cost least: as far out of the brackets as possible, at what binds least.
+//! Chooses the line breaks of a statement with the least cost: outside as many brackets as possible, at the operators
+//! with the lowest precedence.
 
 use super::{
     COLUMNS, INDENT,
@@ -6,14 +7,14 @@ use super::{
     width,
 };
 
-/// Where lines go on inside a bracket.
+/// Columns of continuation lines inside a bracket.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Items behind a comma.
+    /// Column of items after a comma.
     items: usize,
-    /// Operands of the current item.
+    /// Column of the current item's operands.
     operands: usize,
-    /// The first `?` of the current item: the `:` of a chain stand below it.
+    /// Column of the current item's first `?`; the `:` of a chain are aligned with it.
     question: Option<usize>,
 }
 
@@ -23,23 +24,23 @@ impl Frame {
     }
 }
 
-/// The cheapest way found to break in front of a piece.
+/// The cheapest sequence of breaks found that ends before a piece.
 #[derive(Clone)]
 struct Way {
     cost: u32,
-    /// The piece that the line before starts with, and which of the ways to that.
+    /// (first piece of the previous line, index of the way to it).
     from: (usize, usize),
     /// The column of the line that starts here.
     column: usize,
     frames: Vec<Frame>,
 }
 
-/// Cost of a line that is too long; of each character more, a tenth.
+/// Cost of a line that is too long, plus a tenth of it per excess character.
 const TOO_LONG: u32 = 10_000;
-/// Ways to one break, with lines that start at different columns, that are followed.
+/// Maximum number of ways kept per break; they differ in the column of the next line.
 const WAYS: usize = 4;
 
-/// Breaks `code`, whose first line starts at `indent`. `inside`: it goes on with a statement of the line before.
+/// Breaks `code`, whose first line starts at `indent`. `inside`: it continues a statement of the previous line.
 pub(super) fn break_lines(code: &str, indent: usize, inside: bool) -> Vec<String> {
     let parts = pieces(code);
     let base = Frame::at(if !inside {
@@ -61,7 +62,8 @@ pub(super) fn break_lines(code: &str, indent: usize, inside: bool) -> Vec<String
     collect(&parts, &ways)
 }
 
-/// Tries each end of the line that starts where `way` leads; `after` holds the ways to the pieces behind.
+/// Tries each end of the line that starts at the end of `way`, and adds the results to `after`, the ways to later
+/// pieces.
 fn follow(parts: &[Piece], place: (usize, usize), way: &Way, indent: usize, after: &mut [Vec<Way>]) {
     let (mut frames, mut column) = (way.frames.clone(), way.column);
     for (taken, part) in parts[place.0..].iter().enumerate() {
@@ -82,7 +84,7 @@ fn follow(parts: &[Piece], place: (usize, usize), way: &Way, indent: usize, afte
             None => (0, frames.clone()),
         };
         let new = Way { cost, from: place, column, frames };
-        // The later way wins a tie, so that lines are filled from the first on.
+        // On a tie the later way wins, so that the first lines are filled.
         match found.iter().position(|other| other.column == column) {
             Some(same) if found[same].cost < cost => continue,
             Some(same) => found[same] = new,
@@ -114,7 +116,7 @@ fn collect(parts: &[Piece], ways: &[Vec<Way>]) -> Vec<String> {
     lines
 }
 
-/// Puts a piece on the line that has come to `column`; returns the column behind it.
+/// Appends a piece to a line that ends at `column`; returns the new end.
 fn advance(part: &Piece, column: usize, frames: &mut Vec<Frame>, starts_line: bool) -> usize {
     let column = if starts_line || part.kind == Kind::Open { column } else { column + 1 };
     if let Some(frame) = frames.last_mut() {
@@ -159,14 +161,14 @@ fn begin(part: &Piece, line: usize, indent: usize, frames: &[Frame]) -> (usize, 
     (column, frames)
 }
 
-/// What a break in front of a piece costs.
+/// Cost of a break before a piece.
 fn price(part: &Piece) -> u32 {
     let depth = |levels: usize| u32::try_from(levels).unwrap_or(1_000);
     let kind = match part.kind {
         Kind::Operands => 0,
         Kind::Comma | Kind::Strings => 1,
         Kind::TemplateHead => 2,
-        // What stands behind a `:` is nested in it.
+        // The text after a `:` is nested in it.
         Kind::Question => 3 + 2 * depth(part.chain),
         Kind::Colon => 2 * depth(part.chain),
         Kind::Operator(firmness) => firmness,

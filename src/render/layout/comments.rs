@@ -1,15 +1,15 @@
-//! `//` comments, wrapped at words.
+//! Wraps `//` comments at words.
 
 use super::{COLUMNS, INDENT, indent_of, width};
 
-/// Whether a line holds a `//` comment and nothing else.
+/// Whether a line consists of a `//` comment.
 pub(super) fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// Comment lines that are one run of words.
+/// Comment lines that form a paragraph.
 pub(super) struct Paragraph {
-    /// What each line starts with: its indentation, `//` and the white space behind it.
+    /// Start of each line: indentation, `//` and the white space after it.
     prefix: String,
     lines: Vec<String>,
 }
@@ -27,14 +27,14 @@ impl Paragraph {
         self.lines.last().is_some_and(|line| width(line) > COLUMNS)
     }
 
-    /// Whether `next` goes on with its sentence, so that words may move to it.
+    /// Whether `next` continues the paragraph's last sentence, so that words may move to it.
     pub(super) fn continues_in(&self, next: &str) -> bool {
         let ends = self.lines.last().is_some_and(|line| line.ends_with(['.', ':', ';']));
         let is_text = |rest: &str| rest.starts_with(|first: char| first.is_alphanumeric() || first == '`');
         !ends && self.prefix.ends_with("// ") && next.strip_prefix(&self.prefix).is_some_and(is_text)
     }
 
-    /// Adds a line, with the words that the one before has no room for.
+    /// Adds a line, after wrapping the previous one; the words that do not fit move to the new line.
     pub(super) fn extend(&mut self, next: &str) {
         let Some(last) = self.lines.pop() else { return };
         let mut wrapped = wrap(&last, &self.prefix);
@@ -44,10 +44,10 @@ impl Paragraph {
         self.lines.push(format!("{overflow} {words}"));
     }
 
-    /// Its lines, none too long unless a word is.
+    /// The wrapped lines. A line is too long only if it is a single word.
     pub(super) fn lines(mut self) -> Vec<String> {
         if let Some(last) = self.lines.pop() {
-            // A line that stands in from its paragraph is an item or a command: what it goes on with stands in further.
+            // An indented line is a list item or a command, so its continuation is indented further.
             let hanging = if self.prefix.ends_with("//  ") || self.prefix.ends_with("   ") && indent_of(&self.prefix) == 0 {
                 self.prefix.clone() + &" ".repeat(INDENT)
             } else {
@@ -59,7 +59,7 @@ impl Paragraph {
     }
 }
 
-/// A comment line and, where it is too long, the lines behind it, which start with `hanging`.
+/// Wraps a comment line; continuation lines start with `hanging`.
 fn wrap(line: &str, hanging: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = line.to_owned();

@@ -1,5 +1,5 @@
-//! The lines of rendered C++ that are too long, broken as clang-format breaks them. Text to text; only white space and
-//! comments move, so the machine code stays.
+//! Wraps long lines of rendered C++ in the style of clang-format. Only white space and comments move, so the machine
+//! code is unchanged.
 
 mod breaks;
 mod comments;
@@ -10,16 +10,15 @@ mod tests;
 
 pub(super) use scan::literal;
 
-/// The widest line, in characters.
+/// Maximum width of a line, in characters.
 const COLUMNS: usize = 120;
-/// What a continuation or a nested statement is indented by.
+/// Indentation of a continuation or a nested statement.
 const INDENT: usize = 4;
 
-/// The text with no line of more than 120 columns, as far as it can be broken. Lines that fit stay as they are, apart
-/// from those that go on with a statement whose line does not fit: such a statement is laid out as a whole. A second
-/// layout changes nothing.
+/// Wraps lines of more than 120 columns where possible. Lines that fit are unchanged, unless they continue a statement
+/// with a line that does not fit: such a statement is laid out as a whole. Idempotent.
 ///
-/// Preprocessor lines and block comments stay too: what a directive ends at is its line.
+/// Preprocessor lines and block comments are unchanged too, because a directive ends at its line.
 pub(super) fn layout(text: &str) -> String {
     let mut laid = Layout::default();
     let mut lines = text.lines().peekable();
@@ -37,7 +36,7 @@ pub(super) fn layout(text: &str) -> String {
             laid.push(line);
         } else {
             let mut whole = line.to_owned();
-            while let Some(rest) = lines.peek().and_then(|next| scan::goes_on(&whole, next)) {
+            while let Some(rest) = lines.peek().and_then(|next| scan::continuation(&whole, next)) {
                 whole.push_str(if whole.ends_with('(') { "" } else { " " });
                 whole.push_str(rest);
                 lines.next();
@@ -48,11 +47,11 @@ pub(super) fn layout(text: &str) -> String {
     laid.text
 }
 
-/// The text laid out so far, and what the next line depends on.
+/// The text laid out so far, and the state that the next line depends on.
 #[derive(Default)]
 struct Layout {
     text: String,
-    /// The last line of code breaks off inside a statement.
+    /// The last line of code ends inside a statement.
     breaks_off: bool,
     /// The last line ends in `\`.
     in_macro: bool,
@@ -60,7 +59,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Whether the line stays as it is, whatever its length: it is a directive, or holds part of a block comment.
+    /// Whether the line is never wrapped: it is a directive or contains part of a block comment.
     fn keeps(&mut self, line: &str) -> bool {
         let in_macro = self.in_macro || line.trim_start().starts_with('#');
         self.in_macro = in_macro && line.ends_with('\\');
@@ -74,7 +73,7 @@ impl Layout {
         self.text.push('\n');
     }
 
-    /// Lays out a statement, with the comment that it ends in above it.
+    /// Lays out a statement, and moves its trailing comment above it.
     fn code(&mut self, line: &str) {
         let indent = indent_of(line);
         let (code, comment) = scan::split_comment(line);
@@ -90,12 +89,12 @@ impl Layout {
     }
 }
 
-/// Characters in front of the first that is no space.
+/// Number of leading spaces.
 fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Characters of a line.
+/// Number of characters of a line.
 fn width(line: &str) -> usize {
     if line.is_ascii() { line.len() } else { line.chars().count() }
 }

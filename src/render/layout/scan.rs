@@ -1,7 +1,7 @@
-//! C++ as the layout sees it: brackets, literals, and the spaces that a line may be broken at. The sources have a space
-//! on both sides of each binary operator, which tells it from a unary one, a pointer and a template's bracket.
+//! Scans C++ for brackets, literals and spaces at which a line may be broken. The sources have a space on both sides of
+//! each binary operator, which distinguishes it from a unary operator, a pointer and a template's bracket.
 
-/// The code of a line and the `//` comment behind it.
+/// The code of a line and its trailing `//` comment.
 pub(super) fn split_comment(line: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while at < line.len() {
@@ -37,18 +37,18 @@ pub(in crate::render) fn literal(text: &str, at: usize) -> Option<usize> {
     Some(rest.len())
 }
 
-/// Whether a line of code breaks off where its statement must go on.
+/// Whether a line of code ends inside a statement.
 pub(super) fn breaks_off(code: &str) -> bool {
     code.ends_with([',', '(', '[']) || code.rsplit(' ').next().is_some_and(joins)
 }
 
-/// Whether a line of code starts with what must follow another, or with an item of a list.
+/// Whether a line of code starts with a token that continues a statement, or with an item of a list.
 pub(super) fn follows_on(code: &str) -> bool {
     code.starts_with('{') || code.split(' ').next().is_some_and(joins)
 }
 
-/// What `next` adds to the statement that `code` leaves open; none where it is another, or too unlike a line of code.
-pub(super) fn goes_on<'a>(code: &str, next: &'a str) -> Option<&'a str> {
+/// The part of `next` that continues the statement left open by `code`; `None` if it starts another one or is not code.
+pub(super) fn continuation<'a>(code: &str, next: &'a str) -> Option<&'a str> {
     let rest = next.trim();
     let is_code = split_comment(code).1.is_none()
         && split_comment(rest).1.is_none()
@@ -57,11 +57,11 @@ pub(super) fn goes_on<'a>(code: &str, next: &'a str) -> Option<&'a str> {
         && !rest.contains("/*")
         && !rest.ends_with('\\');
     let operator = |code: &str| code.rsplit(' ').next().is_some_and(joins);
-    let goes_on = operator(code) || rest.split(' ').next().is_some_and(joins) || is_open(code);
-    (is_code && goes_on && !code.ends_with(['{', ';'])).then_some(rest)
+    let is_continued = operator(code) || rest.split(' ').next().is_some_and(joins) || is_open(code);
+    (is_code && is_continued && !code.ends_with(['{', ';'])).then_some(rest)
 }
 
-/// Whether a bracket opens in the code and does not close.
+/// Whether a bracket that opens in the code does not close in it.
 fn is_open(code: &str) -> bool {
     let mut brackets = Brackets::default();
     let mut at = 0;
@@ -77,12 +77,12 @@ fn is_open(code: &str) -> bool {
     brackets.depth() > 0
 }
 
-/// Whether a word stands between two operands.
+/// Whether a word is a binary operator.
 fn joins(word: &str) -> bool {
     BINARY.iter().any(|(text, _)| *text == word) || ASSIGNMENTS.contains(&word) || matches!(word, "?" | ":")
 }
 
-/// Binary operators, with how firmly each binds.
+/// Binary operators with their precedence.
 const BINARY: &[(&str, u32)] = &[
     ("||", 4),
     ("&&", 5),
@@ -105,48 +105,48 @@ const BINARY: &[(&str, u32)] = &[
 ];
 const ASSIGNMENTS: &[&str] = &["=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>="];
 
-/// What stands where a line may be broken.
+/// Kind of a place at which a line may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Comma,
-    /// Behind a binary operator that binds this firmly.
+    /// After a binary operator of this precedence.
     Operator(u32),
     Assign,
     Return,
-    /// In front of `?`.
+    /// Before `?`.
     Question,
-    /// In front of the `:` of a `?`.
+    /// Before the `:` of a `?`.
     Colon,
-    /// Behind an opening bracket, where no space is.
+    /// After an opening bracket without a space.
     Open,
-    /// Behind `template <...>`.
+    /// After `template <...>`.
     TemplateHead,
     /// Between string literals.
     Strings,
-    /// In front of the `:` of an `asm`.
+    /// Before the `:` of an `asm`.
     Operands,
     /// Any other space.
     Other,
 }
 
-/// A part of a line that is not broken.
+/// A part of a line without a possible break inside.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) text: &'a str,
-    /// What it is parted from the piece before it by.
+    /// The place between it and the previous piece.
     pub(super) kind: Kind,
-    /// Brackets around its start.
+    /// Number of brackets around its start.
     pub(super) depth: usize,
-    /// Those of them that read badly when broken: `[]` and a template's `<>`.
+    /// Number of those that should not be broken: `[]` and a template's `<>`.
     pub(super) tight_depth: usize,
-    /// The `:` of its item up to it: how far down a chain of `?` it stands.
+    /// Number of `:` of its item before it, that is, its depth in a chain of `?`.
     pub(super) chain: usize,
-    /// Brackets that open (true) and close (false) in it, each with the bytes up to behind it.
+    /// Brackets in the piece: (end offset in bytes, whether it opens).
     pub(super) brackets: Vec<(usize, bool)>,
 }
 
 impl Piece<'_> {
-    /// A piece that starts where so many brackets are open.
+    /// An empty piece that starts inside these brackets.
     fn starting(kind: Kind, brackets: &Brackets) -> Self {
         let depth = brackets.depth();
         Self {
@@ -160,18 +160,18 @@ impl Piece<'_> {
     }
 }
 
-/// The brackets that are open at a place.
+/// The brackets that are open at a position.
 #[derive(Default)]
 pub(super) struct Brackets {
     open: Vec<char>,
-    /// The number of brackets around each `?` that has no `:` yet.
+    /// Bracket depth of each `?` without a `:` so far.
     questions: Vec<usize>,
-    /// And around each that has, in items that are not at their end.
+    /// Bracket depth of each `?` with a `:`, in items that have not ended.
     chained: Vec<usize>,
 }
 
 impl Brackets {
-    /// The bracket at the place: its length, and whether it opens.
+    /// The bracket at `at`: (its length, whether it opens).
     pub(super) fn step(&mut self, text: &str, at: usize) -> Option<(usize, bool)> {
         let (before, rest) = (&text[..at], &text[at..]);
         let first = rest.chars().next()?;
@@ -207,7 +207,7 @@ impl Brackets {
     }
 }
 
-/// The pieces of a line's code, which may close brackets that do not open in it.
+/// Splits a line's code into pieces. The code may close brackets that open on earlier lines.
 pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
     let outside = unopened(code);
     let mut brackets = Brackets { open: vec!['('; outside], ..Brackets::default() };
@@ -252,7 +252,7 @@ pub(super) fn pieces(code: &str) -> Vec<Piece<'_>> {
     found
 }
 
-/// Brackets that close in the code and do not open in it.
+/// Number of brackets that close in the code but open before it.
 pub(super) fn unopened(code: &str) -> usize {
     let mut brackets = Brackets::default();
     let (mut at, mut unopened) = (0, 0);
@@ -273,7 +273,7 @@ pub(super) fn unopened(code: &str) -> usize {
     unopened
 }
 
-/// What the space between the two texts is as a place to break at; none where a break would never read well.
+/// Kind of the space between two texts; `None` if the line must not be broken there.
 fn space(before: &str, after: &str, brackets: &mut Brackets) -> Option<Kind> {
     let last = before.rsplit(' ').next().unwrap_or(before);
     let next = after.split(' ').next().unwrap_or(after);

@@ -1,4 +1,4 @@
-//! Several statements on one line, each put on its own.
+//! Splits lines with several statements.
 
 use super::{
     COLUMNS, INDENT,
@@ -7,7 +7,7 @@ use super::{
     width,
 };
 
-/// Lays out a line's code. `inside`: it goes on with a statement of the line before.
+/// Lays out a line's code. `inside`: it continues a statement of the previous line.
 pub(super) fn lay_out(code: &str, indent: usize, inside: bool) -> Vec<String> {
     if indent + width(code) <= COLUMNS {
         return vec![" ".repeat(indent) + code];
@@ -19,8 +19,8 @@ pub(super) fn lay_out(code: &str, indent: usize, inside: bool) -> Vec<String> {
     parts.into_iter().flat_map(|(levels, part)| lay_out(part, indent + levels * INDENT, false)).collect()
 }
 
-/// The statements of a line, each with the levels it stands in by: the two sides of a `;`, a block and its braces, what
-/// a condition governs.
+/// Splits a line into (additional levels of indentation, statement): at a `;`, at the braces of a block, or after a
+/// condition.
 fn statements(code: &str) -> Vec<(usize, &str)> {
     let marks = marks(code);
     for (place, &(at, mark)) in marks.iter().enumerate() {
@@ -48,7 +48,7 @@ fn statements(code: &str) -> Vec<(usize, &str)> {
     Vec::new()
 }
 
-/// The closing brace at `close` with what belongs to it, and the statement behind.
+/// The closing brace at `close` with the text that belongs to it, and the statement after it.
 fn after_block(code: &str, close: usize) -> (&str, &str) {
     let rest = &code[close + 1..];
     if rest.starts_with([';', ',', ')', '(']) || rest.trim_start().starts_with("else") {
@@ -57,7 +57,7 @@ fn after_block(code: &str, close: usize) -> (&str, &str) {
     (&code[close..=close], rest.trim_start())
 }
 
-/// The statements of a block, which stand side by side.
+/// The statements of a block's body.
 fn each(body: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = body;
@@ -80,11 +80,11 @@ enum Mark {
     Condition,
 }
 
-/// What parts statements, outside of all brackets.
+/// Separators of statements outside all brackets: (position, kind).
 fn marks(code: &str) -> Vec<(usize, Mark)> {
     let mut brackets = Brackets::default();
     let mut found = Vec::new();
-    // A `;` directly in braces makes them a block.
+    // Braces are a block if a `;` is directly inside them.
     let (mut brace, mut has_statement) = (0, false);
     let mut starts_with_condition = starts_with_condition(code);
     let mut at = 0;

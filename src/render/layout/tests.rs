@@ -1,4 +1,4 @@
-//! What the layout does to statements, and that it does nothing else to the grid's kernels.
+//! Tests of the layout of statements, and that it changes only white space and comments of the grid's kernels.
 
 use super::{COLUMNS, layout, width};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     render::{Renderer, Templates},
 };
 
-/// The code of a text without white space outside its strings, and the words of its comments.
+/// The code of a text without white space outside strings, and the words of its comments.
 fn content(text: &str) -> (String, Vec<&str>) {
     let (mut code, mut words) = (String::new(), Vec::new());
     for line in text.lines() {

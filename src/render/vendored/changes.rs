@@ -1,4 +1,4 @@
-//! What bringing a folder up to date would change.
+//! Changes that an update of a vendored folder makes.
 
 use crate::{
     files::{self, content_hash},
@@ -10,15 +10,15 @@ use crate::{
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, path::Path};
 
-/// What is done with a file.
+/// Action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is not there and will be written.
+    /// The file is missing and will be written.
     Add,
-    /// It is there with another text, which will be replaced.
+    /// The file has other text and will be replaced.
     Update,
-    /// It is no longer needed and will be removed.
+    /// The file is no longer needed and will be removed.
     Remove,
 }
 
@@ -32,38 +32,38 @@ impl fmt::Display for Action {
     }
 }
 
-/// One file that would change.
+/// A change of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Path below the folder.
     pub path: String,
-    /// What is done with it.
+    /// Action on the file.
     pub action: Action,
-    /// Whether the text found there is not what kgen wrote: a person's, which is never replaced or removed.
+    /// Whether a user edited the file after kgen wrote it, or put it there. Such files are never replaced or removed.
     pub edited: bool,
 }
 
-/// All of them, sorted by path, the manifest last.
+/// All changes of a folder, sorted by path, the manifest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// The files that change.
     pub changes: Vec<Change>,
-    /// How many are already right.
+    /// Number of files that are already up to date.
     pub unchanged: usize,
 }
 
 impl Changes {
-    /// How many files have this done to them.
+    /// Number of files with this action.
     pub fn count(&self, action: Action) -> usize {
         self.changes.iter().filter(|change| change.action == action).count()
     }
 
-    /// The paths with this done to them.
+    /// Paths of files with this action.
     pub(super) fn paths(&self, action: Action) -> impl Iterator<Item = &str> {
         self.changes.iter().filter(move |change| change.action == action).map(|change| change.path.as_str())
     }
 
-    /// Refuses a change that would lose a person's work in `folder`; `remedy` says how its files are brought back.
+    /// Fails if a change would lose a user's edits in `folder`; `remedy` tells the user how to restore the files.
     ///
     /// # Errors
     /// [`RenderError::Edited`] with the files.
@@ -72,11 +72,11 @@ impl Changes {
         if files.is_empty() { Ok(()) } else { Err(RenderError::Edited { folder: folder.to_owned(), files, remedy }) }
     }
 
-    /// What would change in `folder`, where kgen wrote what is `held`, to hold `files` and nothing else of kgen's. A
-    /// link in a file's place is a person's.
+    /// The changes that turn `folder`, whose current manifest is `held`, into one with `files` and no other files of
+    /// kgen. A symbolic link at a file's path counts as a user's file.
     ///
     /// # Errors
-    /// [`RenderError::Io`] where a file is there and cannot be read.
+    /// [`RenderError::Io`] when an existing file cannot be read.
     pub(super) fn to(folder: &Path, held: &Held, files: &[OutputFile]) -> Result<Self, RenderError> {
         let is_ours = |path: &str, hash: &str| held.wrote(path, hash) && !is_link(folder, path);
         let mut found = Self::default();
@@ -88,7 +88,7 @@ impl Changes {
             if hash == content_hash(&file.text) {
                 found.unchanged += 1;
             } else {
-                // The manifest does not hold its own hash.
+                // The manifest does not contain its own hash.
                 let edited = file.path != manifest::FILE && !is_ours(&file.path, &hash);
                 found.push(&file.path, Action::Update, edited);
             }
@@ -115,7 +115,7 @@ fn is_link(folder: &Path, path: &str) -> bool {
     fs::symlink_metadata(folder.join(path)).is_ok_and(|found| found.is_symlink())
 }
 
-/// The hash of a file, `None` where there is none.
+/// The hash of a file; `None` if it does not exist.
 fn hash_of(folder: &Path, path: &str) -> Result<Option<String>, RenderError> {
     let path = folder.join(path);
     let bytes = files::read_if_there(&path).map_err(RenderError::io("read", path))?;

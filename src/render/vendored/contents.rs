@@ -1,4 +1,4 @@
-//! What a vendored folder holds.
+//! The files of a vendored folder.
 
 use super::headers::used_headers;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Files that depend on the kernels: path in the folder, path below `templates/`, the layout that has them or all.
+/// Files that depend on the kernels: (path in the folder, path below `templates/`, layout, or `None` for every layout).
 const RENDERED: &[(&str, &str, Option<Layout>)] = &[
     ("CMakeLists.txt", "bindings/vendored/CMakeLists.txt.tera", None),
     ("Makefile", "bindings/vendored/Makefile.tera", Some(Layout::Plain)),
@@ -25,12 +25,12 @@ const RENDERED: &[(&str, &str, Option<Layout>)] = &[
 /// The sources of vLLM's modules, below `templates/`.
 const TORCH: &str = "bindings/torch/";
 
-/// The sources of one module each; the others are of both.
+/// Sources used by one module only; the others are used by both.
 const MODULES: [&str; 2] = ["fa2.cpp", "fa3.cpp"];
 
-/// Everything a vendored folder holds for `plans`: kernels, the headers that they use, the header with their
-/// prototypes, what compiles them, README, the dispatcher of exactly these kernels where `how` asks for it, and what
-/// its layout adds; sorted by path, and last the manifest, which names the others.
+/// All files of a vendored folder for `plans`: kernels, the headers that they use, the header with their prototypes,
+/// build files, README, the dispatcher of these kernels if `how` requests it, and the files of its layout. Sorted by
+/// path, except that the manifest is last because it lists the other files.
 ///
 /// # Errors
 /// [`RenderError::Empty`] without plans; [`RenderError::Template`] and [`RenderError::Include`] when a template fails.
@@ -62,7 +62,7 @@ pub fn vendored_tree(
     Ok(files)
 }
 
-/// The sources of vLLM's modules, as `torch/` of the folder.
+/// The sources of vLLM's modules, for `torch/` in the folder.
 fn torch_sources(templates: &Templates) -> Result<Vec<OutputFile>, RenderError> {
     let file = |(name, text): (&str, &str)| OutputFile { path: format!("torch/{name}"), text: text.to_owned() };
     let files: Vec<OutputFile> = templates.below(TORCH).map(file).collect();
@@ -76,7 +76,7 @@ fn torch_sources(templates: &Templates) -> Result<Vec<OutputFile>, RenderError> 
     }
 }
 
-/// The names of those that both modules have.
+/// The names of the sources that both modules use.
 fn common_sources(torch: &[OutputFile]) -> Vec<&str> {
     let names = torch.iter().filter_map(|file| file.path.strip_prefix("torch/"));
     let is_source = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == "cpp");

@@ -1,4 +1,4 @@
-//! The folder on disk: what it holds, and bringing it to other files or taking it away, all of it or none of it.
+//! A vendored folder on disk: reads, updates and removes it atomically.
 
 use super::changes::{Action, Changes};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A folder to vendor into, with the layout that it is to have.
+/// A folder to vendor into, and its layout.
 #[derive(Clone, Debug)]
 pub struct Vendored {
     folder: PathBuf,
@@ -25,40 +25,40 @@ pub struct Vendored {
     beside_others: bool,
 }
 
-/// The same, locked against other kgen processes for as long as this value lives: what is decided by what lies there
-/// stays true.
+/// A vendored folder that is locked against other kgen processes until this value is dropped, so its contents cannot
+/// change between a check and an update.
 #[derive(Debug)]
 pub struct LockedVendored<'a> {
     of: &'a Vendored,
     lock: Option<FolderLock>,
-    /// Whether the folder goes with it where nothing is in it then.
-    goes_if_empty: bool,
+    /// Whether dropping this value removes the folder if it is empty.
+    remove_if_empty: bool,
 }
 
 impl Vendored {
-    /// `folder`, which need not be there yet.
+    /// `folder`, which need not exist yet.
     pub fn new(folder: &Path, layout: Layout) -> Self {
         Self { folder: folder.to_owned(), layout, beside_others: false }
     }
 
-    /// Whether a folder that kgen did not make may hold other files, which stay; otherwise it is refused.
+    /// Whether a folder that kgen did not create may contain other files, which are kept. Otherwise it is an error.
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { beside_others, ..self }
     }
 
-    /// Its kernels, and how it was made; `None` where there is no such folder, or an empty one. Waits for other
-    /// processes that write there, and takes no lock; `on_wait` receives one sentence if there is one.
+    /// The folder's kernels and vendoring options; `None` if it does not exist or is empty. Waits until no other
+    /// process writes the folder, and takes no lock; `on_wait` receives one sentence if there is such a process.
     ///
     /// # Errors
-    /// [`RenderError::NotVendored`] where it holds anything and no manifest, [`RenderError::MadeBy`] where another
-    /// command of kgen's looks after it, [`RenderError::Manifest`], [`RenderError::Io`].
+    /// [`RenderError::NotVendored`] when it has files but no manifest, [`RenderError::MadeBy`] when another
+    /// kgen command manages it, [`RenderError::Manifest`], [`RenderError::Io`].
     pub fn held(&self, on_wait: &dyn Fn(&str)) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.steady(on_wait, || self.held_now())
     }
 
-    /// What would change so that it holds `files`; without files, if it were taken away. Writes nothing, and waits as
-    /// [`held`](Self::held) does.
+    /// The changes of an update to `files`, or of a removal if `files` is empty. Writes nothing; waits like
+    /// [`held`](Self::held).
     ///
     /// # Errors
     /// As [`held`](Self::held).
@@ -66,15 +66,15 @@ impl Vendored {
         self.steady(on_wait, || self.changes(files).map(|(_, changes)| changes))
     }
 
-    /// Takes its lock. A folder that is not there is made where it is to hold `files`; otherwise `None`. `on_wait`
-    /// receives one sentence if another process is at work there.
+    /// Locks the folder. If it does not exist, it is created if there are `files`; otherwise returns `None`. `on_wait`
+    /// receives one sentence if another process has the lock.
     ///
     /// # Errors
-    /// As [`held`](Self::held), and [`RenderError::Io`] when it cannot be made or locked.
+    /// Those of [`held`](Self::held), and [`RenderError::Io`] when the folder cannot be created or locked.
     pub fn lock(&self, files: Option<&[OutputFile]>, on_wait: &dyn Fn(&str)) -> Result<Option<LockedVendored<'_>>, RenderError> {
         let folder = &self.folder;
         loop {
-            // Before anything is made in a folder that is not its own.
+            // Check before creating anything: the folder may belong to something else.
             self.steady(on_wait, || self.manifest(files.unwrap_or_default()))?;
             let is_new = !folder.exists();
             if is_new && files.is_none() {
@@ -86,16 +86,16 @@ impl Vendored {
             match lock(folder, on_wait, &|| false) {
                 Ok(lock) => {
                     sweep(folder);
-                    return Ok(Some(LockedVendored { of: self, lock: Some(lock), goes_if_empty: is_new }));
+                    return Ok(Some(LockedVendored { of: self, lock: Some(lock), remove_if_empty: is_new }));
                 }
-                // Another process has taken the folder away meanwhile.
+                // Another process has removed the folder in the meantime.
                 Err(error) if is_missing(&error) && !folder.exists() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// What `look` finds while no other process writes there.
+    /// The result of `look` while no other process writes the folder; repeats it if one did.
     fn steady<T>(&self, on_wait: &dyn Fn(&str), look: impl Fn() -> Result<T, RenderError>) -> Result<T, RenderError> {
         let manifest = || fs::read(self.folder.join(manifest::FILE)).ok();
         let waiting = |who: &str| on_wait(&format!("{who} is writing `{}`; waiting for it", self.folder.display()));
@@ -114,15 +114,15 @@ impl Vendored {
         Ok(held.and_then(|held| Some((held.variants, held.vendored?))))
     }
 
-    /// What it holds, and what would change so that it holds `files`.
+    /// The manifest, and the changes of an update to `files`.
     fn changes(&self, files: &[OutputFile]) -> Result<(Held, Changes), RenderError> {
         let held = self.manifest(files)?.unwrap_or_default();
         let changes = Changes::to(&self.folder, &held, files)?;
         Ok((held, changes))
     }
 
-    /// The manifest; `None` where there is no folder, an empty one, or one that holds nothing but `files`, which a
-    /// killed run of an older kgen has left.
+    /// The manifest; `None` if the folder does not exist, is empty, or contains only `files`, as after a killed run of
+    /// an older kgen.
     fn manifest(&self, files: &[OutputFile]) -> Result<Option<Held>, RenderError> {
         let folder = &self.folder;
         match self.find()? {
@@ -133,7 +133,7 @@ impl Vendored {
         }
     }
 
-    /// The manifest, if there is one, and it is of this layout.
+    /// The manifest, if there is one. Fails if it has another layout.
     fn find(&self) -> Result<Option<Held>, RenderError> {
         let folder = &self.folder;
         let Some(held) = Held::find(folder)? else { return Ok(None) };
@@ -156,17 +156,17 @@ impl LockedVendored<'_> {
         self.of.held_now()
     }
 
-    /// Brings the folder to `files`, and says what that changed.
+    /// Replaces the folder's files with `files`, and returns the changes.
     ///
     /// # Errors
-    /// As [`held`](Self::held), and [`RenderError::Edited`] where a person's change would be lost,
-    /// [`RenderError::Outside`] where a link leads out of the folder: nothing has changed then. [`RenderError::Io`]
-    /// where something cannot be written; what has been by then, the next run knows.
+    /// Those of [`held`](Self::held), [`RenderError::Edited`] when a user's edits would be lost, and
+    /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then. [`RenderError::Io`] when
+    /// a file cannot be written; the next run recognises the files written until then.
     pub fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {
         self.bring_and(files, || Ok(()))
     }
 
-    /// As [`bring`](Self::bring), and then does `more` before the lock is given back.
+    /// Like [`bring`](Self::bring), then runs `more` before the lock is released.
     ///
     /// # Errors
     /// As its, and those of `more`.
@@ -178,7 +178,7 @@ impl LockedVendored<'_> {
         self.change(files, |transition| transition.make().and_then(|()| more()))
     }
 
-    /// What would be refused by [`take_away`](Self::take_away), and nothing else.
+    /// Returns the errors of [`take_away`](Self::take_away) without removing anything.
     ///
     /// # Errors
     /// As its.
@@ -186,14 +186,14 @@ impl LockedVendored<'_> {
         self.change(&[], |_| Ok(())).map(drop)
     }
 
-    /// Removes what kgen wrote, and the folder where nothing else is left in it. Says what that changed.
+    /// Removes all files that kgen wrote, and the folder if it is empty then. Returns the changes.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
     pub fn take_away(mut self) -> Result<Changes, RenderError> {
         let folder = &self.of.folder;
         let done = self.change(&[], |transition| {
-            // The manifest knows the others, so it goes last.
+            // The manifest lists the other files, so it is removed last.
             let (manifests, doomed): (Vec<&str>, Vec<&str>) =
                 transition.doomed.into_iter().partition(|path| *path == manifest::FILE);
             Transition { doomed, ..transition }.make()?;
@@ -202,11 +202,11 @@ impl LockedVendored<'_> {
                 .map(|path| folder.join(path))
                 .try_for_each(|path| fs::remove_file(&path).map_err(RenderError::io("remove", &path)))
         });
-        self.goes_if_empty |= done.is_ok();
+        self.remove_if_empty |= done.is_ok();
         done
     }
 
-    /// The changes to `files`, made by `make` once nothing stands against them.
+    /// Computes the changes to `files`, checks that they lose no edits, and applies them with `make`.
     fn change(
         &self,
         files: &[OutputFile],
@@ -236,14 +236,14 @@ impl LockedVendored<'_> {
 impl Drop for LockedVendored<'_> {
     fn drop(&mut self) {
         drop(self.lock.take());
-        if self.goes_if_empty {
-            // It stays where kernels are in it by now, or where a person put something into it.
+        if self.remove_if_empty {
+            // Fails, as intended, if the folder contains kernels or a user's files by now.
             fs::remove_dir(&self.of.folder).ok();
         }
     }
 }
 
-/// Whether all that lies in `folder` are some of `files`, or files that kgen needs while it works.
+/// Whether `folder` contains only some of `files` and kgen's temporary files.
 fn is_left_over(folder: &Path, files: &[OutputFile]) -> Result<bool, RenderError> {
     let mut left = vec![PathBuf::new()];
     while let Some(below) = left.pop() {

@@ -1,13 +1,13 @@
-//! Which headers a set of sources uses: a vendored folder holds no others.
+//! Finds the headers that a set of sources uses; a vendored folder contains only these.
 
 use crate::render::{OutputFile, RenderError, Templates, include_tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The files of `include/` that `sources` include, directly or not, sorted by path. As the compiler does, it looks for
-/// what stands in quotes beside the file first.
+/// The files of `include/` that `sources` include directly or indirectly, sorted by path. Like a compiler, it looks for
+/// a quoted include beside the including file first.
 ///
 /// # Errors
-/// [`RenderError::Include`] where one of them includes, in quotes, what is neither there nor in `include/`.
+/// [`RenderError::Include`] when a quoted include is neither beside its file nor in `include/`.
 pub(in crate::render) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Result<Vec<OutputFile>, RenderError> {
     let mut there: BTreeMap<String, OutputFile> = include_tree(templates).map(|header| (header.path.clone(), header)).collect();
     let own: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
@@ -34,12 +34,12 @@ pub(in crate::render) fn used_headers(templates: &Templates, sources: &[OutputFi
     }
 }
 
-/// What the name in an include of `file` means beside that file.
+/// Path of an included name relative to the folder of `file`.
 fn beside(file: &str, header: &str) -> String {
     file.rsplit_once('/').map_or_else(|| header.to_owned(), |(folder, _)| format!("{folder}/{header}"))
 }
 
-/// The file's path and what it includes in quotes, for each such line.
+/// (path of the file, included name) for each quoted include of the file.
 fn includes(file: &OutputFile) -> impl Iterator<Item = (String, String)> {
     let names = file.text.lines().filter_map(|line| line.trim_start().strip_prefix("#include \"")?.split('"').next());
     names.map(|name| (file.path.clone(), name.to_owned()))

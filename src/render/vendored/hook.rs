@@ -1,16 +1,16 @@
-//! The lines in vLLM's build that lead to kgen's folder, as text.
+//! Edits the text of vLLM's CMake file: kgen's lines include kgen's folder in vLLM's build.
 
-/// The file that has them, below a checkout of vLLM.
+/// Path of the edited file below a vLLM checkout.
 pub(super) const FILE: &str = "cmake/external_projects/vllm_flash_attn.cmake";
 
-/// The line that they stand before: it downloads vLLM's own attention kernels and builds them, unless they have been
-/// made available by then.
+/// The line before which kgen's lines are inserted. It downloads and builds vLLM's own attention kernels, unless they
+/// were made available before.
 const ANCHOR: &str = "FetchContent_MakeAvailable(vllm-flash-attn)";
 
-/// What the modules' install rules rely on: that the file leads them into the package.
+/// Text that the file must contain: the modules' install rules rely on this prefix to install into the package.
 const NESTED: &str = "CMAKE_INSTALL_PREFIX}/vllm/";
 
-/// What every line that kgen wrote in there can be known by.
+/// Marker in kgen's lines.
 const MARK: &str = "kgen vendor vllm";
 
 const LINES: &str = "\
@@ -19,10 +19,10 @@ include(${CMAKE_CURRENT_LIST_DIR}/../../kgen/vllm.cmake)
 # <<< kgen vendor vllm
 ";
 
-/// The file's text without the lines.
+/// The file's text without kgen's lines.
 ///
 /// # Errors
-/// A clause, where they are there and have been edited.
+/// A clause, if kgen's lines have been edited.
 pub(super) fn without(text: &str) -> Result<String, String> {
     let bare = text.replacen(LINES, "", 1);
     if bare.contains(MARK) {
@@ -31,10 +31,10 @@ pub(super) fn without(text: &str) -> Result<String, String> {
     Ok(bare)
 }
 
-/// The file's text with the lines in their place; `bare` is without them.
+/// Inserts kgen's lines into `bare`, the file's text without them.
 ///
 /// # Errors
-/// A clause, where the text is not as kgen knows it.
+/// A clause, if the text does not have the expected structure.
 pub(super) fn with(bare: &str) -> Result<String, String> {
     let mut places = bare.match_indices(ANCHOR).map(|(place, _)| place).filter(|place| {
         let starts = bare[..*place].ends_with('\n') || *place == 0;

@@ -1,5 +1,5 @@
-//! Kernels in a folder of somebody else's project: which files those are, what bringing the folder up to date changes,
-//! and taking them away again. A change that a person made there is never overwritten.
+//! Kernels vendored into another project: the files of the folder, updates of it, and its removal. A user's edits are
+//! never overwritten.
 
 mod changes;
 mod contents;

@@ -1,7 +1,7 @@
-//! Built modules in an installed vLLM, in place of its own, which are kept beside them.
+//! Replaces the attention modules of an installed vLLM with prebuilt ones. The originals are kept beside them.
 //!
-//! What is done can be undone byte for byte, also after an interruption: everything is written aside first, the record
-//! is written before a file moves, and an original is renamed, never copied.
+//! The replacement can be undone byte for byte, also after an interruption: all files are first written under temporary
+//! names, the record is written before a file is moved, and an original is renamed, never copied.
 
 use super::changes::{Action, Change, Changes};
 use crate::{
@@ -15,36 +15,36 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that is put there.
+/// A file to install.
 struct Part {
     name: &'static str,
-    /// What it defines: by that it is known.
+    /// Symbols that the library must define.
     defines: &'static [&'static str],
-    /// Whether vLLM has one of this name.
+    /// Whether vLLM has a file with this name.
     replaces: bool,
 }
 
-/// The kernels, which the modules need, come first, and go last.
+/// The library of kernels is installed first and removed last, because the modules need it.
 const PARTS: [Part; 3] = [
     Part { name: "libkgen_vllm.so", defines: &["kgen_fwd", "kgen_fwd_metadata", "kgen_last_error"], replaces: false },
     Part { name: "_vllm_fa2_C.abi3.so", defines: &["PyInit__vllm_fa2_C"], replaces: true },
     Part { name: "_vllm_fa3_C.abi3.so", defines: &["PyInit__vllm_fa3_C"], replaces: true },
 ];
 
-/// What is put behind the name of an original.
+/// Suffix of a kept original.
 const KEPT: &str = ".kgen-original";
 
-/// The record, beside the files.
+/// File name of the record, beside the modules.
 const RECORD: &str = "kgen-prebuilt.json";
 
-/// Where the modules lie, from the folders that a person may name: `vllm_flash_attn`, `vllm`, `site-packages`.
+/// Folder of the modules relative to the folder that the user names: `vllm_flash_attn`, `vllm` or `site-packages`.
 const BELOW: [&str; 3] = ["", "vllm_flash_attn", "vllm/vllm_flash_attn"];
 
-/// The file that calls the modules, and what it says.
+/// The file that calls the modules, and the calls that it must contain.
 const INTERFACE: &str = "flash_attn_interface.py";
 const CALLS: [&str; 2] = ["_vllm_fa2_C.varlen_fwd", "_vllm_fa3_C.fwd"];
 
-/// What was done with each file, by name.
+/// The replaced files, by name.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     kgen: String,
@@ -57,12 +57,12 @@ impl Record {
     }
 }
 
-/// One of them; hashes are BLAKE3.
+/// A replaced file; hashes are BLAKE3.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
-    /// What was put there; while that is going on, also what was there before of kgen's.
+    /// Hash of kgen's file; during a replacement, also the hash of kgen's previous file.
     written: Vec<String>,
-    /// What vLLM had there, now beside it; `None` if nothing.
+    /// Hash of vLLM's original, now kept beside it; `None` if there was none.
     original: Option<String>,
 }
 
@@ -71,10 +71,10 @@ struct Written {
 pub struct Prebuilt([Vec<u8>; 3]);
 
 impl Prebuilt {
-    /// Reads them from `folder`, which `scripts/torch_ops.sh` has filled.
+    /// Reads the files from `folder`, the output of `scripts/torch_ops.sh`.
     ///
     /// # Errors
-    /// [`RenderError::NotPrebuilt`] where one is missing or is not what its name says.
+    /// [`RenderError::NotPrebuilt`] when a file is missing or does not define the expected symbols.
     pub fn read(folder: &Path) -> Result<Self, RenderError> {
         let read = |part: &Part| {
             let unfit = |reason| RenderError::NotPrebuilt { file: folder.join(part.name), reason };
@@ -85,7 +85,7 @@ impl Prebuilt {
     }
 }
 
-/// The folder of an installed vLLM that holds its attention modules.
+/// The folder with the attention modules of an installed vLLM.
 #[derive(Debug)]
 pub struct InstalledVllm {
     folder: PathBuf,
@@ -93,9 +93,9 @@ pub struct InstalledVllm {
     _lock: Option<FolderLock>,
 }
 
-/// A file as it is found.
+/// Current state of a file.
 struct Found {
-    /// The record of it, if there is one.
+    /// Its entry in the record, if any.
     known: Option<Written>,
     current: Option<String>,
     kept: Option<String>,
@@ -106,7 +106,7 @@ impl Found {
         matches!((&self.known, &self.current), (Some(known), Some(current)) if known.written.contains(current))
     }
 
-    /// Whether vLLM's own file is where vLLM has it.
+    /// Whether vLLM's own file is in place.
     fn is_original(&self) -> bool {
         match &self.known {
             None => self.kept.is_none(),
@@ -114,12 +114,12 @@ impl Found {
         }
     }
 
-    /// Whether the original has been moved and nothing put in its place yet.
+    /// Whether the original was moved and kgen's file not yet put in its place (an interrupted run).
     fn is_between(&self) -> bool {
         self.current.is_none() && self.known.as_ref().is_some_and(|known| known.original.is_some() && self.kept == known.original)
     }
 
-    /// Whether nobody's work is lost where the file is replaced.
+    /// Whether replacing the file loses neither vLLM's original nor a user's file.
     fn may_be_replaced(&self, part: &Part) -> bool {
         match &self.known {
             None => self.kept.is_none() && (part.replaces || self.current.is_none()),
@@ -129,18 +129,18 @@ impl Found {
         }
     }
 
-    /// Whether the original that is kept, if any, is the one that was there.
+    /// Whether the kept original, if any, has the recorded hash.
     fn is_kept_well(&self) -> bool {
         self.known.as_ref().is_none_or(|known| self.kept.is_none() || self.kept == known.original)
     }
 }
 
 impl InstalledVllm {
-    /// Finds the folder at or below `path`, and waits for another process that is at work there, of which `on_wait`
-    /// hears.
+    /// Finds the folder at or below `path`, and waits until no other process writes it. `on_wait` receives one sentence
+    /// if there is such a process.
     ///
     /// # Errors
-    /// [`RenderError::NotInstalledVllm`] where there is none, or what is there is not as it is known.
+    /// [`RenderError::NotInstalledVllm`] when there is no such folder, or its files are not as expected.
     pub fn open(path: &Path, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
         let unknown = |reason: String| RenderError::NotInstalledVllm { folder: path.to_owned(), reason };
         let folder = BELOW.iter().map(|below| path.join(below)).find(|folder| folder.join(INTERFACE).is_file());
@@ -149,7 +149,7 @@ impl InstalledVllm {
         Self::as_it_is(folder, unknown)
     }
 
-    /// The folder as it is now.
+    /// Reads the current state of the folder.
     fn as_it_is(folder: PathBuf, unknown: impl Fn(String) -> RenderError) -> Result<Self, RenderError> {
         let text = files::read_to_string(&folder.join(INTERFACE)).map_err(|error| unknown(error.to_string()))?;
         if let Some(call) = CALLS.iter().find(|call| !text.contains(**call)) {
@@ -167,10 +167,10 @@ impl InstalledVllm {
         Ok(Self { folder, record, _lock: None })
     }
 
-    /// Takes the folder's lock, clears away what killed processes have left there, and reads it anew.
+    /// Locks the folder, removes temporary files of killed processes, and reads the state again.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`RenderError::Io`] where it cannot be locked.
+    /// Those of [`open`](Self::open), and [`RenderError::Io`] when the folder cannot be locked.
     pub fn lock(self, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
         let lock = lock(&self.folder, on_wait, &|| false)?;
         sweep(&self.folder);
@@ -178,21 +178,20 @@ impl InstalledVllm {
         Ok(Self { _lock: Some(lock), ..Self::as_it_is(self.folder.clone(), unknown)? })
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether kgen's files are there.
+    /// Whether kgen's files are installed.
     pub fn is_replaced(&self) -> bool {
         self.record.is_some()
     }
 
-    /// What would change so that the folder holds `built`, or without it, what is not as the record says. Writes
-    /// nothing.
+    /// The changes that install `built`; without `built`, the files that differ from the record. Writes nothing.
     ///
     /// # Errors
-    /// [`RenderError::Io`]; [`RenderError::NotInstalledVllm`] without `built` where nothing of kgen's is there.
+    /// [`RenderError::Io`]; [`RenderError::NotInstalledVllm`] without `built` when no file of kgen is installed.
     pub fn compare(&self, built: Option<&Prebuilt>) -> Result<Changes, RenderError> {
         if built.is_none() && self.record.is_none() {
             return Err(self.unknown("nothing of kgen's is there".into()));
@@ -217,7 +216,7 @@ impl InstalledVllm {
         Ok(changes)
     }
 
-    /// What would be taken away.
+    /// The changes of a removal.
     ///
     /// # Errors
     /// [`RenderError::Io`].
@@ -243,10 +242,10 @@ impl InstalledVllm {
         Ok(changes)
     }
 
-    /// Puts `built` there and keeps what is there of vLLM's.
+    /// Installs `built` and keeps vLLM's originals.
     ///
     /// # Errors
-    /// [`RenderError::Edited`] where a file is neither vLLM's own as it was, nor kgen's: nothing has changed then.
+    /// [`RenderError::Edited`] when a file is neither vLLM's original nor kgen's: nothing has changed then.
     pub fn bring(&mut self, built: &Prebuilt) -> Result<Changes, RenderError> {
         let changes = self.compare(Some(built))?;
         changes.refuse_edited(&self.folder, Restoration::Restore)?;
@@ -289,7 +288,7 @@ impl InstalledVllm {
         Ok(changes)
     }
 
-    /// Puts vLLM's own files back where they were.
+    /// Restores vLLM's originals.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -332,7 +331,7 @@ impl InstalledVllm {
     }
 }
 
-/// The name under which an original is kept.
+/// File name of a kept original.
 fn kept(name: &str) -> String {
     format!("{name}{KEPT}")
 }

@@ -1,4 +1,4 @@
-//! A checkout of vLLM: kgen's folder in it, and the one file of its build that leads there.
+//! A vLLM checkout with kgen's folder, and the edit of vLLM's CMake file that includes the folder in the build.
 
 use super::{
     changes::{Action, Change, Changes},
@@ -15,25 +15,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder in the checkout.
+/// Name of kgen's folder in the checkout.
 const FOLDER: &str = "kgen";
 
-/// The same, locked as its folder of kernels is.
+/// A checkout whose folder of kernels is locked.
 #[derive(Debug)]
 pub struct LockedVllm<'a> {
-    /// As it is under the lock.
+    /// State of the checkout, read under the lock.
     tree: VllmTree,
     folder: LockedVendored<'a>,
 }
 
-/// Files that a checkout has, and what each of them says: the modules that are replaced and how they are called.
+/// Files that a checkout must have, and the text each must contain: the names of the replaced modules and their calls.
 const KNOWN: [(&str, &[&str]); 3] = [
     ("CMakeLists.txt", &["vllm_flash_attn.cmake"]),
     ("setup.py", &["_vllm_fa2_C", "_vllm_fa3_C"]),
     ("vllm/vllm_flash_attn/flash_attn_interface.py", &["_vllm_fa2_C.varlen_fwd", "_vllm_fa3_C.fwd"]),
 ];
 
-/// A checkout that kgen knows its way about.
+/// A checkout of a supported version of vLLM.
 #[derive(Clone, Debug)]
 pub struct VllmTree {
     root: PathBuf,
@@ -47,7 +47,8 @@ impl VllmTree {
     /// Reads the checkout at `root`.
     ///
     /// # Errors
-    /// [`RenderError::NotVllm`] with what is not as it is known, or is a link, which could lead to another checkout's.
+    /// [`RenderError::NotVllm`] when a file is not as expected, or is a symbolic link, which could lead to
+    /// another checkout.
     pub fn open(root: &Path) -> Result<Self, RenderError> {
         let unknown = |reason: String| RenderError::NotVllm { folder: root.to_owned(), reason };
         for (path, words) in KNOWN {
@@ -64,39 +65,39 @@ impl VllmTree {
         all_inside(root, [hook::FILE].into_iter()).map_err(|error| unknown(error.to_string()))?;
         let text = read(root, hook::FILE)?;
         let bare = hook::without(&text).map_err(unknown)?;
-        // Whether the lines can be put there, also where they are.
+        // Checks that kgen's lines can be inserted, also if they already are.
         hook::with(&bare).map_err(unknown)?;
         Ok(Self { root: root.to_owned(), folder: Vendored::new(&root.join(FOLDER), Layout::Vllm), text, bare })
     }
 
-    /// Whether its folder may hold other files, as [`Vendored::beside_others`].
+    /// Whether its folder may contain other files; see [`Vendored::beside_others`].
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { folder: self.folder.beside_others(beside_others), ..self }
     }
 
-    /// Its folder of kernels.
+    /// The folder of kernels.
     pub fn folder(&self) -> &Vendored {
         &self.folder
     }
 
-    /// What would change so that the folder holds `files` and vLLM's build leads there; without files, if both were
-    /// taken away. Paths are those below the checkout. Writes nothing.
+    /// The changes that put `files` into the folder and edit vLLM's CMake file; without files, that undo both. Paths
+    /// are below the checkout. Writes nothing.
     ///
     /// # Errors
     /// Those of [`Vendored::compare`].
     pub fn compare(&self, files: &[OutputFile], on_wait: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         let changes = self.folder.compare(files, on_wait)?;
-        // As it is after the wait.
+        // Read the checkout again after the wait.
         Self::open(&self.root)?.with_hook(changes, !files.is_empty())
     }
 
-    /// Takes the lock of its folder, which is made if need be; `None` where neither the folder nor kgen's lines are
-    /// there and no `files` are to be. `on_wait` receives one sentence if another process is at work there.
+    /// Locks the folder, and creates it if it is missing. `None` if neither the folder nor kgen's lines exist and there
+    /// are no `files`. `on_wait` receives one sentence if another process has the lock.
     ///
     /// # Errors
-    /// Those of [`Vendored::lock`] and of [`open`](Self::open); [`RenderError::NotVllm`] where the file to edit has
-    /// changes that are not committed.
+    /// Those of [`Vendored::lock`] and of [`open`](Self::open); [`RenderError::NotVllm`] when the file to edit has
+    /// uncommitted changes.
     pub fn lock(&self, files: Option<&[OutputFile]>, on_wait: &dyn Fn(&str)) -> Result<Option<LockedVllm<'_>>, RenderError> {
         let is_hooked = self.text != self.bare;
         let Some(folder) = self.folder.lock(files.or(is_hooked.then_some(&[][..])), on_wait)? else { return Ok(None) };
@@ -106,13 +107,13 @@ impl VllmTree {
         Ok(Some(LockedVllm { tree: Self::open(&self.root)?, folder }))
     }
 
-    /// The text that vLLM's file is to have, with kgen's lines or without.
+    /// The new text of vLLM's CMake file, with or without kgen's lines.
     fn wanted(&self, hooked: bool) -> Result<String, RenderError> {
         let unknown = |reason| RenderError::NotVllm { folder: self.root.clone(), reason };
         if hooked { hook::with(&self.bare).map_err(unknown) } else { Ok(self.bare.clone()) }
     }
 
-    /// The changes of the folder, with paths below the checkout, and that of vLLM's file.
+    /// The changes of the folder and of vLLM's CMake file, with paths below the checkout.
     fn with_hook(&self, mut changes: Changes, hooked: bool) -> Result<Changes, RenderError> {
         for change in &mut changes.changes {
             change.path = format!("{FOLDER}/{}", change.path);
@@ -133,8 +134,8 @@ impl VllmTree {
         write_atomic(&path, wanted.as_bytes()).map(|_| ()).map_err(RenderError::io("write", &path))
     }
 
-    /// Refuses to edit vLLM's file where, kgen's lines aside, it is not as git has it. A tree without git is taken as
-    /// it is.
+    /// Fails if vLLM's CMake file, apart from kgen's lines, differs from the committed version. Without git there is no
+    /// check.
     ///
     /// # Errors
     /// [`RenderError::NotVllm`].
@@ -149,7 +150,7 @@ impl VllmTree {
 }
 
 impl LockedVllm<'_> {
-    /// What its folder holds, as [`Vendored::held`].
+    /// Contents of the folder; see [`Vendored::held`].
     ///
     /// # Errors
     /// As its.
@@ -157,18 +158,18 @@ impl LockedVllm<'_> {
         self.folder.held()
     }
 
-    /// Brings its folder to `files`. Edits vLLM's file last: its build never leads to what is not there.
+    /// Updates the folder to `files`. Edits vLLM's CMake file last, so that the build never refers to missing files.
     ///
     /// # Errors
-    /// Those of [`LockedVendored::bring`], and [`RenderError::NotVllm`] where the file to edit has changes that are not
-    /// committed: nothing has changed then.
+    /// Those of [`LockedVendored::bring`], and [`RenderError::NotVllm`] when the file to edit has uncommitted changes:
+    /// nothing has changed then.
     pub fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {
         self.tree.refuse_uncommitted(true)?;
         let changes = self.folder.bring_and(files, || self.tree.set_hook(true))?;
         self.tree.with_hook(changes, true)
     }
 
-    /// Takes both away, vLLM's edit first.
+    /// Undoes the edit of vLLM's CMake file, then removes the folder's files.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -181,7 +182,7 @@ impl LockedVllm<'_> {
     }
 }
 
-/// The text of a file that a checkout has.
+/// The text of a file of the checkout.
 fn read(root: &Path, path: &str) -> Result<String, RenderError> {
     files::read_to_string(&root.join(path)).map_err(|error| {
         let reason = format!("cannot read `{path}`: {error}");

@@ -8,9 +8,9 @@
 #include "kgen/types.cuh"
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(KGEN_EMULATOR_RUNTIME)
-// With -ftrivial-auto-var-init=pattern GCC fills uninitialised variables with bytes 0xfe, which is a finite number in
-// every floating-point format: multiplied by 0 it vanishes. Arrays are filled through memset, which this redirects to
-// the runtime's own: there each byte is 0xff, a NaN in every format.
+// With -ftrivial-auto-var-init=pattern GCC fills uninitialised variables with bytes 0xfe: a finite number in
+// every floating-point format, which times 0 is 0. Arrays are filled through memset, which this redirects to
+// the runtime's memset: it fills with 0xff, a NaN in every format.
 extern "C" void* memset(void* to, int value, size_t bytes) noexcept __asm__("kgen_emulator_fill");
 #endif
 
@@ -44,7 +44,7 @@ const char* kgen_emulator_report(void);
 void kgen_emulator_device(int capability);
 
 // Number of multiprocessors the emulated device reports: 5 unless set, so that persistent blocks get several work
-// items. Only launchers ask; blocks run one at a time.
+// items. Only launchers query it; blocks run one at a time.
 void kgen_emulator_multiprocessors(int count);
 
 }

@@ -1,5 +1,5 @@
-// cp.async: a copy completes when the thread that issued it waits for its group, and not before. Until then its
-// destination is NaN, so neither the old contents nor the new can be used by accident.
+// cp.async: a copy completes only when the thread that issued it waits for its group. Until then its destination is
+// NaN, so neither the old nor the new contents can be used by accident.
 #pragma once
 
 namespace kgen::emulator {

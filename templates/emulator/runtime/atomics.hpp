@@ -1,14 +1,14 @@
 // Atomics and flags in device memory, and the order they create between blocks (PTX ISA, "Memory consistency model").
 //
-// A release records at its address the knowledge of its thread at that time: a clock for its own block, and for other
-// blocks what it had acquired. Atomic read-modify-writes pass that record on; a store without release removes it. An
-// acquire takes it up, for its thread and for threads after a barrier with that thread. Inside a block flags order
-// nothing: barriers do that.
+// A release records its thread's vector clock at its address: the clock of its own block, and those acquired from
+// other blocks. Atomic read-modify-writes preserve the record; a store without release removes it. An acquire joins the
+// record into the clock of its thread, and of threads after a barrier with that thread. Inside a block flags create no
+// order; only barriers do.
 #pragma once
 
 namespace kgen::emulator {
 
-// For each block, by number, the clock up to which all its accesses are ordered before, and the block's stamp then.
+// Per block number: the clock up to which its accesses are ordered before, and the block's stamp at that time.
 struct released {
     struct of_block {
         uint32_t stamp;
@@ -36,7 +36,7 @@ inline void join_released(released& to, const released& from) {
     for (const auto& [block, behind] : from.blocks) join_block(to, block, behind);
 }
 
-// True if the running thread knows what a thread of its block has acquired.
+// True if the acquire by a thread of this block is ordered before the running thread.
 inline bool knows_of(const device_thread& me, const flag_acquire& flag) {
     if (flag.warp == me.warp && flag.lane == me.lane) return true;
     const access mine = {0, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, {}};
@@ -55,7 +55,7 @@ bool is_behind_a_flag(const device_place& place) {
     });
 }
 
-// The knowledge that the running thread's release passes to acquirers.
+// The clocks that a release by the running thread passes to acquirers.
 inline released what_is_known(device_thread& me) {
     auto own = std::make_shared<clock>(empty_clock());
     publish(me, warp_of(me), *own);

@@ -11,7 +11,7 @@ namespace kgen::emulator {
 constexpr uint32_t LANES = 32;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
-constexpr uint32_t VISITOR = MAX_WARPS;  // in place of a warp: a thread of another block of the cluster
+constexpr uint32_t VISITOR = MAX_WARPS;  // index in place of a warp: a thread of another block of the cluster
 
 // A copy that has been issued and is not complete.
 struct pending_copy {
@@ -56,8 +56,8 @@ struct device_thread : identity {
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
     uint32_t parity;      // ... and that phase's
-    bool awaits_nothing;  // it knows that all earlier kernels have completed
-    std::vector<std::shared_ptr<snapshot>> acquired;  // shown to it by waits for mbarriers, but not yet known to its whole warp
+    bool awaits_nothing;  // it has waited for all earlier kernels
+    std::vector<std::shared_ptr<snapshot>> acquired;  // from its waits for mbarriers, not yet in its warp's clock
 };
 
 // The operands that a lane contributes to the primitive at which its warp meets.
@@ -77,8 +77,8 @@ struct warp : clock {
     uint32_t order;  // position ^ order is the lane
     lane_operands operands[LANES];
     float results[LANES];
-    // Time, for the race detector: `step` counts the meetings of this warp. The warp knows that everything warp u did
-    // before step `known[u]` of its own is ordered before. known[itself] is its last warp_sync or barrier.
+    // Vector clock for the race detector: `step` counts this warp's warp-wide primitives. All accesses of warp u before
+    // its step `known[u]` are ordered before this warp. known[itself] is its last warp_sync or barrier.
     uint32_t step;
     uint32_t epoch;  // number of times that all 32 lanes have arrived at an mbarrier
 };
@@ -88,7 +88,7 @@ struct named_barrier {
     uint32_t arrived;  // threads
     int threads;       // needed to complete it
     bool waits[MAX_WARPS];
-    uint32_t knows[MAX_WARPS];  // knowledge and own steps of the arrived warps at that time
+    uint32_t knows[MAX_WARPS];  // joined clocks of the arrived warps, own steps included
     std::vector<uint32_t> details;  // ... in a block with mbarriers
     uint32_t came[MAX_WARPS];       // the step of each warp when it arrived; 0: it has not
     uint32_t before[MAX_WARPS];     // ... of the most recently completed use
@@ -104,7 +104,7 @@ struct far_arrival {
     use used;
 };
 
-// A flag that a thread has found set, and the knowledge acquired from it (atomics.hpp).
+// A flag that a thread has found set, and the clocks acquired from it (atomics.hpp).
 struct flag_acquire {
     uint32_t warp, lane, step, tick;
     std::shared_ptr<const released> shown;
@@ -190,8 +190,8 @@ inline void take_step() {
     if (self.order.step(number_of(self, me.warp))) kgen_emulator_switch(&me.place, &self.scheduler);
 }
 
-// Makes the warp meet. Returns true in the lane that arrives last, which must do the work for all before it uses
-// another primitive; returns false in the other lanes, after that work is done.
+// Synchronises the lanes of the warp. Returns true in the last lane to arrive, which must do the work for all before it
+// uses another primitive; returns false in the other lanes, after that work is done.
 inline bool meet(primitive which, source at) {
     device_thread& me = this_thread();
     warp& w = warp_of(me);

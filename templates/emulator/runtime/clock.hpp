@@ -1,6 +1,6 @@
-// The order that mbarriers create, for the race detector. A block barrier passes the knowledge of all warps to every
-// warp; individual lanes arrive at an mbarrier, and it passes the knowledge of the arriving lanes to the waiting ones.
-// So clocks get details:
+// The order that mbarriers create, for the race detector. A block barrier joins the clocks of all warps; at an mbarrier
+// individual lanes arrive, and their clocks are joined into those of the waiting lanes. So clocks need details, with
+// the accesses that are ordered before:
 //
 //   epochs   of each warp: accesses by its lanes together (ldmatrix, mma) before all 32 had arrived for the epoch-th
 // time
@@ -12,9 +12,9 @@
 // In a cluster (cluster.hpp) a clock also holds the accesses in each other block that are ordered before: the steps of
 // its warps, and details like these.
 //
-// A lane that has waited knows more than its warp until all 32 have waited for the same phase, or until a warp_sync;
-// until then it keeps the snapshot of the phase to itself. So other lanes may use the data that one lane has waited for
-// only after a warp_sync.
+// After a lane's wait its clock is ahead of its warp's until all 32 lanes have waited for the same phase, or until a
+// warp_sync; until then the lane keeps the snapshot of the phase. So other lanes may use the data that one lane has
+// waited for only after a warp_sync.
 #pragma once
 
 namespace kgen::emulator {
@@ -41,13 +41,13 @@ inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>&
     for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
-// Adds the knowledge of `from` to `to`.
+// Joins clock `from` into `to`.
 inline void join(clock& to, const clock& from) {
     for (uint32_t u = 0; u < self.warp_count; ++u) to.known[u] = std::max(to.known[u], from.known[u]);
     join_details(to.details, from.details);
 }
 
-// A completed copy passes on none of its thread's knowledge, except that phases of other blocks that had completed when
+// A completed copy passes on none of its thread's clock, except that phases of other blocks that had completed when
 // it was issued have completed.
 inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
@@ -57,7 +57,7 @@ inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_
     }
 }
 
-// The knowledge that the end of a phase passes to waiting threads.
+// The clock that the end of a phase passes to waiting threads.
 struct snapshot {
     clock behind;
     uint32_t mbarrier;
@@ -71,7 +71,7 @@ inline void start_details() {
     for (uint32_t i = 0; i < self.warp_count; ++i) self.warps[i].details.assign(detail_count(), 0);
 }
 
-// Shares the knowledge of a warp's lanes with the whole warp.
+// Joins the lanes' snapshots into the clock of the warp.
 inline void share_acquired(uint32_t index) {
     warp& w = self.warps[index];
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -102,7 +102,7 @@ inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
         }
         return;
     }
-    // A later phase includes everything an earlier one of the same mbarrier knows.
+    // The clock of a later phase of an mbarrier includes that of an earlier one.
     const auto known = std::find_if(me.acquired.begin(), me.acquired.end(), [&](const auto& s) { return s->mbarrier == shown->mbarrier; });
     if (known == me.acquired.end()) {
         me.acquired.push_back(shown);

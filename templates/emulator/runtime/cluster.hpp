@@ -1,6 +1,6 @@
-// Clusters: blocks that run at the same time, each with its own memory, barriers and clocks. All other parts know only
-// one block, the running one; the others of its cluster rest, and their state is swapped in when they run. A primitive
-// that accesses another block is a visit to it.
+// Clusters: blocks that run at the same time, each with its own memory, barriers and clocks. All other files handle one
+// block, the running one; the state of the cluster's other blocks is stored, and swapped in when they run. A primitive
+// that accesses another block temporarily makes that block the running one.
 #pragma once
 
 namespace kgen::emulator {
@@ -92,7 +92,7 @@ inline void check_warps_are_whole() {
     }
 }
 
-// Shares the knowledge of all threads among them and lets them continue.
+// Joins the clocks of all threads and lets them continue.
 inline void pass_block() {
     ++self.interval;
     self.polls = 0;

@@ -1,7 +1,7 @@
 // Primitives that access other blocks of the cluster: arrivals at their mbarriers, and multicast copies.
 //
-// A visitor to a block learns only through arrivals and cluster_syncs, like any other thread, which accesses there are
-// ordered before it. The visitor's clock is stored after those of the block's warps.
+// A thread of another block (a visitor) is ordered after accesses of the block only through arrivals and cluster_syncs,
+// like any other thread. Its clock is stored after those of the block's warps.
 #pragma once
 
 namespace kgen::emulator {
@@ -21,7 +21,7 @@ uint32_t shared_of(uint32_t address, uint32_t rank, source at) {
     return CLUSTER_BASE + rank * CLUSTER_STRIDE + address;
 }
 
-// The access of a visitor from block `from` with the knowledge `knows`.
+// The access of a visitor from block `from` with the clock `knows`.
 inline access visiting_access(const clock& knows, uint32_t from, uint32_t address, const use& used) {
     static_cast<clock&>(self.warps[VISITOR]) = translated(knows, from, self.rank);
     return {address - SHARED_BASE, 0, ALL_LANES, VISITOR, 0, used};

@@ -1,20 +1,20 @@
-// Sums of E4M3 products as Hopper's tensor cores compute them (QGMMA): with fewer bits than fp32. 32 products and the
+// Sums of E4M3 products as computed by Hopper's tensor cores (QGMMA), with fewer bits than fp32. 32 products and the
 // value of D are summed at once. Each of them is truncated toward zero, FP8_FRACTION_BITS after the power of two of the
 // largest, and so is the sum, relative to its own. A product's power of two is that of its factors (1.5 * 1.5 counts as
 // 1), and that of a subnormal E4M3 is 2^-6.
 //
 // NVIDIA does not document this. The algorithm is that of MMA-Sim (Xie et al., "MMA-Sim: Bit-Accurate Reference Model
 // of Tensor Cores and Matrix Cores", arXiv 2511.10909; WGMMASim in github.com/microsoft/MMA-Sim). DeepSeek-V3's report
-// (arXiv 2412.19437, 3.5.2) speaks of "the highest 14 bits": the leading one and these. An H100 gave the same bits as
+// (arXiv 2412.19437, 3.5.2) reports "the highest 14 bits": the leading one and these. An H100 gave the same bits as
 // add_fp8_product() for 59 million sums of random operands, among them zeros, subnormal numbers, NaNs, and a D with all
-// bits of an fp32. `exam/arithmetic.rs` of attention repeats this.
+// bits of an fp32. Attention's oracle (`arithmetic.rs`) has the same algorithm.
 #pragma once
 
 namespace kgen::emulator {
 
 constexpr int FP8_FRACTION_BITS = 13;
 
-constexpr int32_t EXPONENT_BITS = 0x7f800000;  // of an fp32: masked out, they are its power of two
+constexpr int32_t EXPONENT_BITS = 0x7f800000;  // exponent field of fp32; a value masked with it is its power of two
 constexpr int32_t KEPT_BITS = ~((1 << (23 - FP8_FRACTION_BITS)) - 1);
 
 // Four columns: compilers generate faster code than with eight.

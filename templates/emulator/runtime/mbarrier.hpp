@@ -12,7 +12,7 @@ struct pending_tile {
     use issued;
     uint32_t warp, lane;
     uint32_t interval;
-    std::vector<uint32_t> behind;  // knowledge of the issuing thread of another block
+    std::vector<uint32_t> behind;  // clock of the issuing thread of another block
 };
 
 struct mbarrier {
@@ -23,10 +23,10 @@ struct mbarrier {
     uint32_t phase;
     write_record made;  // its initialisation, for the race detector
     bool fenced;        // the initialisation is visible to the asynchronous proxy
-    clock arriving;     // knowledge of the arrived threads
-    std::vector<uint32_t> lanes;       // who has arrived in the current phase: a bit mask for each warp of each block of the cluster
+    clock arriving;     // joined clocks of the arrived threads
+    std::vector<uint32_t> lanes;       // arrivals in the current phase: a lane mask per warp of each block
     bool from_afar;                    // ... threads of other blocks too
-    std::shared_ptr<snapshot> ended;   // knowledge that the last phase passed on at its end
+    std::shared_ptr<snapshot> ended;   // clock that the last phase passed on at its end
     std::vector<pending_tile> copies;  // copies whose bytes it counts
 };
 
@@ -127,7 +127,7 @@ inline void end_phase_if_complete(mbarrier& b) {
     }
 }
 
-// Adds the knowledge of the lane of warp `w`, and its own accesses, to a clock of their block.
+// Joins the clock of a lane of warp `w`, and its own accesses, into a clock of their block.
 inline void publish(device_thread& me, const warp& w, clock& to) {
     join(to, w);
     for (const std::shared_ptr<snapshot>& shown : me.acquired) join(to, shown->behind);
@@ -142,8 +142,8 @@ inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clo
     if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
 }
 
-// False, with a report, if the phase has all its arrivals. An arriving thread must know that the previous phase has
-// completed, because it has waited for it or through a thread that has: otherwise, under another schedule, it would
+// False, with a report, if the phase has all its arrivals. An arrival must be ordered after the end of the previous
+// phase, by a wait of its thread or of a thread ordered before it: otherwise, under another schedule, it would
 // arrive in that phase.
 inline bool takes_arrival(const mbarrier& b, const access& by) {
     const auto index = static_cast<uint32_t>(&b - mbarriers.data());

@@ -1,13 +1,13 @@
 // Barriers of some of a block's warps: bar.arrive and bar.sync with a number and a count of threads.
 //
-// A barrier completes repeatedly, and only the order of arrivals distinguishes its uses. So an arriving warp must know
-// that the previous use has completed, because it has waited or through a warp that has: otherwise, under another
-// schedule, it would arrive at that earlier use.
+// A barrier completes repeatedly, and only the order of arrivals distinguishes its uses. So an arrival must be ordered
+// after the completion of the previous use, by a wait of its warp or of a warp ordered before it: otherwise, under
+// another schedule, it would arrive at that earlier use.
 #pragma once
 
 namespace kgen::emulator {
 
-// Checks that the warp knows that all participants of the barrier's last use have arrived.
+// Checks that the arrivals of all participants of the barrier's last use are ordered before the warp.
 inline void check_last_use_is_known(const named_barrier& b, int barrier, const warp& mine, const use& used) {
     for (uint32_t u = 0; u < self.warp_count; ++u) {
         if (u == current->warp || b.before[u] <= mine.known[u]) continue;

@@ -1,6 +1,6 @@
-// TMA copies: a box is copied when a thread waits for the mbarrier that counts its bytes, at a time and in an order
-// derived from the seed, and not before; until then its destination is NaN. If the schedule lets copies complete early,
-// it is copied at once.
+// TMA copies: a box is copied only when a thread waits for the mbarrier that counts its bytes, at a time and in an
+// order derived from the seed; until then its destination is NaN. If the schedule lets copies complete early, it is
+// copied at its issue.
 #pragma once
 
 namespace kgen::emulator {

@@ -79,7 +79,7 @@ void check_matrix_descriptor(uint32_t address, uint32_t stride, source at) {
                                                                       " are not both multiples of 16");
 }
 
-// False, with a report, if the bits are not a descriptor that the emulator knows.
+// False, with a report, if the bits are not a descriptor that the emulator supports.
 inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used) {
     const auto field = [&](uint32_t first) { return static_cast<uint32_t>(descriptor >> first & 0x3fff) * CHUNK; };
     const auto mode = static_cast<uint32_t>(descriptor >> 62);

@@ -1,4 +1,4 @@
-// CUDA's host interface as far as kgen/device.cuh asks it: `devices.cpp` answers.
+// The part of the CUDA runtime API that kgen/device.cuh calls, implemented by `devices.cpp`.
 #pragma once
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };

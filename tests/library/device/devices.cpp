@@ -1,5 +1,6 @@
-// Asks kgen/device.cuh for the bandwidth and the other numbers of several devices several times. Prints for each the bandwidths, how
-// often the device was asked for the clock of its memory, and the sums of the other numbers and how often it was asked for those.
+// Queries kgen/device.cuh repeatedly for the bandwidth and the other properties of several devices. Prints for each
+// device the bandwidths, the number of queries of its memory clock, the sums of the other properties, and the queries
+// of those.
 #include <stdio.h>
 
 #include <initializer_list>
@@ -18,7 +19,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     if (attribute == cudaDevAttrMemoryClockRate) ++asked[device];
     else if (attribute != cudaDevAttrGlobalMemoryBusWidth) ++asked_others[device];
     *value = attribute == cudaDevAttrMemoryClockRate ? 1000000 * (1 + device) : 4096;
-    if (attribute == cudaDevAttrMultiProcessorCount) *value = device;  // which may be 0, as a number that is not known yet
+    if (attribute == cudaDevAttrMultiProcessorCount) *value = device;  // 0 for device 0, which equals the cache's "not yet queried"
     return device == 2 ? cudaErrorInvalidValue : cudaSuccess;
 }
 

@@ -18,18 +18,18 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// One token each, with keys that end at every border of a slice; none of queries, of keys.
+/// One new token each, with keys that end at every boundary of a slice; sequences without queries and without keys.
 const TOKENS: [(usize, usize); 8] = [(1, 300), (1, 17), (0, 203), (1, 1), (0, 40), (2, 0), (2, 64), (1, 16)];
 
-/// Splits of each of them: none where there is no key.
+/// Splits of each: 0 without keys.
 fn counts() -> Vec<usize> {
     vec![4, 1, 2, 1, 1, 0, 3, 2]
 }
 
-/// Many new rows, which lie in several slices and splits; one sequence of nothing else, one of one more.
+/// Many new rows, in several slices and splits; one sequence has only new rows, one has one key more.
 const CHUNKS: [(usize, usize); 5] = [(2, 300), (1, 40), (0, 64), (3, 41), (1, 0)];
 
-/// The cases of a kernel; those with a workspace may also be computed without.
+/// The cases of a kernel; those with a workspace can also be computed without one.
 pub(super) fn listed(variant: Point) -> Vec<Listed> {
     let features = variant.features;
     let all = (variant.head_dim.qk / 16) as usize;
@@ -41,15 +41,15 @@ pub(super) fn listed(variant: Point) -> Vec<Listed> {
         (problem(&[(1, 300)], 8, 2, with(new(1, None))), 3, None),
         (problem(&TOKENS, 8, 2, with(new(1, Some((all, false))))), 4, Some(counts())),
         (problem(&TOKENS, 4, 4, with(new(1, Some((all, true))))).layout(Layout::Padded), 9, None),
-        // A whole tile of rows; speculative decoding, whose heads are no power of two.
+        // A whole tile of rows; speculative decoding, with a number of heads that is not a power of two.
         (problem(&[(4, 300), (4, 19), (3, 4), (0, 7), (2, 0)], 4, 1, with(new(4, Some((1, true))))), 3, None),
         (problem(&[(3, 150), (2, 33)], 5, 1, with(new(3, Some((all, false))))).layout(Layout::Bhsd), 2, None),
         (problem(&CHUNKS, 4, 2, with(chunk)), 4, None),
         (problem(&CHUNKS, 4, 1, with(Append { rotary: None, starts: Starts::Cached, ..chunk })).layout(Layout::Padded), 2, None),
-        // Rows beyond `seqlen_k`; queries beyond the tables.
+        // New rows beyond `seqlen_k`; queries beyond the rotary tables.
         (problem(&CHUNKS, 4, 2, with(Append { clipped: true, ..chunk })), 3, None),
         (problem(&[(3, 300), (1, 9)], 4, 1, with(Append { short_tables: true, ..new(1, Some((1, false))) })), 2, None),
-        // Nothing new.
+        // No new rows.
         (problem(&[(2, 130), (1, 0)], 4, 2, with(new(0, Some((1, false))))), 2, None),
         (problem(&[(1, 65)], 4, 1, with(new(2, None))), 9, None),
         (problem(&[(2, 40); 2], 2, 2, with(new(2, None))).layout(Layout::UnalignedPart(3, Part::Row)), 2, None),
@@ -79,7 +79,7 @@ pub(super) fn listed(variant: Point) -> Vec<Listed> {
         cases.push((problem(&CHUNKS, 4, 2, options(chunk)), 4, None));
         cases.push((problem(&TOKENS, 8, 2, options(new(1, Some((all, true))))), 2, None));
     }
-    // Rows of bytes are multiples of 16 with gaps alone.
+    // Rows of bytes are multiples of 16 only with gaps.
     if KvFormat::of(features).is_some() {
         for (problem, ..) in &mut cases {
             problem.layout = Layout::Padded;
@@ -88,7 +88,7 @@ pub(super) fn listed(variant: Point) -> Vec<Listed> {
     cases
 }
 
-/// What the launcher refuses to read, or to write, and how.
+/// Tensors that the launcher refuses, with the messages.
 pub(super) fn refused(variant: Point) -> Vec<(Problem, &'static str)> {
     let options = CallOptions { append: Some(Append::new(2)), ..CallOptions::default() };
     let problem = |sequences: &[(usize, usize)], heads| Problem::new(sequences, heads, 1).asking(options);
@@ -105,15 +105,15 @@ pub(super) fn refused(variant: Point) -> Vec<(Problem, &'static str)> {
     unaligned.into_iter().filter(|_| wide).chain([padded(several)]).collect()
 }
 
-/// A case of attention whose caches are judged too.
+/// A case of attention that also checks the caches.
 #[derive(Debug)]
 pub(super) struct AppendedCase {
-    /// O and LSE, or their parts.
+    /// O and LSE, or their partial results.
     pub(super) attention: Box<dyn Case>,
     pub(super) problem: Problem,
     pub(super) head_dim: Dims,
     pub(super) number: Number,
-    /// What the launcher says of it, where it refuses it.
+    /// The launcher's error message, if it refuses the call.
     pub(super) refusal: Option<&'static str>,
 }
 
@@ -122,8 +122,8 @@ impl Case for AppendedCase {
         self.attention.name()
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
-        self.attention.asked_workspace()
+    fn expected_workspace(&self) -> Option<usize> {
+        self.attention.expected_workspace()
     }
 
     fn refusal(&self) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Backward attention: its cases, each with the gradients that judge it.
+//! Backward attention: its cases, each with the reference gradients.
 
 use super::{feature_cases_backward, lists};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         },
     },
 };
-/// One problem, for one variant.
+/// A problem for a variant.
 #[derive(Debug)]
 pub(super) struct BackwardCase {
     pub options: BackwardProblem,
@@ -53,7 +53,7 @@ impl Case for BackwardCase {
 }
 
 impl BackwardCase {
-    /// The case with these inputs; dLSE, where it is asked for, comes from `source`.
+    /// The case with these inputs. If dLSE is passed, it comes from `source`.
     pub(super) fn with(&self, Tensors { q, k, v, .. }: &Tensors, dout: &Values, source: &mut Source<'_>) -> Drawn {
         let Self { ref options, number, head_dim, causal } = *self;
         let problem = options.problem.clone();
@@ -62,7 +62,7 @@ impl BackwardCase {
         let gradients = Gradients::compute(&problem, inputs, head_dim, number, causal);
         let call = self.call(inputs, &gradients);
         let judge = move |outputs: &Outputs| compare(&problem, head_dim, number, causal, &gradients, outputs);
-        // Blocks add to dQ in whatever order they come.
+        // Blocks add to dQ in no fixed order.
         let repeated = options.bias_with_gradient().is_some_and(Bias::is_repeated);
         let may_differ: &[&str] = match (options.deterministic, repeated) {
             (true, _) => &[],
@@ -72,7 +72,7 @@ impl BackwardCase {
         Drawn { call, judge: Box::new(judge), may_differ }
     }
 
-    /// Lays the tensors out as the problem wants them: what the forward pass read and gave, and poisoned gradients.
+    /// Lays out the tensors of the problem: inputs and outputs of the forward pass, and poisoned gradients.
     fn call(&self, inputs: Inputs<'_>, gradients: &Gradients) -> Call {
         let Self { options: BackwardProblem { ref problem, deterministic, total_q, .. }, number, head_dim, causal } = *self;
         let given = |tensor, values: &Values| {
@@ -93,7 +93,7 @@ impl BackwardCase {
             ("dout", given(4, inputs.dout)),
             ("lse", of_rows(problem, &problem.place_lse(), |sequence, head, row| lse_of(sequence, head, row) as f32)),
         ];
-        // Nobody uses what stands beside an LSE of -∞.
+        // The O of a row with an LSE of -∞ is not used.
         let dlse = inputs.dlse.map(|dlse| {
             let number = |sequence, head, row| {
                 if lse_of(sequence, head, row) == f64::NEG_INFINITY { f32::NAN } else { dlse.row(sequence, head, row)[0] }
@@ -153,7 +153,7 @@ impl BackwardCase {
     }
 }
 
-/// One number for each row of each query head, as LSE is.
+/// One number per row and query head, like LSE.
 fn of_rows(problem: &Problem, place: &Placement, number: impl Fn(usize, usize, usize) -> f32) -> Image {
     let plan = problem.rows(Side::Query);
     let mut image = Image::poisoned(Element::Bits32, place.span, place.origin);
@@ -166,8 +166,8 @@ fn of_rows(problem: &Problem, place: &Placement, number: impl Fn(usize, usize, u
     image
 }
 
-/// Compares dQ, dK and dV, and the gradient of sinks where it was asked for, with the reference. A row that sees no key
-/// must be exactly 0, and so must keys that no row sees.
+/// Compares dQ, dK and dV, and the gradient of sinks if requested, with the reference. Gradients of rows that see no
+/// key, and of keys that no row sees, must be exactly 0.
 fn compare(
     problem: &Problem,
     head_dim: Dims,
@@ -195,7 +195,7 @@ fn compare(
         let head_dim = head_dim.of(5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
         for sequence in 0..problem.sequences.len() {
-            // Only a declared mask and a bias differ from head to head.
+            // Only a declared mask and a bias differ between heads.
             let all_alike = problem.options.declared.is_none() && problem.options.bias.is_none();
             let parts: Vec<Vec<bool>> =
                 (0..if all_alike { 1 } else { heads }).map(|head| taking_part(problem, causal, sequence, side, head)).collect();
@@ -236,7 +236,7 @@ fn compare(
     Comparison::of(&tallies, &images)
 }
 
-/// Whether each query of a sequence's query head sees a key, or each key of a key head is seen.
+/// Whether each query of a query head sees a key, or each key of a key head is seen by a query.
 fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, head: usize) -> Vec<bool> {
     let (queries, keys) = problem.sequences[sequence];
     if side == Side::Query {
@@ -249,7 +249,7 @@ fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, hea
         return (0..keys).map(|key| masks.iter().any(|mask| (0..queries).any(|row| mask.sees(row, key)))).collect();
     }
     let mask = problem.mask(causal, sequence, head * group);
-    // Where a range begins and ends, so that long sequences cost no more than short ones for each row.
+    // Only the ends of ranges are recorded, so that the cost per row does not grow with the sequence.
     let mut change = vec![0_i64; keys + 1];
     for seen in (0..queries).map(|row| mask.keys(row)).filter(|seen| !seen.is_empty()) {
         change[seen.start] += 1;
@@ -281,7 +281,7 @@ mod tests {
         BackwardCase { options: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM.into(), causal }
     }
 
-    /// The complaint about outputs that hold the rounded reference, after `spoil` has changed them.
+    /// The error message for outputs that contain the rounded reference, modified by `spoil`.
     fn complaint(causal: bool, spoil: impl FnOnce(&mut Outputs)) -> Option<String> {
         let case = case(causal);
         let (problem, number) = (&case.options.problem, case.number);

@@ -1,4 +1,4 @@
-//! The combine kernel by itself: synthetic partial results, merged in float64.
+//! Cases of the combine kernel alone: synthetic partial results, merged in float64.
 
 use super::split::{Workspace, merge_with_sink};
 use crate::{
@@ -17,16 +17,17 @@ use crate::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How the log-sum-exps of a row's splits lie to each other.
+/// Distribution of the log-sum-exps of a row's splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spread {
-    /// Within a few of each other, one in four of them -∞.
+    /// Within a few of each other; one in four is -∞.
     Near,
-    /// Hundreds apart, of both signs.
+    /// Hundreds apart, with both signs.
     Far,
-    /// Near -200: a maximum that starts anywhere but at -∞ would leave no weight at all.
+    /// Near -200: a maximum that starts at any value but -∞ would make all weights zero.
     Low,
-    /// Each a hundred above the one before: a maximum that misses the last ones makes infinite weights of them.
+    /// Each greater by a hundred than the previous one: a maximum that misses the last ones makes their weights
+    /// infinite.
     Rising,
     /// All -∞: the row saw no key.
     Nothing,
@@ -42,13 +43,13 @@ struct CombineCase {
     head_dim: Dims,
 }
 
-/// A small one.
+/// A small case.
 pub(super) fn plain() -> impl Case + use<> {
     let problem = Problem::new(&[(1, 7)], 4, 1);
     CombineCase { problem, splits: 2, counts: None, spread: Spread::Near, number: Number::Bf16, head_dim: Dims::from(64) }
 }
 
-/// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
+/// The cases, including head dims and dtypes that the kernel is not specialised for.
 pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
     use Number::{Bf16, Fp16};
     use Spread::{Far, Low, Near, Nothing, Rising};
@@ -60,7 +61,7 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (one.clone(), 3, None, Nothing, Bf16, 32),
         (one.clone(), 6, None, Low, Bf16, 24),
         (one.clone(), 1, None, Near, Fp16, 256),
-        // The largest is among those that lanes come to in their second round.
+        // The largest is among those that lanes read in their second round.
         (one.clone(), 60, None, Rising, Bf16, 48),
         (Problem::new(&[(3, 7); 2], 2, 2).layout(Layout::Padded), 200, None, Near, Bf16, 16),
         (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned), 4, None, Far, Bf16, 72),
@@ -69,10 +70,10 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (unequal.clone().lengths(Lengths::Used).layout(Layout::Padded), 6, Some(vec![6, 0, 1, 4]), Near, Bf16, 160),
         (unequal.clone().lengths(Lengths::Packed), 3, Some(vec![1, 2, 0, 9]), Near, Fp16, 192),
         (unequal.lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 7, None, Near, Bf16, 40),
-        // No query at all, and nowhere to write.
+        // No query, and no output pointer.
         (Problem::new(&[(0, 7); 2], 2, 1), 3, None, Near, Bf16, 64),
     ];
-    // Sinks far below the log-sum-exps, among them and far above; alone where a row has seen nothing.
+    // Sinks far below the log-sum-exps, between them and far above; only the sink if a row has seen no key.
     let sunk = |problem: Problem, sinks| problem.asking(features::sunk(sinks));
     let heads = Problem::new(&[(2, 7)], 10, 5);
     list.extend([
@@ -109,7 +110,7 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         number,
         head_dim: Dims::from(head_dim),
     });
-    // The kernel goes by the head dim of O alone, be it the wider one or not.
+    // The kernel depends only on the head dim of O, whether that is the wider one or not.
     let unequal = [(64, 96), (192, 128), (64, 256), (96, 64)].map(|(qk, v)| {
         let problem = Problem::new(&[(5, 7), (2, 3)], 2, 1).lengths(Lengths::Packed);
         CombineCase { problem, splits: 3, counts: None, spread: Near, number: Fp16, head_dim: Dims { qk, v } }
@@ -156,7 +157,7 @@ impl Case for CombineCase {
                     Spread::Nothing => f32::NEG_INFINITY,
                 };
                 image.put(workspace.lse(split, sequence, row, head), lse.to_bits());
-                // Where nothing was seen O stays the NaN that it is, and must not be weighed.
+                // For a split that saw no key, O stays NaN and must not be weighted.
                 if lse != f32::NEG_INFINITY {
                     for d in 0..head_dim.v as i64 {
                         image.put(workspace.o(split, sequence, row, head) + d, rng.random_range(-3.0_f32..3.0).to_bits());
@@ -169,7 +170,7 @@ impl Case for CombineCase {
         } else {
             call.inputs.push(("workspace", image.clone()));
         }
-        // Rows of a sequence that is counted to have one split are complete already.
+        // Rows of a sequence with a split count of one are complete already.
         let wholes: Vec<bool> = (0..problem.sequences.len()).map(|sequence| counts.is_some() && count(sequence) == 1).collect();
         if wholes.contains(&true) {
             let (plan, place_o, place_lse) =
@@ -199,7 +200,8 @@ fn judge(
     number: Number,
     outputs: &Outputs,
 ) -> Comparison {
-    // One rounding to the output's type, and weights that ex2.approx and the fp32 difference of log-sum-exps make.
+    // One rounding to the output's type, and the weights' errors from ex2.approx and the fp32 difference of
+    // log-sum-exps.
     let magnitude = 3.0;
     let mut o = Tally::new("O", magnitude * (number.unit_roundoff() + 2.0_f64.powi(-17)));
     let mut lse = Tally::new("LSE", 300.0 * 2.0_f64.powi(-21));

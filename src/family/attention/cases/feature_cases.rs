@@ -15,7 +15,7 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// The cases of a kernel's features; none of a plain one.
+/// The cases of a kernel's features; empty for a plain kernel.
 pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let borders = Borders::forward(subject, level);
     let Borders { features, m, n, .. } = borders;
@@ -33,8 +33,8 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     cases
 }
 
-/// The cases of a split-KV kernel's features. Windows and chunks leave the splits a whole number of units of keys, and
-/// one key more and less; there are splits that no key is left for.
+/// The cases of a split-KV kernel's features. Windows and chunks leave a whole number of units of keys for the splits,
+/// and one key more and less; some splits get no key.
 pub fn splits(variant: Point) -> Vec<Listed> {
     let mut cases: Vec<Listed> = rooms(variant.served_features()).flat_map(FeatureRoom::splits).collect();
     let all: Vec<Feature> = variant.features.iter().collect();
@@ -55,7 +55,7 @@ pub fn splits(variant: Point) -> Vec<Listed> {
     cases
 }
 
-/// Those of a thorough check besides.
+/// Additional cases of a thorough check.
 pub fn splits_thoroughly(variant: Point) -> impl Iterator<Item = Listed> {
     rooms(variant.served_features()).flat_map(FeatureRoom::splits_thoroughly)
 }

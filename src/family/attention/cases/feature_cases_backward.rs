@@ -17,7 +17,7 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// The cases of a kernel's features; none of a plain one.
+/// The cases of a kernel's features; empty for a plain kernel.
 pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
     let borders = Borders::backward(subject, level);
     let Borders { features, m, n, .. } = borders;

@@ -1,4 +1,4 @@
-//! Forward attention: its cases, each with the reference that judges it.
+//! Forward attention: its cases, each with the reference.
 
 use super::{feature_cases, lists};
 use crate::{
@@ -21,17 +21,17 @@ use crate::{
     kernel::Dtype,
     plan::Tiling,
 };
-/// Multiprocessors of an emulated device at most: as many as make the launcher form groups of several heads.
+/// Maximum multiprocessors of an emulated device: enough that the launcher forms groups of several heads.
 const MOST_MULTIPROCESSORS: usize = 16;
 
-/// One problem, for one variant.
+/// A problem for a variant.
 #[derive(Debug)]
 struct ForwardCase {
     problem: Problem,
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// The kernel reads Q, K and V by TMA alone.
+    /// Whether the kernel loads Q, K and V by TMA only.
     needs_tma: bool,
     tiling: Tiling,
 }
@@ -51,7 +51,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
     problems.into_iter().chain(featured).map(|problem| Box::new(case(subject, problem)) as Box<dyn Case>).collect()
 }
 
-/// One problem.
+/// A problem.
 pub(super) fn case(subject: &Subject<Point>, problem: Problem) -> impl Case + use<> {
     let Point { head_dim, causal, .. } = subject.variant;
     ForwardCase {
@@ -87,7 +87,7 @@ impl Case for ForwardCase {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
-    /// Copies of single elements bring what 16-byte copies bring.
+    /// Element-wise copies must give the same bits as 16-byte copies.
     fn twin(&self, seed: u64) -> Option<Twin> {
         let Self { ref problem, arithmetic, head_dim, causal, needs_tma, .. } = *self;
         if problem.layout != Layout::Unaligned || needs_tma {
@@ -103,7 +103,7 @@ impl Case for ForwardCase {
     }
 }
 
-/// Where O or LSE of two runs of the same problem, in two layouts, have other bits.
+/// The first difference between the bits of O or LSE in two runs of a problem with two layouts.
 fn first_difference(problems: [&Problem; 2], head_dim_v: usize, outputs: [&Outputs; 2]) -> Option<String> {
     let places = problems.map(|problem| {
         let plan = problem.rows(Side::Query);
@@ -131,7 +131,7 @@ fn first_difference(problems: [&Problem; 2], head_dim_v: usize, outputs: [&Outpu
 }
 
 impl ForwardCase {
-    /// Multiprocessors on which blocks that stay for all work take 3 to 20 pieces each, as the seed decides; 1 to 16.
+    /// Number of multiprocessors that gives persistent blocks 3 to 20 work items each, depending on the seed; 1 to 16.
     fn multiprocessors(&self, seed: u64) -> Option<usize> {
         let Self { ref problem, ref tiling, .. } = *self;
         let pieces = tiling.pieces(problem.rows(Side::Query).bound, problem.heads, problem.sequences.len());
@@ -140,8 +140,8 @@ impl ForwardCase {
     }
 }
 
-/// Largest error of O in a row that one weight dominates, in units in the last place. That weight is exactly 1 relative
-/// to its row's maximum, so what is left is the rounding of O, half a unit, and fp32's errors: FlashAttention's kernels
+/// Largest error of O in a row dominated by one key, in units in the last place. The key's weight is exactly 1 relative
+/// to the row's maximum, so what remains is the rounding of O, half a unit, and fp32 errors: FlashAttention's kernels
 /// and cuDNN's reach 0.59 to 0.60 (`docs/results/accuracy.md`).
 const MOST_ULPS: f64 = 0.75;
 
@@ -208,7 +208,7 @@ mod tests {
 
     const DIM: usize = 16;
 
-    /// A case, the call for it, its reference, and outputs that hold the rounded reference.
+    /// A case, its call and reference, and outputs that contain the rounded reference.
     fn perfect(causal: bool) -> (Problem, Call, Reference, Outputs) {
         let problem = Problem::new(&[(5, 3), (2, 4)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
         let tensors = Tensors::draw(&problem, DIM, Number::Bf16, 1);
@@ -238,7 +238,7 @@ mod tests {
         outputs.get_mut("lse").expect("this one has LSE")
     }
 
-    /// The complaint after `spoil` has changed perfect outputs.
+    /// The error message after `spoil` has modified correct outputs.
     fn complaint(causal: bool, spoil: impl FnOnce(&mut Outputs)) -> Option<String> {
         let (problem, _, reference, mut outputs) = perfect(causal);
         spoil(&mut outputs);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_fully_masked_row_must_be_exactly_zero_with_lse_minus_infinity() {
-        // Sequence 0 has 5 queries and 3 keys: its first two rows see nothing.
+        // Sequence 0 has 5 queries and 3 keys: its first two rows see no key.
         assert!(complaint(true, |all| o(all).put(0, Number::Bf16.round(1e-30))).is_some());
         assert!(complaint(true, |all| lse(all).put(0, (-1e30_f32).to_bits())).is_some());
     }

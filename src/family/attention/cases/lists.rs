@@ -1,5 +1,5 @@
-//! The lists of cases. Every length is chosen against the tiles: 1 and 17 are less than any, 64 and 128 fill some
-//! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
+//! Lists of cases. The lengths are chosen relative to the tiles: 1 and 17 are less than any tile, 64 and 128 fill some
+//! exactly, 113, 203 and 257 leave partial tiles, 512 and 1023 are many steps.
 
 use crate::{
     check::{Level, Subject},
@@ -16,7 +16,7 @@ use crate::{
     kernel::Dtype,
     plan::Tiling,
 };
-/// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
+/// Problems of forward attention, in order. The variant supplies the mask.
 pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     match level {
         Level::Smoke => smoke().into_iter().chain(by_tiles(subject)).collect(),
@@ -24,90 +24,90 @@ pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     }
 }
 
-/// Those of the smoke test that are cut by the kernel's own tiles.
+/// Problems of the smoke test whose lengths depend on the kernel's tiles.
 fn by_tiles(subject: &Subject<Point>) -> impl Iterator<Item = Problem> + use<> {
     [last_key(subject)].into_iter().chain((subject.variant.dtype != Dtype::Fp8).then(|| overtaken(subject)))
 }
 
-/// Rows that one weight dominates, whose key comes after others in the tiles that any warpgroup takes, from whichever
-/// end. So few rows that all of them see keys of the last tile.
+/// Rows dominated by one key that comes after others in the tiles of any warpgroup, in either direction. There are so
+/// few rows that all of them see keys of the last tile.
 fn overtaken(subject: &Subject<Point>) -> Problem {
     Problem::new(&[(8, 3 * subject.tiling.round())], 1, 1).inputs(Inputs::Overtaken, Scale::One)
 }
 
-/// Under a causal mask the last key of its tile is seen by the last row of a query tile alone, and outweighs the
-/// others: a range that ends too early leaves it out.
+/// Under a causal mask only the last row of a query tile sees the last key of its tile, and that key outweighs the
+/// others, so a range that ends too early gives a wrong result.
 fn last_key(subject: &Subject<Point>) -> Problem {
     let rows = subject.tiling.m * subject.tiling.cluster;
     let keys = rows.next_multiple_of(subject.tiling.n) + 1;
     Problem::new(&[(rows, keys)], 1, 1).inputs(Inputs::Rising, Scale::One)
 }
 
-/// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as
-/// large as they can be, which fp16 holds only of a P that is kept small.
+/// The same problems in FP8 with each layout of descales in turn; two that test only the descales; and maximal sums,
+/// which fit fp16 only if P is kept small.
 pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward(subject, level))
 }
 
-/// Keys whose sum of positive P V loses more than the tolerance allows in tensor cores that keep 14 bits of it.
+/// Keys whose sum of positive P V loses more than the tolerance in tensor cores that keep 14 bits of it.
 const POSITIVE_KEYS: usize = 2048;
 
-/// The same of what kernels that read by TMA are given.
+/// The same for the problems of kernels that load by TMA.
 pub fn forward_fp8_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
 }
 
-/// The same problems in FP8, with more.
+/// The same problems in FP8, with additional ones.
 pub fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
     let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
     let positive = Problem::new(&[(17, POSITIVE_KEYS)], 1, 1).inputs(Inputs::Positive, Scale::Usual).in_fp8(Descales::Absent);
-    // A row alone in its warp whose maximum rises a little from one tile to the next, at a scale that makes more of it
-    // than E4M3 holds.
+    // A row alone in its warp whose maximum rises slightly from tile to tile, with a scale at which the increase
+    // exceeds the range of E4M3.
     let sharp = Problem::new(&[(1, 513)], 32, 32).inputs(Inputs::Normal, Scale::Thousandths(4000)).in_fp8(Descales::Absent);
     turned.chain(small).chain([widest, positive, sharp]).collect()
 }
 
-/// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and
-/// fetch whole tiles, with the rows of others in them.
+/// The same problems, and additional ones for persistent kernels that load whole tiles, including rows of other
+/// sequences.
 pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let mut cases = forward(subject, level);
     if level == Level::Smoke {
         cases.extend(batches(subject, level));
     }
     cases.extend([
-        // Many pieces a block; under a causal mask those of no key stand between the others.
+        // Many work items per block; under a causal mask items without keys are among them.
         Problem::new(&[(203, 17)], 24, 4).layout(Layout::Bhsd),
-        // NaN before and after every sequence; one tile has exactly one foreign row.
+        // NaN before and after every sequence; one tile has exactly one row of another sequence.
         Problem::new(&[(65, 113), (9, 0), (7, subject.tiling.n - 1), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
     ]);
     if subject.tiling.key_groups > 1 {
-        // The largest logits of the rows that fall are in the last group's tile, hundreds of powers of two above the
+        // The largest logits of the falling rows are in the last group's tile, hundreds of powers of two above the
         // first group's.
         cases.push(Problem::new(&[(33, subject.tiling.round() - 1)], 1, 1).inputs(Inputs::Crossing, Scale::One));
     }
     if subject.variant.causal {
-        // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three
+        // Several heads per group, and a smaller last group: two rounds on 16 multiprocessors are 10 heads of three
         // tiles.
         cases.push(Problem::new(&[(2 * subject.tiling.m * subject.tiling.cluster + 1, 17)], 12, 2).on(16));
-        // More pieces of one head than there are blocks: a group is one head, never none.
+        // More work items per head than blocks: a group has one head, never zero.
         cases.push(Problem::new(&[(3 * subject.tiling.m * subject.tiling.cluster, 17)], 2, 1).on(1));
     }
     cases
 }
 
-/// Batches as they come in use: packed sequences of unlike lengths, which give a block one unlike piece of work after
-/// the other. Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and
-/// more than there are stages, and tiles with foreign rows and without follow each other; on a GPU there is work for
-/// all of its multiprocessors.
+/// Realistic batches: varlen sequences of unequal lengths, so that a block gets dissimilar work items in sequence. The
+/// lengths depend on the kernel's tiles, so that row groups with and without rows, one key tile and more than the
+/// number of stages, and tiles with and without rows of other sequences alternate. On a GPU there is work for all
+/// multiprocessors.
 fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let Tiling { m, stages, .. } = subject.tiling;
     let n = subject.tiling.round();
     let group = subject.tiling.group_rows();
     let alike: Vec<_> = [3, group + 1, 1, m + 1, n, 17, 0, group].map(|rows| (rows, rows)).into();
-    // A block that shares the keys of one piece out comes a third time to each stage only here.
+    // Only here a block that shares the keys of an item uses each stage a third time.
     let filled = if subject.tiling.key_groups > 1 { 2 * stages + 1 } else { stages + 1 };
     let unlike = [
         (1, filled * n + 1),
@@ -140,7 +140,7 @@ fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
             packed(&backwards, 4, 2, Lengths::PackedUsed),
             packed(&unlike, 2, 2, Lengths::Used).layout(Layout::Padded),
             packed(&backwards, 2, 1, Lengths::PackedQuery).layout(Layout::Bhsd),
-            // Heads of few tiles on many multiprocessors are dealt out in groups.
+            // Heads with few tiles on many multiprocessors are distributed in groups.
             Problem::new(&[(m, 2 * n); 4], 16, 4).on(16),
             Problem::encoder(24, 1, m + 1, 4, 1).on(16),
             Problem::encoder(30, 4, 200, 2, 1).on(2),
@@ -159,10 +159,10 @@ fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     cases
 }
 
-/// Pieces of work that give each multiprocessor of the largest Hopper GPU (132) four, at least.
+/// Work items that give each multiprocessor of the largest Hopper GPU (132) at least four.
 const PIECES_ON_A_GPU: usize = 600;
 
-/// Lengths whose pairs `--thorough` runs.
+/// Lengths, of which `--thorough` runs all pairs.
 const LENGTHS: [usize; 9] = [1, 17, 64, 113, 128, 203, 257, 512, 1023];
 
 /// Query and key heads, of ratio 1, 4 and 8.
@@ -170,54 +170,53 @@ const HEADS: [(usize, usize); 3] = [(2, 2), (8, 2), (8, 1)];
 
 fn smoke() -> Vec<Problem> {
     let mut cases = vec![
-        // Tails on both sides, several steps, a different stride for every tensor.
+        // Partial tiles on both sides, several steps, different strides for every tensor.
         Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded),
-        // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
+        // More queries than keys: under a causal mask the first rows see no key, including whole query tiles.
         Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd),
-        // Sequences without keys, and under a causal mask rows without, where there is no place for the log-sum-exp
-        // either.
+        // Sequences without keys, and rows without keys under a causal mask; also without an LSE pointer.
         Problem::new(&[(40, 17), (9, 0)], 2, 2).lengths(Lengths::Packed).without_lse(),
-        // GQA 4 with two key heads, tiles that end exactly.
+        // GQA 4 with two key heads, exact tiles.
         Problem::new(&[(64, 128)], 8, 2),
-        // One query over a GQA 8 group; one key.
+        // One query with a GQA 8 group; one key.
         Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd),
         Problem::new(&[(3, 1)], 1, 1),
-        // Unequal lengths, both ways of giving them, an empty sequence among them.
+        // Unequal lengths, passed in both ways, with an empty sequence.
         Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded),
         Problem::new(&[(17, 64), (65, 113), (0, 3)], 2, 2).lengths(Lengths::Packed),
         // Element-wise loads and stores.
         Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned),
-        // A new maximum in every step: the accumulator is rescaled each time.
+        // A new maximum in every step, so that the accumulator is rescaled each time.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::One),
-        // Any element taken for another shows; rows that run backwards.
+        // One-hot contents, which show any confused element; reversed rows.
         Problem::new(&[(64, 257)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed),
-        // Logits far apart, and no place for the log-sum-exp.
+        // Logits far apart, and no LSE pointer.
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
-        // The log-sum-exp counts the visible keys.
+        // LSE shows the number of visible keys.
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
-        // A scale that makes of a maximum left too low an overflow.
+        // A scale that overflows if the maximum is too low.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)),
-        // The same for a threshold that is not divided by the scale, beyond what fp32 and bf16 hold too.
+        // The same for a threshold that is not divided by the scale, beyond the range of fp32 and bf16 too.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
-        // Maxima of some rows outgrown where those of their neighbours stay.
+        // Maxima of some rows increase while those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
-        // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at
-        // -infinity.
+        // Logits so low that an invalid key would outweigh all others, and that a maximum must start at -infinity.
         Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),
-        // Decoding: one query of several sequences, each with keys of its own.
+        // Decoding: one query per sequence, with different keys.
         Problem::new(&[(1, 130), (1, 17), (1, 203), (1, 64)], 4, 1).lengths(Lengths::PackedQuery),
     ];
-    // One tensor alone that TMA does not take, though 16-byte copies would.
+    // A single tensor that TMA does not support, although 16-byte copies would.
     for tensor in 0..4 {
         cases.push(Problem::new(&[(17, 40)], 1, 1).layout(Layout::ReversedTensor(tensor)));
     }
-    // One part of one tensor unaligned: the launcher has to look at each. Small, for it decides before the launch.
+    // One stride or start of one tensor unaligned: the launcher must check each. Small, because only the launch
+    // decision is tested.
     for (tensor, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         cases.push(Problem::new(&[(17, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)));
     }
-    // Rows of O that see no key, to be written element by element.
+    // Rows of O that see no key, written element by element.
     cases.push(Problem::new(&[(260, 17)], 1, 1).layout(Layout::UnalignedPart(3, Part::Row)));
-    // The batch stride of a side that is not packed counts where the other side is packed.
+    // The batch stride of the side that is not varlen matters if the other side is.
     for (lengths, tensor) in
         [(Lengths::PackedKey, 0), (Lengths::PackedQuery, 1), (Lengths::PackedQuery, 2), (Lengths::PackedKey, 3)]
     {
@@ -238,7 +237,7 @@ fn thorough() -> Vec<Problem> {
             number += 1;
         }
     }
-    // Every kind of contents on shapes with more queries, more keys, and as many.
+    // Each kind of contents on shapes with more queries, with more keys, and with equal numbers.
     for (queries, keys) in [(113, 203), (203, 113), (257, 257), (17, 1023)] {
         for (inputs, scale) in [
             (Inputs::Normal, Scale::Zero),
@@ -252,14 +251,14 @@ fn thorough() -> Vec<Problem> {
             cases.push(Problem::new(&[(queries, keys)], 2, 1).inputs(inputs, scale));
         }
     }
-    // Unequal lengths in every way of giving them, in every layout.
+    // Unequal lengths, passed in every way, in every layout.
     let unequal = [(113, 203), (1, 257), (0, 64), (64, 0), (128, 17), (257, 128)];
     for lengths in [Lengths::Used, Lengths::Packed, Lengths::PackedQuery] {
         for layout in layouts {
             cases.push(Problem::new(&unequal, 4, 1).lengths(lengths).layout(layout));
         }
     }
-    // No keys, no queries, and no log-sum-exp.
+    // No keys, no queries, and no LSE pointer.
     cases.push(Problem::new(&[(113, 0)], 2, 1));
     cases.push(Problem::new(&[(0, 113)], 2, 1));
     cases.push(Problem::new(&[(113, 203)], 8, 2).without_lse());
@@ -270,16 +269,16 @@ fn thorough() -> Vec<Problem> {
 pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
     let (plain, deterministic) = (BackwardProblem::plain, BackwardProblem::deterministic);
     let mut cases = vec![
-        // Tails on both sides, several steps and key tiles, a different stride for every tensor.
+        // Partial tiles on both sides, several steps and key tiles, different strides for every tensor.
         plain(Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded)),
         deterministic(Problem::new(&[(113, 203)], 2, 1).layout(Layout::Padded)),
-        // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
+        // More queries than keys: under a causal mask the first rows see no key, including whole query tiles.
         plain(Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd)),
         deterministic(Problem::new(&[(130, 33)], 1, 1).layout(Layout::Bhsd)),
-        // GQA 4 with two key heads, tiles that end exactly; GQA 8 over one query.
+        // GQA 4 with two key heads, exact tiles; GQA 8 with one query.
         plain(Problem::new(&[(64, 128)], 8, 2)),
         plain(Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd)),
-        // Unequal lengths, both ways of giving them, an empty side among them.
+        // Unequal lengths, passed in both ways, with an empty side.
         plain(Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded)),
         BackwardProblem {
             total_q: true,
@@ -289,40 +288,40 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         // Element-wise loads and stores.
         plain(Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned)),
         deterministic(Problem::new(&[(70, 65)], 1, 1).layout(Layout::Unaligned)),
-        // Any element taken for another shows; rows that run backwards.
+        // One-hot contents, which show any confused element; reversed rows.
         plain(Problem::new(&[(64, 157)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed)),
-        // Logits far apart, and logits so low that a key that is not there would outweigh the others.
+        // Logits far apart, and logits so low that an invalid key would outweigh the others.
         plain(Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter)),
         plain(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
-    // LSE has a gradient too: packed, padded, by unaligned rows; rows that see no key, whose gradient is NaN.
+    // With dLSE: varlen, padded, unaligned rows; rows that see no key, whose gradient is NaN.
     cases.extend([
         plain(Problem::new(&[(113, 203)], 2, 1).layout(Layout::Padded)).with_lse_gradient(),
         deterministic(Problem::new(&[(70, 65); 2], 2, 2).layout(Layout::Unaligned)).with_lse_gradient(),
         plain(Problem::new(&[(17, 64), (65, 30), (0, 3), (4, 0)], 2, 2).lengths(Lengths::Packed)).with_lse_gradient(),
         plain(Problem::new(&[(64, 17), (17, 130), (9, 0)], 2, 1).lengths(Lengths::Used)).with_lse_gradient(),
     ]);
-    // The last key of its tile is seen by the last query alone.
+    // Only the last query sees the last key of its tile.
     cases.extend([plain(last_key(subject)), deterministic(last_key(subject))]);
-    // Four key tiles add to a dQ: in another order of blocks sums by atomics would have other bits.
+    // Four key tiles add to a dQ: atomic sums in another order of blocks would have different bits.
     cases.push(deterministic(Problem::new(&[(70, 3 * subject.tiling.n + 5)], 1, 1)));
-    // Packed queries that need all of the workspace: the last one is alone in its tile.
+    // Varlen queries that need the whole workspace: the last one is alone in its tile.
     let Tiling { m, n, .. } = subject.tiling;
     let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);
     for deterministic in [false, true] {
         cases.push(BackwardProblem { deterministic, total_q: true, ..plain(tight.clone()) });
     }
-    // More sequences than query tiles that their rows would fill: each has a tile of its own all the same.
+    // More sequences than the query tiles that their rows would fill: each still has a separate tile.
     let tiny = [(1, 2), (2, 1), (0, 3), (1, 1), (3, 2), (1, 4), (0, 0), (2, 2), (1, 3), (2, 5)];
     cases.push(BackwardProblem { total_q: true, ..plain(Problem::new(&tiny, 2, 2).lengths(Lengths::Packed)) });
-    // What an encoder is trained on.
+    // Typical training shapes of an encoder.
     cases.push(plain(match subject.device {
         DeviceKind::Gpu => Problem::encoder(64, 4, 128, 4, 2),
         DeviceKind::Emulator => Problem::encoder(5, 4, 90, 2, 1),
     }));
-    // One part of one tensor unaligned: the launcher has to look at each. One block shows it.
+    // One stride or start of one tensor unaligned: the launcher must check each. One block is enough.
     for (tensor, part) in itertools::iproduct!(0..8, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         let (batch, heads) = (if part == Part::Batch { 2 } else { 1 }, if part == Part::Head { 2 } else { 1 });
         cases.push(plain(Problem::new(&[(17, 17)].repeat(batch), heads, heads).layout(Layout::UnalignedPart(tensor, part))));
@@ -345,7 +344,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     cases
 }
 
-/// What smoke leaves out, and which of it is deterministic: about every third.
+/// Cases that smoke omits, and which of them are deterministic: about every third.
 fn thorough_backward() -> Vec<(Problem, bool)> {
     let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
     let mut cases = Vec::new();

@@ -1,5 +1,5 @@
-//! Cases of kernels for queries of two parts. A tile of theirs is eight times as wide as most kernels', so these cases
-//! stand in the place of those of other split kernels, and are fewer.
+//! Cases of kernels with `qv` (MLA). Their tile is eight times as wide as that of most kernels, so these cases replace
+//! those of other split kernels, and are fewer.
 
 use super::split::overtaken;
 use crate::{
@@ -17,24 +17,23 @@ use itertools::iproduct;
 
 const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::Batch];
 
-/// Sequences of unequal lengths: without queries, without keys, of one key, and longer than a tile.
+/// Sequences of unequal lengths: without queries, without keys, with one key, and longer than a tile.
 const UNEQUAL: [(usize, usize); 6] = [(2, 300), (0, 40), (3, 0), (1, 1), (5, 131), (1, 64)];
 
-/// Splits of each of them: none where there is no query, and where there is no key. Rows without keys are still
-/// written.
+/// Splits of each: 0 if it has no query or no key. Rows without keys are still written.
 fn counts() -> Vec<usize> {
     vec![4, 0, 0, 1, 2, 9]
 }
 
-/// Those of the smoke test, with partial results.
+/// Cases of the smoke test with partial results.
 pub(super) fn parts(features: Features) -> Vec<Listed> {
-    // Decoding: a quarter of a tile of rows; splits that end inside a tile of keys.
+    // Decoding: a quarter of a tile's rows; splits that end inside a tile of keys.
     let mut cases = vec![(Problem::new(&[(1, 300)], 16, 1), 3, None)];
     if !features.has(Feature::Paged) {
         // Rows between varlen sequences belong to no sequence and hold NaN.
         cases.push((Problem::new(&[(3, 70), (2, 5), (1, 100)], 4, 1).lengths(Lengths::PackedUsed), 2, None));
     }
-    // TMA brings no queries: they may lie anywhere. The launcher has to look at each part of each tensor.
+    // Queries are not loaded by TMA, so their alignment is free. The launcher must check each stride of each tensor.
     for (tensor, part) in iproduct!([0, 8, 1, 2], PARTS) {
         cases.push((Problem::new(&[(2, 17); 2], 2, 1).layout(Layout::UnalignedPart(tensor, part)), 1, None));
     }
@@ -46,19 +45,19 @@ pub(super) fn parts(features: Features) -> Vec<Listed> {
         // Many queries; two key heads; rows that see no key.
         (Problem::new(&[(21, 113)], 8, 2), 3, None),
         (Problem::new(&[(40, 17)], 2, 1), 2, None),
-        // More splits than there are keys to share out.
+        // More splits than units of keys.
         (Problem::new(&[(1, 65)], 4, 1), 9, None),
         // Unequal lengths.
         (Problem::new(&UNEQUAL, 16, 1).lengths(Lengths::Used).layout(Layout::Padded), 4, Some(counts())),
         (Problem::new(&UNEQUAL, 4, 1).lengths(Lengths::Packed), 9, Some(counts())),
-        // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would
-        // outweigh all others; how many keys each split has seen.
+        // Maxima of some rows increase while those of others stay; logits so low that an invalid key would outweigh all
+        // others; the number of keys seen by each split.
         (Problem::new(&[(9, 257)], 2, 1).inputs(Inputs::Crossing, Scale::One), 2, None),
         (Problem::new(&[(3, 45)], 4, 1).inputs(Inputs::Low, Scale::Usual), 1, None),
         (Problem::new(&[(1, 331)], 4, 1).inputs(Inputs::Constant, Scale::Zero), 4, None),
     ]);
     if features.has(Feature::Paged) {
-        // Pages of a tile, shorter, longer, and of more rows than there are keys; pages that TMA does not bring.
+        // Pages equal to a tile, shorter, longer, and with more rows than keys; pages that TMA cannot load.
         for (rows, shared) in [(64, 1), (32, 3), (48, 0), (512, 0), (20, 0)] {
             cases.push((Problem::new(&[(1, 300)], 8, 1).asking(in_pages(rows, shared)), 3, None));
         }
@@ -68,23 +67,22 @@ pub(super) fn parts(features: Features) -> Vec<Listed> {
     cases
 }
 
-/// Those of the smoke test without a workspace.
+/// Cases of the smoke test without a workspace.
 pub(super) fn wholes(features: Features) -> Vec<Listed> {
     let mut cases = vec![
         (Problem::new(&[(1, 129)], 128, 1).layout(Layout::Padded), 1, None),
         (Problem::new(&[(21, 113)], 8, 2), 1, None),
-        // Each way of giving unequal lengths.
+        // Each way of passing unequal lengths.
         (Problem::new(&UNEQUAL, 16, 1).lengths(Lengths::Used).layout(Layout::Padded), 1, Some(counts())),
         (Problem::new(&UNEQUAL, 4, 1).lengths(Lengths::Packed), 1, Some(counts())),
         (Problem::new(&UNEQUAL, 4, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 1, None),
         (Problem::new(&[(3, 45)], 4, 2).without_lse(), 1, None),
-        // Which element is which; a new maximum in every tile, and a scale that makes of a maximum left too low an
-        // overflow.
+        // One-hot contents; a new maximum in every tile, with a scale that overflows if a maximum is too low.
         (Problem::new(&[(2, 257)], 8, 1).inputs(Inputs::OneHot, Scale::One), 1, None),
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)), 1, None),
-        // One weight dominates each row, whose key comes after others.
+        // One key dominates each row, and comes after other keys.
         (overtaken(), 1, None),
-        // Sinks, with which split kernels close rows of their own.
+        // Sinks, which split kernels apply to the rows they finish themselves.
         (Problem::new(&[(1, 70), (2, 0)], 10, 2).lengths(Lengths::PackedQuery).asking(sunk(SinkType::Bf16)), 1, None),
         (Problem::new(&[(3, 40)], 2, 1).layout(Layout::ReversedTensor(0)), 1, None),
         (Problem::new(&[(3, 40)], 2, 1).layout(Layout::ReversedTensor(8)), 1, None),
@@ -100,7 +98,7 @@ pub(super) fn wholes(features: Features) -> Vec<Listed> {
     cases
 }
 
-/// Those besides.
+/// Additional cases of a thorough check.
 pub(super) fn thorough() -> Vec<Listed> {
     let heads = [(16, 1), (64, 1), (128, 1), (8, 2), (5, 1)];
     let mut cases = Vec::new();

@@ -1,5 +1,5 @@
-//! What proves attention right: problems drawn from a seed, their tensors wherever a caller may let them lie, float64
-//! attention and its gradients with the errors that arithmetic allows, and calls that must be refused.
+//! Verification of attention: problems drawn from a seed with all supported tensor layouts, float64 references of
+//! outputs and gradients with error bounds of the arithmetic, and calls that must be refused.
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 

@@ -1,5 +1,5 @@
-//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not
-//! refuse because of how their structure begins or how large they might be. They are ordinary calls, changed.
+//! Calls that a launcher must refuse before it launches anything, each with one error, and calls that it must not
+//! refuse despite an old structure version or large sizes. They are modified ordinary calls.
 
 mod score;
 mod splitting;
@@ -31,7 +31,7 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room behind the last one.
+/// The first row that tiles must not reach: `kgen/fwd_params.cuh` reserves space after the last row.
 const TOO_LONG: i32 = i32::MAX - 1023;
 
 const SHORT_FWD: &[Change] = &[(
@@ -46,14 +46,14 @@ const SHORT_BWD: &[Change] = &[(
     Refused(ERROR_INVALID_VALUE, "version 2 of kgen_bwd_params has"),
 )];
 
-/// What every launcher does.
+/// Changes for every launcher.
 const EVERYWHERE: &[Change] = &[
     ("batch -1", |c| *numbers(c).batch = -1, Refused(ERROR_INVALID_VALUE, "batch -1")),
     ("seqlen_q -1", |c| *numbers(c).seqlen_q = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_k -1", |c| *numbers(c).seqlen_k = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_q too long", |c| *numbers(c).seqlen_q = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_k too long", |c| *numbers(c).seqlen_k = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
-    ("no batch and the longest sequences", longest_of_nobody, Nothing),
+    ("no batch and the longest sequences", longest_without_batch, Nothing),
     (
         "no key heads",
         |c| *numbers(c).num_heads_k = 0,
@@ -74,15 +74,15 @@ const EVERYWHERE: &[Change] = &[
     ("a scale that is no number", |c| *numbers(c).softmax_scale = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
 ];
 
-fn longest_of_nobody(call: &mut Call) {
+fn longest_without_batch(call: &mut Call) {
     let numbers = numbers(call);
     (*numbers.batch, *numbers.seqlen_q, *numbers.seqlen_k) = (0, TOO_LONG - 1, TOO_LONG - 1);
 }
 
-/// The most keys of a sequence where kernels know positions: a window that reaches so far hides none.
+/// Maximum keys of a sequence for kernels with positions: a window of this size hides no key.
 const MOST_KEYS: i32 = 1 << 30;
 
-/// What launchers of kernels do that know positions.
+/// Changes for launchers of kernels with positions.
 const POSITIONS: &[Change] = &[
     (
         "more queries than positions",
@@ -96,7 +96,7 @@ const POSITIONS: &[Change] = &[
     ),
 ];
 
-/// What a launcher does that is built for one head dim, dtype and mask.
+/// Changes for a launcher built for one head dim, dtype and mask.
 const SPECIALISED: &[Change] = &[
     ("another head dim", |c| *numbers(c).head_dim += 8, Refused(ERROR_MISMATCH, "built for head_dim")),
     ("another head dim of V", |c| *numbers(c).head_dim_v += 8, Refused(ERROR_MISMATCH, "built for head_dim_v")),
@@ -127,7 +127,7 @@ fn tensors_without_batch(call: &mut Call) {
     }
 }
 
-/// Lengths that the host has not seen, larger than there is memory for.
+/// Lengths in device memory that exceed the tensors; the host cannot see them.
 const BEYOND: &[Change] = &[
     ("a key more used than there is", |c| give(c, "seqused_k", &[41]), Same),
     ("as many keys used as a number holds", |c| give(c, "seqused_k", &[i32::MAX]), Same),
@@ -135,8 +135,8 @@ const BEYOND: &[Change] = &[
     ("as many queries used as a number holds", |c| give(c, "seqused_q", &[i32::MAX]), Same),
 ];
 
-/// Where the second sequence of a cache, which has no keys, is said to have some in an entry that is not there, or
-/// behind those that it has.
+/// Changes for a cache whose second sequence has no keys: it gets keys in an entry that does not exist, or beyond its
+/// rows.
 const ELSEWHERE: &[Change] = &[
     (
         "an entry that the cache does not have",
@@ -165,25 +165,25 @@ const ELSEWHERE: &[Change] = &[
     ("fewer entries than none", |c| fwd(c).cache_entries = -1, Refused(ERROR_INVALID_VALUE, "cache_entries -1 must be")),
 ];
 
-/// Strides of Q, K, V, O and so on.
+/// Strides of Q, K, V, O and the other tensors.
 fn strides(call: &mut Call) -> &mut [Strides] {
     if call.params.get::<FwdParams>().is_some() { &mut fwd(call).strides } else { &mut bwd(call).strides }
 }
 
-/// Gives the call these numbers by batch entry.
+/// Sets these numbers per batch entry.
 fn give(call: &mut Call, name: &'static str, values: &[i32]) {
     call.inputs.retain(|(given, _)| *given != name);
     call.inputs.push((name, Image::of_integers(values)));
 }
 
-/// Changes the second batch entry's number.
+/// Changes the number of the second batch entry.
 fn give_second(call: &mut Call, name: &'static str, value: i32) {
     let (_, image) = call.inputs.iter().find(|(given, _)| *given == name).expect("the call has it");
     let first = image.bits(0).cast_signed();
     give(call, name, &[first, value]);
 }
 
-/// A caller that knows one head dim only.
+/// A caller that passes one head dim only.
 const OF_EQUAL_HEAD_DIMS: &[Change] = &[("no head dim of V", |c| *numbers(c).head_dim_v = 0, Same)];
 
 const OF_UNEQUAL_HEAD_DIMS: &[Change] = &[
@@ -191,7 +191,7 @@ const OF_UNEQUAL_HEAD_DIMS: &[Change] = &[
     ("a structure of the first version", |c| begin(c, Header::FirstVersion), Refused(ERROR_MISMATCH, "built for head_dim_v")),
 ];
 
-/// Where the structures of older versions ask for the same.
+/// Calls of older versions of the structures that request the same.
 const OLD_FORWARD: &[Change] = &[("a structure of the first version", |c| begin(c, Header::FirstVersion), Same)];
 
 const OLD_BACKWARD: &[Change] = &[("a structure of version 2", |c| begin(c, Header::FirstVersion), Same)];
@@ -203,10 +203,10 @@ const OTHER_MASK_OF_FULL: &[Change] =
 const OTHER_MASK_OF_CAUSAL: &[Change] =
     &[("no causal mask", |c| *numbers(c).causal = false, Refused(ERROR_MISMATCH, "called without KGEN_FLAG_CAUSAL"))];
 
-/// The widest window that kernels with windows take, which hides no key.
+/// The widest window that kernels with windows accept; it hides no key.
 const WIDEST: &[Change] = &[("a window as wide as no limit", |c| numbers(c).features.window = Some([MOST_KEYS - 1; 2]), Same)];
 
-/// What the kernels of one launch do.
+/// Changes for kernels with a single launch.
 const FORWARD: &[Change] = &[
     ("a negative total_k", |c| fwd(c).total_rows[1] = -1, Refused(ERROR_INVALID_VALUE, "total_k -1 must not be negative")),
     (
@@ -221,7 +221,7 @@ const FORWARD: &[Change] = &[
     ),
 ];
 
-/// The same where the rows of a tile are the queries of several heads.
+/// The same if the rows of a tile are queries of several heads (packgqa).
 const PACKED_HEADS: &[Change] = &[
     (
         "a block more than a grid has",
@@ -231,7 +231,7 @@ const PACKED_HEADS: &[Change] = &[
     ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_without_batch, Nothing),
 ];
 
-/// The same where these rows have a number of 32 bits.
+/// The same if these rows have 32-bit indices.
 const PACKED_ROWS: &[Change] =
     &[("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads"))];
 
@@ -240,7 +240,7 @@ fn blocks(call: &mut Call, batch: i32, heads: i32, seqlen_q: i32) {
     (*numbers.batch, *numbers.num_heads, *numbers.num_heads_k, *numbers.seqlen_q) = (batch, heads, 1, seqlen_q);
 }
 
-/// What kernels do that read by TMA alone.
+/// Changes for kernels that load by TMA only.
 const BY_TMA: &[Change] = &[
     (
         "rows of q that TMA does not take",
@@ -251,7 +251,7 @@ const BY_TMA: &[Change] = &[
     ROWS_OF_V,
 ];
 
-/// What they do besides with the rows of several heads.
+/// Additional changes for packgqa kernels.
 const PACKED_BY_TMA: &[Change] = &[(
     "more heads than a warpgroup has rows",
     |c| blocks(c, 1, 65, 17),
@@ -368,7 +368,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     .collect()
 }
 
-/// A case of a cache whose second sequence has no keys, for kernels that read one.
+/// A cache case whose second sequence has no keys, for kernels that read a cache.
 fn cached(subject: &Subject<Point>) -> Option<Rc<dyn Case>> {
     let variant = subject.variant;
     if !variant.features.has(Feature::Cache) || variant.features.has(Feature::Append) {
@@ -383,7 +383,7 @@ fn cached(subject: &Subject<Point>) -> Option<Rc<dyn Case>> {
     }
 }
 
-/// What callers that know one head dim only are told.
+/// Expected message for callers that pass one head dim only.
 fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
     let old: &[Change] = match variant.kind {
         Kind::Fwd | Kind::FwdShort => rooms(variant.features).find_map(FeatureRoom::of_first_version).unwrap_or(OLD_FORWARD),
@@ -404,26 +404,26 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (false, false) => OTHER_MASK_OF_FULL,
         (false, true) => &[],
     };
-    // With a declared score sequences end earlier.
+    // With a declared score the maximum sequence length is smaller.
     let has_positions = variant.features.any(|info| info.has_positions) && variant.features.score().is_none();
     let positions = if has_positions { POSITIONS } else { &[] };
     let served = variant.served_features();
     let of_room = |room: &'static dyn FeatureRoom| {
         if served.has(room.feature()) { room.with(variant) } else { vec![room.without(variant)] }
     };
-    // Backward kernels know nothing of the rows of a cache.
+    // Backward kernels do not use rows of a cache.
     let rows = features_of_rows().filter(|_| variant.kind != Kind::Bwd).flat_map(of_room);
     let features = rows.chain(masks_and_scores().flat_map(of_room));
     [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
-/// The same for kernels that split the keys.
+/// The same for split-KV kernels.
 fn split_problem(variant: Point) -> Problem {
     rooms(variant.features).fold(Problem::new(&[(2, 40)], 4, 2), |problem, room| room.in_refusals(problem))
 }
 
-/// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no
-/// plain layout.
+/// A small problem that every kernel accepts. If an FP8 head dim is 8 more than a multiple of 16, TMA supports no plain
+/// layout.
 fn problem(variant: Point) -> Problem {
     let plain = Problem::new(&[(17, 40)], 2, 1).layout(Layout::Padded);
     if variant.dtype == Dtype::Fp8 { plain.in_fp8(Descales::Absent) } else { plain }

@@ -1,4 +1,4 @@
-//! `prepare_scheduler` by itself: the split counts that it writes, against the rule that its file states.
+//! Cases of `prepare_scheduler` alone: the split counts that it writes are compared with the rule stated in its file.
 
 use crate::{
     check::{Case, Comparison, Drawn, Level, Subject, Tally},
@@ -17,25 +17,25 @@ use crate::{
 /// A split has at least this many units of [`SPLIT_KEYS`] keys.
 const LEAST_UNITS: u64 = 8;
 
-/// Rows of the tiles that are counted.
+/// Rows per tile that the rule counts.
 const TILE_ROWS: u64 = 16;
 
-/// Those of the emulated device, where the launcher asks for them.
+/// Multiprocessors of the emulated device, which the launcher queries.
 const MULTIPROCESSORS: usize = 7;
 
-/// Words of counters to be cleared: more than the block has threads.
+/// Counters to clear: more words than the block has threads.
 const ARRIVALS: u16 = 300;
 
 #[derive(Debug)]
 struct ScheduleCase {
     problem: Problem,
-    /// `concurrent_blocks`; `None`: 0, and the launcher takes two for each of [`MULTIPROCESSORS`].
+    /// `concurrent_blocks`; `None`: 0, so that the launcher uses two per multiprocessor ([`MULTIPROCESSORS`]).
     blocks: Option<u64>,
     /// `num_splits`.
     most: u64,
 }
 
-/// A small one.
+/// A small case.
 pub(super) fn plain() -> impl Case + use<> {
     ScheduleCase { problem: Problem::new(&[(1, 300)], 4, 2), blocks: Some(8), most: 4 }
 }
@@ -50,24 +50,24 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
     let mut dwarfed = vec![1600; 34];
     dwarfed.push(16_000);
     let mut list = vec![
-        // One long sequence: as many splits as run at once, and no more than there is room for.
+        // One long sequence: as many splits as can run at once, but no more than the workspace has space for.
         (decode(&[32_768], (32, 8)), 264, 256),
         (decode(&[32_768], (32, 8)), 264, 20),
         (decode(&[100], (32, 8)), 264, 256),
-        // Unequal lengths; one of them dwarfs the others.
+        // Unequal lengths; one is much longer than the others.
         (decode(&[5000, 300, 0, 16, 12_000, 1], (8, 2)).lengths(Lengths::Used), 108, 64),
         (decode(&long, (32, 8)).lengths(Lengths::Packed), 264, 256),
-        // All sequences fit at once, but only unsplit, and then all would wait for the longest.
+        // All sequences fit at once only unsplit, and then all would wait for the longest.
         (decode(&dwarfed, (1, 1)).lengths(Lengths::Packed), 35, 256),
-        // Of one length, in just under two waves and in some more than one; lengths of which two thirds of the average
-        // leave some whole.
+        // Equal lengths, in just under two waves and in slightly more than one; lengths where two thirds of the average
+        // leave some sequences unsplit.
         (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 264, 32),
         (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 396, 32),
         (decode(&(0..64).map(|i| 3000 + 60 * i).collect::<Vec<_>>(), (32, 8)).lengths(Lengths::Used), 264, 32),
-        // Hardly more than a split must have, and twice that.
+        // Slightly more than the minimum length of a split, and twice that.
         (decode(&[145; 64], (32, 8)).lengths(Lengths::Used), 264, 32),
         (decode(&[100, 128, 129, 255, 256, 257, 400], (4, 4)).lengths(Lengths::Used), 264, 32),
-        // More sequences than blocks, and than lanes and threads.
+        // More sequences than blocks, than lanes and than threads.
         (decode(&vec![4096; 300], (8, 8)).lengths(Lengths::PackedQuery), 216, 32),
         (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),
         // As many tiles as blocks, of equal length: they fit at once unsplit.
@@ -75,13 +75,13 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         // Several row tiles; no queries, no keys.
         (Problem::new(&[(100, 9000), (0, 9000), (17, 0), (1, 20_000)], 16, 2).lengths(Lengths::Used), 132, 256),
         (Problem::new(&[(0, 0)], 2, 1), 132, 4),
-        // No sequence at all, and nowhere to write.
+        // No sequence, and no output pointer.
         (Problem::new(&[], 2, 1), 132, 4),
-        // One row less than a tile, a whole tile, and one row more, which is two.
+        // One row less than a tile, a whole tile, and one row more, which needs two.
         (Problem::new(&[(15, 5000), (16, 6000), (17, 7000), (31, 3000)], 2, 2).lengths(Lengths::Used), 40, 256),
         (Problem::new(&[(4, 20_000)], 8, 2), 66, 256),
     ];
-    // Windows and chunks leave the last query of a sequence fewer keys: some, one, or as many as there are.
+    // Windows and chunks leave the last query of a sequence fewer keys: some, one, or all.
     let windowed = |window| CallOptions { window: Some(window), ..CallOptions::default() };
     let chunked = |chunk| CallOptions { chunk, ..CallOptions::default() };
     list.extend([
@@ -153,7 +153,7 @@ impl Case for ScheduleCase {
             arrivals.mark(word);
         }
         let outputs = vec![("split_counts", counts), ("arrivals", arrivals)];
-        // Whether there are new rows is all that it reads of them.
+        // Only whether new rows are passed matters to it.
         let new_rows =
             problem.options.append.map(|append| ("k_new", NewRows { seqlen: append.rows as i32, ..NewRows::default() }));
         let call = Call {
@@ -185,7 +185,7 @@ impl Case for ScheduleCase {
                 features: problem.options.params(problem.heads),
                 qv_strides: None,
                 pages: None,
-                new_rows: new_rows.map(|(_, told)| told),
+                new_rows: new_rows.map(|(_, params)| params),
             }),
         };
         let problem = problem.clone();
@@ -208,7 +208,7 @@ impl Case for ScheduleCase {
     }
 }
 
-/// The rule of `prepare_scheduler.cu.tera`, searched in the plainest way.
+/// The rule of `prepare_scheduler.cu.tera`, implemented by exhaustive search.
 fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
     let group = (problem.heads / problem.heads_k) as u64;
     let work = |(sequence, &(queries, keys)): (usize, &(usize, usize))| {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_sequence_that_dwarfs_the_others_is_cut_to_half_the_average_load() {
-        // 34 sequences of 100 units and one of 1000, on 35 blocks: at once there is no room to split any.
+        // 34 sequences of 100 units and one of 1000 on 35 blocks: none can be split if all run at once.
         let mut sequences = vec![(1, 1600); 34];
         sequences.push((1, 16_000));
         let counts = split_counts(&Problem::new(&sequences, 1, 1), 35, 256);

@@ -1,5 +1,5 @@
-//! Split-KV forward attention by itself: its partial results are read from the workspace, merged in float64 and
-//! compared with the reference of the whole.
+//! Cases of split-KV forward attention alone: its partial results are read from the workspace, merged in float64, and
+//! compared with the reference of the unsplit problem.
 
 use super::{
     append_cases::{self, AppendedCase},
@@ -29,38 +29,38 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// The workspace's rows: where `kgen/split_plan.cuh` puts each partial result.
+/// Layout of the workspace: the position of each partial result, as in `kgen/split_plan.cuh`.
 #[derive(Debug, Clone)]
 pub(super) struct Workspace {
-    /// Splits there is room for.
+    /// Splits that the workspace has space for.
     pub splits: usize,
-    /// Query rows over all sequences, unused ones included.
+    /// Query rows over all sequences, including unused ones.
     total_rows: usize,
-    /// First of them, by sequence.
+    /// First row of each sequence.
     first: Vec<usize>,
     heads: usize,
-    /// Elements of a row of O.
+    /// Elements per row of O.
     pub head_dim_v: usize,
 }
 
 impl Workspace {
-    /// Of a problem.
+    /// The layout for a problem.
     pub(super) fn new(problem: &Problem, head_dim_v: usize, splits: usize) -> Self {
         let plan = problem.rows(Side::Query);
         let entries = problem.sequences.len();
         let by_entry = entries * plan.bound;
-        // As the packed queries lie, where these are fewer and `total_q` says so, as calls do that have parts.
+        // Rows of varlen queries, or `total_q` if that is smaller and passed, as in calls with `qv`.
         let as_queries = problem.is_packed(Side::Query) && plan.rows > 0 && plan.rows < by_entry;
         let first = (0..entries).map(|b| if as_queries { plan.first[b] } else { b * plan.bound }).collect();
         Self { splits, total_rows: if as_queries { plan.rows } else { by_entry }, first, heads: problem.heads, head_dim_v }
     }
 
-    /// Poisoned memory of its size.
+    /// Poisoned memory of this size.
     pub(super) fn image(&self) -> Image {
         Image::poisoned(Element::Bits32, self.bytes() / size_of::<f32>(), 0)
     }
 
-    /// Its bytes: an O of fp32 and a log-sum-exp for each row and split.
+    /// Size in bytes: for each row and split, O in fp32 and a log-sum-exp.
     fn bytes(&self) -> usize {
         self.splits * self.total_rows * self.heads * (self.head_dim_v + 1) * size_of::<f32>()
     }
@@ -87,12 +87,12 @@ struct SplitCase {
     problem: Problem,
     /// `num_splits`.
     splits: usize,
-    /// `split_counts`, where given; those of a repeated problem repeat too.
+    /// `split_counts`, if passed; for a repeated problem they are repeated too.
     counts: Option<Vec<usize>>,
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// The kernel reads K and V by TMA alone.
+    /// Whether the kernel loads K and V by TMA only.
     needs_tma: bool,
 }
 
@@ -109,11 +109,11 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
         let whole = move |(problem, _, counts)| Box::new(whole_case(variant, problem, counts)) as Box<dyn Case>;
         parts.chain(wholes.map(whole))
     });
-    // Splits make no difference to a whole, so that several entries of the lists may be the same one.
+    // Without splits, several entries of the lists may be equal.
     boxed.unique_by(|case| case.name()).collect()
 }
 
-/// Those of one that writes new rows itself.
+/// The cases of a kernel that writes new rows.
 fn appended(variant: Point) -> Vec<Box<dyn Case>> {
     let arithmetic = Arithmetic::of(variant);
     let judged = |attention: Box<dyn Case>, problem: Problem, refusal| -> Box<dyn Case> {
@@ -135,7 +135,7 @@ fn appended(variant: Point) -> Vec<Box<dyn Case>> {
     served.chain(refused).unique_by(|case| case.name()).collect()
 }
 
-/// The problems, those that say nothing of FP8 with descales in turns where the kernel's tensors are of that type.
+/// The problems. For kernels with FP8 tensors, those without descales get each layout of descales in turn.
 fn in_type_of(variant: Point, list: impl Iterator<Item = Listed>) -> impl Iterator<Item = Listed> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform].into_iter().cycle();
     list.zip(turns).map(move |((problem, splits, counts), descales)| {
@@ -144,7 +144,7 @@ fn in_type_of(variant: Point, list: impl Iterator<Item = Listed>) -> impl Iterat
     })
 }
 
-/// What is computed with partial results, and what without; that of the smoke test first.
+/// The cases with partial results and those without a workspace; first those of the smoke test.
 fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     let features = variant.features;
     let both = |list: Vec<Listed>| (list.clone(), list);
@@ -164,7 +164,7 @@ fn is_merged((problem, splits, _): &Listed) -> bool {
     *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
 }
 
-/// More splits than a warp reads at once, and layouts of O alone, which the blocks that merge write.
+/// More splits than a warp reads at once, and layouts of O, which the merging blocks write.
 fn merged_besides() -> impl Iterator<Item = Listed> {
     let unaligned = [Part::Start, Part::Head, Part::Row, Part::Batch]
         .map(|part| (Problem::new(&[(2, 40); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None));
@@ -172,7 +172,7 @@ fn merged_besides() -> impl Iterator<Item = Listed> {
     [many].into_iter().chain(unaligned)
 }
 
-/// One problem whose parts the last block of each row tile merges: O and LSE come from the kernel itself.
+/// A problem whose partial results the last block of each row tile merges, so that the kernel writes O and LSE.
 #[derive(Debug)]
 struct MergedCase(SplitCase);
 
@@ -181,8 +181,8 @@ impl Case for MergedCase {
         self.0.refusal()
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
-        self.0.asked_workspace()
+    fn expected_workspace(&self) -> Option<usize> {
+        self.0.expected_workspace()
     }
 
     fn name(&self) -> String {
@@ -216,12 +216,12 @@ impl Case for MergedCase {
     }
 }
 
-/// Words of counters that are enough for any tile: a byte for each row and head.
+/// Counter words sufficient for any tile: one byte per row and head.
 pub(super) fn counters_for(problem: &Problem) -> usize {
     (problem.sequences.len() * problem.rows(Side::Query).bound * problem.heads).div_ceil(4).max(1)
 }
 
-/// What is wrong about the counters after a call, if anything is: they must be zero for the next one.
+/// An error message if a counter is not zero after a call, as the next call requires.
 pub(super) fn what_counters_say(outputs: &Outputs) -> Option<String> {
     let counters = outputs.get("arrivals")?;
     let left = (0..counters.span_bytes() as i64 / 4).find(|&word| counters.bits(word) != 0);
@@ -230,16 +230,16 @@ pub(super) fn what_counters_say(outputs: &Outputs) -> Option<String> {
     left.or_else(|| counters.first_damage().map(|word| format!("word {word} beside the counters was written")))
 }
 
-/// One problem without a workspace: O and LSE come from the kernel itself.
+/// A problem without a workspace, so that the kernel writes O and LSE.
 #[derive(Debug)]
 struct WholeCase {
     problem: Problem,
-    /// `split_counts`, which nobody must read.
+    /// `split_counts`, which must not be read.
     counts: Option<Vec<usize>>,
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// The kernel reads K and V by TMA alone.
+    /// Whether the kernel loads K and V by TMA only.
     needs_tma: bool,
 }
 
@@ -266,7 +266,7 @@ impl Case for WholeCase {
         let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         params.num_splits = 1;
-        params.total_rows = [0; 2]; // without a workspace, the number of rows bounds nothing
+        params.total_rows = [0; 2]; // without a workspace, the number of rows is not needed
         if counts.is_some() {
             call.inputs.push(("split_counts", Image::of_integers(&vec![0; problem.sequences.len()])));
         }
@@ -279,7 +279,7 @@ impl Case for WholeCase {
     }
 }
 
-/// One problem.
+/// A problem.
 pub(super) fn case(variant: Point, listed: Listed) -> impl Case + use<> {
     parts_case(variant, listed)
 }
@@ -302,62 +302,62 @@ fn smoke() -> Vec<Listed> {
     let many: Vec<(usize, usize)> = (0..36).map(|i| (i % 3, i * 37 % 150)).collect();
     let numbers =
         many.iter().enumerate().map(|(i, (queries, keys))| if queries * keys == 0 { 0 } else { [1, 3, 2, 9, 1][i % 5] });
-    // Seven of a crowd that is more than a warp counts at once.
+    // The last seven of more sequences than a warp counts at once.
     let of_crowd = [(1, 17), (1, 0), (1, 40), (1, 3), (1, 130), (1, 16), (1, 33)];
     let mut cases = vec![
-        // Decoding: one query, every ratio of heads, splits that end inside a step.
+        // Decoding: one query, every ratio of heads, splits that end within a step.
         (Problem::new(&[(1, 300)], 8, 2), 3, None),
         (Problem::new(&[(1, 203); 2], 8, 1).layout(Layout::Bhsd), 2, None),
         (Problem::new(&[(1, 128)], 2, 2).layout(Layout::Padded), 1, None),
-        // Several sequences at once, each with keys of its own.
+        // Several sequences with different keys.
         (Problem::new(&[(1, 300), (1, 17), (1, 203)], 8, 2).lengths(Lengths::PackedQuery), 4, None),
-        // More splits than there are keys to share out, and than a step has slices.
+        // More splits than units of keys, and than a step has slices.
         (Problem::new(&[(1, 65)], 4, 1), 9, None),
-        // Several row tiles, the last of them not full; under a causal mask each sees other keys.
+        // Several row tiles, the last one partial; under a causal mask each sees different keys.
         (Problem::new(&[(13, 257)], 8, 2).layout(Layout::Padded), 3, None),
         (Problem::new(&[(40, 17)], 2, 1), 2, None),
-        // Unequal lengths, each way of giving them, and a count of its own for each sequence.
+        // Unequal lengths, each way of passing them, and different split counts per sequence.
         (Problem::new(&unequal, 4, 2).lengths(Lengths::Used).layout(Layout::Padded), 4, Some(vec![4, 0, 1, 2, 3])),
         (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
         (Problem::new(&unequal, 2, 1).lengths(Lengths::PackedUsed), 2, None),
-        // More sequences than a warp has lanes, with numbers of splits from none to many, on few multiprocessors: a
-        // block takes several items, the last of them far down the list.
+        // More sequences than a warp has lanes, with split counts from zero to many, on few multiprocessors: a block
+        // takes several items, the last of them far down the list.
         (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
         (Problem::new(&of_crowd, 2, 2).repeated(19).lengths(Lengths::Packed).on(1), 8, Some([1, 0, 2, 1, 7, 1, 3].repeat(19))),
-        // One weight dominates each row, whose key comes after others in the slices of its warp.
+        // One key dominates each row, and comes after other keys in its warp's slices.
         (overtaken(), 1, None),
-        // One query in all.
+        // One query in total.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
-        // No place for the log-sum-exp, which the caller of one whole split need not want.
+        // No LSE pointer, which is optional without splits.
         (Problem::new(&[(3, 45)], 4, 2).without_lse(), 2, None),
-        // Element-wise loads; rows that run backwards.
+        // Element-wise loads; reversed rows.
         (Problem::new(&[(3, 113)], 4, 2).layout(Layout::Unaligned), 2, None),
         (Problem::new(&[(2, 257)], 8, 2).layout(Layout::Reversed).inputs(Inputs::OneHot, Scale::One), 2, None),
-        // A new maximum in nearly every step, logits far apart, and how many keys each split has seen.
+        // A new maximum in nearly every step; logits far apart; the number of keys seen by each split.
         (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::One), 2, None),
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter), 3, None),
-        // A scale that makes of a maximum left too low an overflow.
+        // A scale that overflows if the maximum is too low.
         (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::Thousandths(4000)), 2, None),
-        // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would
-        // outweigh all others.
+        // Maxima of some rows increase while those of others stay; logits so low that an invalid key would outweigh all
+        // others.
         (Problem::new(&[(9, 257)], 2, 1).inputs(Inputs::Crossing, Scale::One), 2, None),
         (Problem::new(&[(3, 45)], 4, 1).inputs(Inputs::Low, Scale::Usual), 2, None),
         (Problem::new(&[(7, 331)], 4, 2).inputs(Inputs::Constant, Scale::Zero), 4, None),
     ];
-    // One part of one tensor unaligned: the launcher has to look at each of Q, K and V.
+    // One stride or start of one tensor unaligned: the launcher must check each of Q, K and V.
     for (tensor, part) in itertools::iproduct!(0..3, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         cases.push((Problem::new(&[(2, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)), 1, None));
     }
     cases
 }
 
-/// Rows that one weight dominates, whose key lies in the middle of three tiles of the widest kind.
+/// Rows dominated by one key, in the middle of three of the widest tiles.
 pub(super) fn overtaken() -> Problem {
     Problem::new(&[(4, 3 * 128)], 2, 1).inputs(Inputs::Overtaken, Scale::One)
 }
 
-/// Those besides.
+/// Additional cases of a thorough check.
 fn thorough() -> Vec<Listed> {
     let mut cases = Vec::new();
     let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
@@ -397,7 +397,7 @@ impl Case for SplitCase {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
-    fn asked_workspace(&self) -> Option<usize> {
+    fn expected_workspace(&self) -> Option<usize> {
         Some(Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes())
     }
 
@@ -426,8 +426,8 @@ impl Case for SplitCase {
         }
         let wholes: Vec<bool> = (0..problem.sequences.len()).map(|sequence| counts.is_some() && count(sequence) == 1).collect();
         let mut image = workspace.image();
-        // O and LSE belong to the combine kernel and must keep every bit, but for those of sequences that are counted
-        // to have one split.
+        // O and LSE are written by the combine kernel, so their bits must be unchanged, except for sequences with a
+        // split count of one.
         let places = WholePlaces::new(problem, head_dim.v);
         for (name, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
             let place = if *name == "o" { &places.o } else { &places.lse };
@@ -468,7 +468,7 @@ impl Case for SplitCase {
     }
 }
 
-/// Where O and LSE lie.
+/// Placement of O and LSE.
 struct WholePlaces {
     o: Placement,
     lse: Placement,
@@ -488,10 +488,10 @@ impl WholePlaces {
     }
 }
 
-/// What a kernel writes, and where.
+/// Outputs of a kernel, and their placement.
 struct Written<'a> {
     workspace: &'a Workspace,
-    /// Splits of a sequence.
+    /// Splits per sequence.
     count: &'a dyn Fn(usize) -> usize,
     /// Sequences whose O and LSE the kernel writes itself.
     wholes: &'a [bool],
@@ -499,7 +499,7 @@ struct Written<'a> {
     number: Number,
 }
 
-/// Merges the partial results and compares.
+/// Merges the partial results and compares them with the reference.
 fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Reference, outputs: &Outputs) -> Comparison {
     let tolerance = reference.tolerance;
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
@@ -511,8 +511,8 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
     let head_dim_v = workspace.head_dim_v;
     let mut o = Tally::new("O", tolerance.o);
     let mut lse = Tally::new("LSE", tolerance.lse);
-    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; with a mask that depends on the
-    // tile, unless there is one query only.
+    // With scale 0 the log-sum-exp of a split shows its number of keys; if the mask depends on the row, that needs a
+    // single query.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     let options = problem.options;
     let keeps_zero = problem.score(0.0, 0, 0).keeps_zero();
@@ -538,7 +538,7 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
             let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
             if counts_keys && (rows == 1 || !is_masked) {
                 let mask = problem.mask(causal, sequence, head);
-                // Splits of keys in pages begin with a page's row 0, 16, ...
+                // Splits of paged keys start at rows 0, 16, ... of a page.
                 let lead = options.pages.map_or(0, |_| mask.keys(row).start % SPLIT_KEYS);
                 for (split, part) in parts.iter().enumerate() {
                     let expected = keys_of_a_split(mask.count(row), lead, split, splits);
@@ -546,9 +546,9 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
                 }
             }
             if splits == 0 && keys > 0 {
-                continue; // a count of 0 where there are keys: nobody attends, and there is nothing to judge
+                continue; // a split count of 0 with keys: the sequence is skipped, and there is nothing to check
             }
-            // The splits know nothing of sinks, which join where they are combined.
+            // Splits do not include sinks, which the combine kernel adds.
             let (merged_o, merged_lse) = merge_with_sink(&parts, options.sink(head), head_dim_v, |split, d| {
                 number(workspace.o(split, sequence, row, head) + d as i64)
             });
@@ -565,7 +565,7 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
     Comparison::of(&[o, lse, keys_seen], &images)
 }
 
-/// Partial results of one row merged in float64: O and the log-sum-exp. A part of -∞ has no O and weighs nothing.
+/// Partial results of one row merged in float64: O and the log-sum-exp. A part with -∞ has no O and zero weight.
 pub(crate) fn merge(parts: &[f64], head_dim_v: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
     let max = parts.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
     let mut merged = vec![0.0; head_dim_v];
@@ -582,7 +582,7 @@ pub(crate) fn merge(parts: &[f64], head_dim_v: usize, o: impl Fn(usize, usize) -
     (merged, max + sum.ln())
 }
 
-/// The same with a sink where there is one: a part that has no value.
+/// The same with a sink, if there is one: a part without a value.
 pub(super) fn merge_with_sink(
     parts: &[f64],
     sink: Option<f64>,
@@ -593,8 +593,8 @@ pub(super) fn merge_with_sink(
     merge(&with_sink, head_dim_v, |part, d| if part < parts.len() { o(part, d) } else { 0.0 })
 }
 
-/// How many of `keys` keys a split has, by the rule of `kgen/split_params.cuh`: they are shared out evenly in pieces of
-/// [`SPLIT_KEYS`], the first splits taking what is left over. `lead` keys that are not seen come before them.
+/// Number of keys of a split, by the rule of `kgen/split_params.cuh`: units of [`SPLIT_KEYS`] keys are distributed
+/// evenly, and the first splits take the remainder. `lead` unseen keys come first.
 fn keys_of_a_split(keys: usize, lead: usize, split: usize, splits: usize) -> usize {
     let lead = if keys == 0 { 0 } else { lead };
     let units = (lead + keys).div_ceil(SPLIT_KEYS);

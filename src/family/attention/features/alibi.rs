@@ -1,4 +1,4 @@
-//! Slopes: scores fall by a slope times the distance of query and key.
+//! ALiBi: each score is reduced by slope · distance between query and key.
 
 use super::{
     FeatureRoom, Simpler, named,
@@ -17,12 +17,12 @@ use crate::{
 /// The feature `alibi`.
 pub struct Alibi;
 
-/// The axes by which slopes differ.
+/// Layout of the slopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slopes {
-    /// All have the same, one per query head.
+    /// One slope per query head, shared by all batch entries.
     ByHead,
-    /// Each has its own.
+    /// One slope per batch entry and query head.
     ByBatchAndHead,
 }
 
@@ -73,7 +73,7 @@ impl FeatureRoom for Alibi {
         vec![("alibi_slopes", Image::of_numbers(&itertools::iproduct!(0..rows, 0..heads).map(slope).collect::<Vec<_>>()))]
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.alibi = Some(Slopes::ByBatchAndHead);
     }
 
@@ -92,7 +92,7 @@ impl FeatureRoom for Alibi {
             (Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None),
             (Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None),
             (unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, Some(counts())),
-            // A group that does not divide 8: rows 8 apart have different heads.
+            // A group size that does not divide 8: rows 8 apart belong to different heads.
             (Problem::new(&[(7, 113)], 6, 2).asking(sloped(Slopes::ByHead)), 2, None),
             (counted(Problem::new(&[(40, 17)], 2, 2)).asking(sloped(Slopes::ByHead)), 2, None),
         ]
@@ -130,10 +130,10 @@ fn sloped(slopes: Slopes) -> CallOptions {
 }
 
 impl CallOptions {
-    /// The slope of a sequence's query head; 0 if none is asked for. Powers of two down to 2⁻⁸, as in the paper
-    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 if batch entries have their own. Every third head has one
-    /// below 0, so small that what it adds to the furthest keys is no more than scores are: larger ones leave of a
-    /// 16-bit reference nothing to compare with.
+    /// The slope of a sequence's query head; 0 if the call has no slopes. Powers of two down to 2⁻⁸, as in the paper
+    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 if batch entries have separate slopes. Every third head has a
+    /// negative slope, so small that its term at the furthest key is no larger than the scores; otherwise a 16-bit
+    /// reference would be too inaccurate.
     pub fn slope(&self, sequence: usize, head: usize) -> f32 {
         let rises = head % 3 == 1;
         let of_head = if rises { -(0.5_f32.powi(6 + head as i32 / 3 % 3)) } else { 0.5_f32.powi(head as i32 % 8 + 1) };

@@ -1,4 +1,4 @@
-//! New rows: the call brings keys and values, which the kernel writes into the cache before it attends to them.
+//! New rows: the call passes keys and values that the kernel writes into the cache before it attends to them.
 
 use super::{FeatureRoom, first_of, paged::pages};
 use crate::{
@@ -15,40 +15,40 @@ use crate::{
     kernel::{Feature, HeadDim},
 };
 
-/// The feature `append`. Kernels that have it have cases of their own (`cases/append_cases.rs`).
+/// The feature `append`. Its kernels have separate cases (`cases/append_cases.rs`).
 pub struct NewRows;
 
 /// New rows of K and V that a kernel writes into the cache: the last keys of each sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Append {
-    /// New rows of each sequence that has keys.
+    /// Number of new rows of each sequence that has keys.
     pub rows: usize,
-    /// The longest sequences have one more, for which there is no room.
+    /// Whether the longest sequences have one more, beyond `seqlen_k`.
     pub clipped: bool,
-    /// Columns that are rotated, in sixteens, and whether pairs of them lie side by side.
+    /// Rotated columns, in units of 16, and whether pairs are adjacent (interleaved).
     pub rotary: Option<(usize, bool)>,
-    /// Where positions begin.
+    /// Start of the rotary positions.
     pub starts: Starts,
-    /// The tables of the rotation end with the last new row's position.
+    /// Whether the rotary tables end at the last new row's position.
     pub short_tables: bool,
-    /// Queries have positions of their own: the call has a causal mask or a window.
+    /// Whether queries have individual positions: the call has a causal mask or a window.
     pub by_row: bool,
 }
 
-/// New rows of a sequence that the name of a case may request.
+/// Numbers of new rows per sequence that a case may have.
 const MOST_ROWS: usize = 4096;
 
-/// The position of a sequence's first new row.
+/// Rotary position of a sequence's first new row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
-    /// The number of keys before it.
+    /// The number of earlier keys.
     Cached,
-    /// As the call says.
+    /// Passed by the caller.
     Given,
 }
 
 impl CallOptions {
-    /// The same where queries of new rows have positions, as in a call with a causal mask or without.
+    /// The same for a call that is causal or not, which determines whether queries have individual positions.
     #[must_use]
     pub fn placed(mut self, causal: bool) -> Self {
         let (causal, wanted) = self.wanted(causal);
@@ -76,7 +76,7 @@ impl Append {
         format!(" new{rows}{rotary}{flags}")
     }
 
-    /// Those that `rest` describes: `3`, `3-rotary32-interleaved-clipped-starts-short-tables`.
+    /// Parses `rest`: `3`, `3-rotary32-interleaved-clipped-starts-short-tables`.
     fn read(rest: &str) -> Option<Self> {
         let mut words = rest.split('-').peekable();
         let rows = words.next().and_then(|rows| rows.parse().ok()).filter(|rows| *rows <= MOST_ROWS)?;
@@ -94,10 +94,10 @@ impl Append {
     }
 }
 
-/// The refusals of kernels that write no new rows.
+/// Invalid calls of kernels that do not write new rows.
 const WITHOUT: &[Change] = &[("new rows", |c| push(c, "k_new"), Refused(ERROR_MISMATCH, "built without the feature `append`"))];
 
-/// The refusals of those that do.
+/// Invalid calls of kernels that write new rows.
 const WITH: &[Change] = &[
     ("no new rows", |c| drop_tensor(c, "k_new"), Refused(ERROR_MISMATCH, "called without k_new")),
     ("new rows of K alone", |c| drop_tensor(c, "v_new"), Refused(ERROR_INVALID_VALUE, "v_new must not be NULL")),
@@ -129,7 +129,7 @@ const WITH: &[Change] = &[
     ("tables that are not", |c| new_rows(c).rotary_row_stride += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
 ];
 
-/// The refusals of those that write them into pages.
+/// Invalid calls of kernels that write new rows into pages.
 const WITH_PAGES: &[Change] = &[(
     "a limit on queries",
     |c| pages(c).query_limits = [0, 3],
@@ -182,7 +182,7 @@ impl FeatureRoom for NewRows {
         WITHOUT
     }
 
-    /// Mostly one row; the rotation of a kernel that has too few columns is left out later.
+    /// Mostly one row. A rotation with too many columns for the kernel is removed later.
     fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, options: &mut CallOptions) {
         let rows = weighted(rng, &[(6, 1), (2, 2), (1, 3), (1, 4), (1, 0), (1, 17), (1, 40)]);
         let rotary = weighted(rng, &[(2, None), (2, Some(1)), (2, Some(usize::MAX)), (1, Some(2))]);
@@ -192,7 +192,7 @@ impl FeatureRoom for NewRows {
         options.append = Some(Append { clipped, rotary, starts, short_tables, ..Append::new(rows) });
     }
 
-    /// Few queries, and room for the rows.
+    /// Limits the queries, and makes space for the new rows.
     fn fit_drawn(&self, problem: &mut Problem, head_dim: HeadDim) {
         const TILE_ROWS: usize = 16;
         if problem.heads / problem.heads_k > TILE_ROWS {

@@ -1,4 +1,4 @@
-//! A bias: a tensor that is added to the scores, and may hide keys.
+//! A bias: a tensor that is added to the scores and can hide keys.
 
 use super::{
     FeatureRoom, Simpler,
@@ -28,15 +28,15 @@ pub struct Biased;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a bias, each independent of the others")]
 pub struct Bias {
-    /// One for all batch entries, for all query heads, for all queries.
+    /// Whether it is broadcast over batch entries, query heads and queries.
     pub repeats: [bool; 3],
-    /// fp32, not the type of O.
+    /// Whether it is fp32 instead of the type of O.
     pub wide: bool,
-    /// Columns are not adjacent.
+    /// Whether columns are not adjacent.
     pub apart: bool,
-    /// Some elements are -∞.
+    /// Whether some elements are -∞.
     pub hides: bool,
-    /// Every third row is so far below zero that fp32 keeps nothing of its scores.
+    /// Whether every third row is so negative that fp32 loses the scores entirely.
     pub far: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct HeadBias {
 
 impl HeadBias {
     const NEAR: f64 = 2.0;
-    /// -1.375 · 2^40: a product with log2(e) that fp32 rounds.
+    /// -1.375 · 2^40: its product with log2(e) is rounded in fp32.
     const FAR: f64 = -1_511_828_488_192.0;
 
     /// The largest magnitude of a finite element.
@@ -58,7 +58,7 @@ impl HeadBias {
         if self.bias.far { Self::NEAR - Self::FAR } else { Self::NEAR }
     }
 
-    /// The element of a query and a key: a multiple of 1/8, which every type holds exactly, or -∞.
+    /// The element of a query and a key: a multiple of 1/8, exact in every type, or -∞.
     pub fn value(self, row: usize, key: usize) -> f64 {
         let [batch, head, row] = self.bias.index([self.batch, self.head, row]);
         let mixed = [batch, head, row, key].iter().fold(0x9e37_79b9_u32, |mixed, &index| {
@@ -87,7 +87,7 @@ impl HeadBias {
 }
 
 impl Bias {
-    /// The batch entry, head and row of the element that belongs to these.
+    /// Indices of the element for a batch entry, head and row.
     pub fn index(self, of: [usize; 3]) -> [usize; 3] {
         std::array::from_fn(|axis| if self.repeats[axis] { 0 } else { of[axis] })
     }
@@ -115,7 +115,7 @@ impl Bias {
         format!("bias{parts}")
     }
 
-    /// Whether an element belongs to several batch entries, heads or rows.
+    /// Whether the bias is broadcast along an axis.
     pub fn is_repeated(self) -> bool {
         self.repeats.contains(&true)
     }
@@ -147,7 +147,7 @@ impl Bias {
         image
     }
 
-    /// Batch entry, head, row and key of every element that a call needs, once each.
+    /// Indices (batch entry, head, row, key) of every element that a call reads, without duplicates.
     pub fn places(self, problem: &Problem) -> Vec<[usize; 4]> {
         let mut places = std::collections::BTreeSet::new();
         for (batch, &(queries, keys)) in problem.sequences.iter().enumerate() {
@@ -159,7 +159,7 @@ impl Bias {
         places.into_iter().collect()
     }
 
-    /// Batch entry, head, row and key of every element that the bounds of a call allow, once each.
+    /// Indices (batch entry, head, row, key) of every element within a call's bounds, without duplicates.
     pub fn all_places(self, problem: &Problem) -> impl Iterator<Item = [usize; 4]> + use<> {
         let [heads, rows, keys] = problem.bias_extents();
         let [batches, heads, rows] =
@@ -194,7 +194,7 @@ const WITH: &[Change] = &[
     ),
 ];
 
-/// Of a backward kernel.
+/// Additional changes for a backward kernel.
 const WITH_GRADIENT: &[Change] = &[
     ("the gradient of no bias", add_gradient, Refused(ERROR_INVALID_VALUE, "dbias is given and bias is NULL")),
     (
@@ -217,7 +217,7 @@ const WITH_GRADIENT: &[Change] = &[
     ),
 ];
 
-/// Adds a bias to a call; gives its numbers.
+/// Adds a bias to a call and returns its parameters.
 fn given(call: &mut Call) -> &mut AttentionFeatures {
     push(call, "bias");
     let features = numbers(call).features;
@@ -225,7 +225,7 @@ fn given(call: &mut Call) -> &mut AttentionFeatures {
     features
 }
 
-/// Adds a place for the gradient of a bias to a call.
+/// Adds an output for the gradient of a bias to a call.
 fn add_gradient(call: &mut Call) {
     call.outputs.push(("dbias", Image::of_numbers(&[(0, 0.0)])));
 }
@@ -259,7 +259,7 @@ impl FeatureRoom for Biased {
         problem.options.bias.iter().map(|bias| ("bias", bias.image(problem, number))).collect()
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.bias = Some(Bias { repeats: [true, false, false], ..Bias::default() });
     }
 

@@ -1,4 +1,4 @@
-//! The cache of slots: K and V have entries in another order, and rows before a sequence's first key.
+//! The cache: an index maps sequences to entries of K and V, and entries can have padding rows before the first key.
 
 use super::{
     FeatureRoom, Simpler, first_of, named,
@@ -25,12 +25,12 @@ use crate::{
 /// The feature `cache`.
 pub struct Cached;
 
-/// The part of a cache of K and V that a call describes.
+/// Optional parts of a cache's description in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// The entry of K and V that each sequence reads.
+    /// `cache_batch_idx`: the entry of K and V that each sequence reads.
     Indexed,
-    /// The number of rows before each sequence's first key.
+    /// `leftpad_k`: the number of rows before each sequence's first key.
     Padded,
     /// Both.
     IndexedAndPadded,
@@ -49,24 +49,24 @@ impl Cache {
         }
     }
 
-    /// Whether sequences choose their entries.
+    /// Whether the call has an index of entries.
     pub fn is_indexed(self) -> bool {
         self != Self::Padded
     }
 
-    /// Whether rows lie before the keys.
+    /// Whether there are rows before the keys.
     pub fn is_padded(self) -> bool {
         self != Self::Indexed
     }
 }
 
-/// The refusals of kernels that read no cache.
+/// Invalid calls of kernels that read no cache.
 const WITHOUT: &[Change] = &[
     ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
     ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
 ];
 
-/// The refusals of those that do.
+/// Invalid calls of kernels that read a cache.
 const WITH: &[Change] = &[
     (
         "entries of packed keys",
@@ -110,12 +110,12 @@ impl FeatureRoom for Cached {
         first_of([(case.entry == Entry::Bwd, "`bwd` takes no cache"), (is_elsewhere, elsewhere)])
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.cache = Some(Cache::IndexedAndPadded);
     }
 
-    /// Caches: sequences of unlike lengths, among them none and one key, before which lie 0, 1 and many rows, fewer and
-    /// more than a tile; of equal lengths.
+    /// Caches with sequences of unequal lengths, including no key and one key, after 0, 1 and many rows of padding,
+    /// less and more than a tile; and with equal lengths.
     fn forward(&self, &Borders { m, n, .. }: &Borders) -> Vec<Problem> {
         let lengths = [(17, 2 * n + 9), (m + 3, n), (9, 0), (1, 1), (33, 3 * n + 2), (5, n - 1), (0, 3), (40, n + 70)];
         let forms = Cache::ALL.into_iter().flat_map(|cache| {
@@ -131,7 +131,7 @@ impl FeatureRoom for Cached {
     }
 
     fn splits(&self) -> Vec<Listed> {
-        // Splits that padding leaves one key, none, many.
+        // Padding that leaves a split one key, none, or many.
         let keys = [(1, 300), (2, 1), (3, 0), (1, 16), (5, 131), (1, 17), (2, 40), (1, 33)];
         let forms = Cache::ALL.into_iter().flat_map(|cache| {
             let unequal = Problem::new(&keys, 4, 2).asking(cache_of(cache));
@@ -180,7 +180,7 @@ pub fn cache_of(cache: Cache) -> CallOptions {
     CallOptions { cache: Some(cache), ..CallOptions::default() }
 }
 
-/// An array of one sequence's number, which is 0.
+/// An index for one sequence: entry 0.
 fn push_zero(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_integers(&[0])));
 }

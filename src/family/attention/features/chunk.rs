@@ -45,7 +45,7 @@ impl FeatureRoom for Chunk {
         params.chunk = options.chunk as i32;
     }
 
-    fn ask(&self, options: &mut CallOptions, n: usize) {
+    fn request(&self, options: &mut CallOptions, n: usize) {
         options.chunk = n as u32 + 11;
     }
 
@@ -54,8 +54,8 @@ impl FeatureRoom for Chunk {
         let chunks = [1, n - 1, n, n + 1, 2 * m + 1, 100_000];
         let mut cases: Vec<_> = chunks.map(|chunk| borders.long().asking(chunk_of(chunk))).into();
         cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
-        // More tiles than the rings have stages are hidden from all but the last five rows of the first tile of
-        // queries, which see all. (V of FP8 goes through two rings.)
+        // For all but the last five rows of the first query tile, more key tiles are hidden than the rings have stages;
+        // the last five rows see all keys. (FP8 V passes through two rings.)
         let keys = ((2 * stages + 3) * n).next_multiple_of(m) + 5;
         cases.push(Problem::new(&[(keys + m - 10, keys)], 1, 1).asking(chunk_of(100_000)));
         cases

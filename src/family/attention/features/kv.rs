@@ -1,4 +1,4 @@
-//! K and V in FP8, of queries in 16 bits.
+//! FP8 K and V with 16-bit queries.
 
 use super::{
     FeatureRoom, first_of, named,
@@ -21,7 +21,7 @@ use crate::{
     kernel::Feature,
 };
 
-/// The feature of a format.
+/// The feature for a format.
 pub struct Kv(KvFormat);
 
 /// The feature `kv_e4m3`.
@@ -30,20 +30,20 @@ pub const E4M3: Kv = Kv(KvFormat::E4m3);
 /// The feature `kv_e5m2`.
 pub const E5M2: Kv = Kv(KvFormat::E5m2);
 
-/// The refusals of kernels that read K and V of Q's type.
+/// Invalid calls of kernels with K and V of Q's type.
 const WITHOUT: &[Change] = &[
     ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
     ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
     ("K and V in fp32", |c| fwd(c).kv_dtype = DTYPE_FP32, Refused(ERROR_INVALID_VALUE, "kv_dtype 3 must be")),
 ];
 
-/// The refusals of those that read E4M3.
+/// Invalid calls of kernels with E4M3.
 const WITH_E4M3: &[Change] = &[
     ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E4M3")),
     ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
 ];
 
-/// The refusals of those that read E5M2.
+/// Invalid calls of kernels with E5M2.
 const WITH_E5M2: &[Change] = &[
     ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E5M2")),
     ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
@@ -97,7 +97,7 @@ impl FeatureRoom for Kv {
         vec![if self.0 == KvFormat::E4m3 { WITH_E4M3 } else { WITH_E5M2 }]
     }
 
-    /// Kernels of either format have refusals of the other one; those of neither have them once.
+    /// Kernels of either format refuse the other one; for kernels with neither, the changes are listed once.
     fn without(&self, kernel: Point) -> &'static [Change] {
         if self.0 == KvFormat::E4m3 && KvFormat::of(kernel.features).is_none() { WITHOUT } else { &[] }
     }
@@ -111,22 +111,22 @@ impl FeatureRoom for Kv {
     }
 }
 
-/// Descales that change from case to case.
+/// Descales that alternate from case to case.
 fn usual_descales(problem: &Problem) -> Descales {
     const WAYS: [Descales; 4] = [Descales::ByHead, Descales::Uniform, Descales::ByHead, Descales::Absent];
     let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
     WAYS[(keys + problem.heads_k) % WAYS.len()]
 }
 
-/// The cases of splits of K and V in FP8.
+/// Cases of splits for K and V in FP8.
 pub fn splits_of_bytes() -> impl Iterator<Item = Listed> {
     let unlike = in_bytes(&UNLIKE).into_iter().map(|problem| (problem, 4, Some(counts())));
     let counted = counted(Problem::new(&[(1, 203); 3], 8, 2)).in_fp8(Descales::ByHead);
     unlike.chain([(counted, SPLITS, None)])
 }
 
-/// Every way of giving the descales of K and V in FP8, to sequences of unlike lengths; columns that no other is taken
-/// for, in views with gaps and in ones that no 16 bytes are moved of; a V as large as E4M3 has it.
+/// Every layout of the descales of FP8 K and V, for sequences of unequal lengths; one-hot columns, in views with gaps
+/// and in views without 16-byte alignment; V with the maximum of E4M3.
 fn in_bytes(sequences: &[(usize, usize)]) -> Vec<Problem> {
     let problem = |heads, heads_k| Problem::new(sequences, heads, heads_k).lengths(Lengths::PackedQuery);
     vec![

@@ -1,6 +1,6 @@
-//! The features of attention, each in a file of its own: its part of a call, its words in names of calls, its tensors,
-//! its cases, its refusals, and its draws by the fuzzer. The rest of the family folds over [`FEATURES`] and names a
-//! feature only if a kernel's code depends on it.
+//! The features of attention, one file each: parameters in a call, words in case names, tensors, cases, refusals, and
+//! fuzzing. The rest of the family iterates over [`FEATURES`] and names a feature only if a kernel's code depends on
+//! it.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 mod alibi;
@@ -42,49 +42,48 @@ use std::str::FromStr;
 /// A change that makes a call simpler.
 pub type Simpler = fn(&mut CallOptions);
 
-/// A feature of attention. The default of each method suits a feature that needs nothing there.
+/// A feature of attention. The defaults of the methods do nothing.
 pub trait FeatureRoom: Sync {
     /// The feature.
     fn feature(&self) -> Feature;
 
-    /// True if a call, with a causal mask or without, needs a kernel with the feature.
-    fn is_wanted(&self, _asked: &CallOptions, _causal: bool) -> bool {
+    /// Whether a call, causal or not, needs a kernel with the feature.
+    fn is_wanted(&self, _options: &CallOptions, _causal: bool) -> bool {
         false
     }
 
-    /// The part of a case's name for the call's request of the feature: a space and a word.
-    fn words(&self, _asked: &CallOptions) -> Option<String> {
+    /// The feature's words in a case's name, each after a space.
+    fn words(&self, _options: &CallOptions) -> Option<String> {
         None
     }
 
-    /// Enters what a word of a case's name describes into the call: the reverse of `words`. `None` if the word is not
-    /// the feature's.
+    /// Parses a word of a case's name into the options, the reverse of `words`. `None` if it is another feature's word.
     fn read(&self, _word: &str, _options: &mut CallOptions) -> Option<Result<(), String>> {
         None
     }
 
-    /// Enters its numbers in a call of `heads` query heads into the parameters of both passes.
+    /// Writes the feature's parameters to those of both passes, for a call with `heads` query heads.
     fn enter(&self, _options: &CallOptions, _heads: usize, _params: &mut AttentionFeatures) {}
 
-    /// Enters its numbers that depend on the lengths of a problem, or on the type of Q, `number`.
+    /// Writes the parameters that depend on the problem's lengths or on the type of Q, `number`.
     fn enter_shape(&self, _problem: &Problem, _number: Number, _params: &mut AttentionFeatures) {}
 
-    /// The tensors that a call of both passes, with a Q of type `number`, has because of it, by their names in
+    /// The tensors that the feature adds to a call of either pass, with a Q of type `number`, by their names in
     /// `kgen.h`.
     fn tensors(&self, _problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
         Vec::new()
     }
 
-    /// Changes any problem into one that a kernel with the feature serves.
+    /// Changes any problem into one that a kernel with the feature supports.
     fn fit(&self, _problem: &mut Problem, _kernel: Point) {}
 
-    /// The reason why the dispatcher takes no such call, if the call requests the feature and there is one.
+    /// The reason why the dispatcher would refuse the call, if it uses the feature and there is one.
     fn complaint(&self, _case: &FuzzCase) -> Option<String> {
         None
     }
 
-    /// Makes a call request the feature with numbers that leave most rows a part of their keys. `n`: keys of a tile.
-    fn ask(&self, _asked: &mut CallOptions, _n: usize) {}
+    /// Adds the feature to a call, with parameters that leave most rows part of their keys. `n`: keys per tile.
+    fn request(&self, _options: &mut CallOptions, _n: usize) {}
 
     /// The cases of a forward kernel with the feature.
     fn forward(&self, _borders: &Borders) -> Vec<Problem> {
@@ -96,7 +95,7 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// Further cases of a thorough check of such a kernel.
+    /// Additional cases of a thorough check of such a kernel.
     fn splits_thoroughly(&self) -> Vec<Listed> {
         Vec::new()
     }
@@ -106,7 +105,7 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// Changed calls that a kernel refuses, or must not refuse, because it has the feature.
+    /// Modified calls that a kernel must refuse, or must accept, because it has the feature.
     fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
         Vec::new()
     }
@@ -116,36 +115,36 @@ pub trait FeatureRoom: Sync {
         &[]
     }
 
-    /// The problem that the refusals of a split-KV kernel with the feature change, given the plain one.
+    /// The base problem for the refusals of a split-KV kernel with the feature, derived from the plain one.
     fn in_refusals(&self, plain: Problem) -> Problem {
         plain
     }
 
-    /// Changed calls that every kernel refuses, whether it has the feature or not.
+    /// Modified calls that every kernel refuses, with or without the feature.
     fn out_of_range(&self) -> &'static [Change] {
         &[]
     }
 
-    /// What a forward kernel that has it makes of a structure of the first version, if that is not what others do.
+    /// Expectations for a structure of the first version passed to a forward kernel with the feature, if they differ.
     fn of_first_version(&self) -> Option<&'static [Change]> {
         None
     }
 
-    /// True if the fuzzer requests it of a kernel with the feature only at times.
+    /// Whether the fuzzer uses the feature only in some calls of a kernel that has it.
     fn is_optional(&self) -> bool {
         self.feature().info().is_mask_or_score
     }
 
-    /// Draws a call's request of the feature.
-    fn draw(&self, _draw: &mut Draw<'_>, _asked: &mut CallOptions) {}
+    /// Draws the feature's options of a call.
+    fn draw(&self, _draw: &mut Draw<'_>, _options: &mut CallOptions) {}
 
-    /// Changes a drawn problem, whose call requests the feature, into one that kernels with it serve.
+    /// Changes a drawn problem that uses the feature into one that its kernels support.
     fn fit_drawn(&self, _problem: &mut Problem, _head_dim: HeadDim) {}
 
-    /// Removes it from a call that fails, if a kernel without it may serve the rest.
-    fn leave_out(&self, _asked: &mut CallOptions) {}
+    /// Removes the feature from a failing call, if a kernel without it may support the rest.
+    fn leave_out(&self, _options: &mut CallOptions) {}
 
-    /// Changes of a call that fails, each of which makes one thing about it plainer.
+    /// Simplifications of a failing call, one aspect each.
     fn plainer(&self) -> &'static [Simpler] {
         &[]
     }
@@ -169,42 +168,42 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &append::NewRows,
 ];
 
-/// The rooms of a set of features.
+/// The features of a set.
 pub fn rooms(features: Features) -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(move |room| features.has(room.feature()))
 }
 
-/// The rooms of masks and scores.
+/// The masks and scores.
 pub fn masks_and_scores() -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(|room| room.feature().info().is_mask_or_score)
 }
 
-/// The rooms of the other features.
+/// The other features.
 pub fn features_of_rows() -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(|room| !room.feature().info().is_mask_or_score)
 }
 
-/// A call that requests several features at once.
+/// A call that uses several features at once.
 pub fn together(features: &[Feature], n: usize) -> CallOptions {
     let mut options = CallOptions::default();
     for room in rooms(features.iter().copied().collect()) {
-        room.ask(&mut options, n);
+        room.request(&mut options, n);
     }
     options
 }
 
-/// The first complaint that is right.
+/// The first message whose condition is true.
 fn first_of<const N: usize>(complaints: [(bool, &str); N]) -> Option<String> {
     complaints.into_iter().find_map(|(is_right, complaint)| is_right.then(|| complaint.to_owned()))
 }
 
-/// The number that follows `prefix` in a word; `None` if the word is another one.
+/// The number after `prefix` in a word; `None` if the word has another prefix.
 pub fn number_after<T: FromStr>(prefix: &str, word: &str) -> Option<Result<T, String>> {
     let digits = word.strip_prefix(prefix).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))?;
     Some(digits.parse().map_err(|_| format!("`{prefix}{digits}` holds no number that can be taken")))
 }
 
-/// The one of `values` that a word names.
+/// The element of `values` with this name.
 fn named<T>(values: impl IntoIterator<Item = T>, word: &str, name: impl Fn(&T) -> &'static str) -> Option<T> {
     values.into_iter().find(|value| name(value) == word)
 }

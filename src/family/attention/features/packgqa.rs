@@ -1,4 +1,4 @@
-//! Packed heads: the queries of the heads that read one key head are rows of one tile.
+//! packgqa: the queries of all heads that share a key head are rows of one tile.
 
 use super::{
     FeatureRoom,
@@ -13,7 +13,7 @@ use crate::{
     kernel::Feature,
 };
 
-/// The feature `packgqa`. Every call can have it, so none asks for it.
+/// The feature `packgqa`. Every call can use it, so none requires it.
 pub struct PackGqa;
 
 impl FeatureRoom for PackGqa {
@@ -21,8 +21,8 @@ impl FeatureRoom for PackGqa {
         Feature::PackGqa
     }
 
-    /// Groups of heads that divide a tile's rows and that do not, of one head and of more than it has rows: tiles begin
-    /// and end within a query. Kernels that fetch whole tiles take no more heads than a warpgroup has rows.
+    /// Group sizes that divide a tile's rows and others, from one head to more heads than rows, so that tiles start and
+    /// end within a query. Kernels that load whole tiles support at most as many heads as a warpgroup has rows.
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
         let &Borders { m, n, whole_tiles, .. } = borders;
         let most = if whole_tiles { 64 } else { m + 6 };
@@ -45,8 +45,9 @@ impl FeatureRoom for PackGqa {
     }
 }
 
-/// Steps of an engine: sequences of a few queries, with keys for all warpgroups to share and with fewer, beside
-/// prompts. Few blocks have several of both kinds each, and there are more sequences than a warp counts at once.
+/// Batches of an inference engine: sequences of a few queries, with enough keys for all warpgroups to share or fewer,
+/// mixed with prompts. With few blocks, each gets several of both kinds; and there are more sequences than a warp
+/// counts at once.
 fn decoding(m: usize, n: usize) -> Vec<Problem> {
     let step = [
         (1, 4 * n + 9),
@@ -63,14 +64,14 @@ fn decoding(m: usize, n: usize) -> Vec<Problem> {
     vec![
         of(&step, 8, 2).asking(in_pages(16, 0)).on(3),
         of(&step, 4, 1).repeated(6).asking(by_counter(16, 0)).on(2),
-        // Groups that do not divide a warpgroup's rows, and as many rows as are shared at most, and more.
+        // Group sizes that do not divide a warpgroup's rows; the maximum number of shared rows, and more.
         of(&step, 14, 2).inputs(Inputs::Falling, Scale::Usual).asking(by_counter(32, 0)).on(2),
         of(&decodes, 6, 2).inputs(Inputs::Crossing, Scale::Usual).asking(in_pages(16, 0)).on(2),
         of(&decodes, 8, 1).inputs(Inputs::Rising, Scale::Usual).layout(Layout::Padded).asking(by_counter(16, 0)).on(2),
         of(&decodes, 16, 2).repeated(2).asking(in_pages(16, 0)).on(4),
-        // Two items with shared keys and one without, in one block: no other takes what it might leave.
+        // Two items with shared keys and one without in the same block, so that leftover state would show.
         of(&[(1, 3 * n + 5), (1, 4 * n), (9, 20)], 8, 1).asking(by_counter(16, 0)).on(1),
-        // Rows that stay idle beside the last head's.
+        // Rows after the last head's, which are idle.
         of(&[(2, 3 * n + 5), (2, 6 * n)], 12, 1).asking(in_pages(16, 0)),
         of(&step, 8, 2).asking(CallOptions { query_limits: [2, 0], ..by_counter(16, 0) }).on(2),
         Problem::new(&step, 10, 2).lengths(Lengths::Used).inputs(Inputs::Constant, Scale::Zero).asking(by_counter(64, 0)).on(2),

@@ -1,4 +1,4 @@
-//! Factors by page: pages of K and V in FP8 have descales of their own.
+//! Descale factors per page of FP8 K and V.
 
 use super::{
     FeatureRoom, Simpler, first_of,
@@ -29,7 +29,7 @@ use crate::{
 /// The feature `page_descale`.
 pub struct PageDescale;
 
-/// The tensors that have factors by page.
+/// The tensors with factors per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageDescales {
     /// Both.
@@ -53,7 +53,7 @@ impl PageDescales {
         }
     }
 
-    /// Whether tensor number `tensor` (Q, K, V) has them.
+    /// Whether tensor number `tensor` (Q, K, V) has factors per page.
     pub fn has(self, tensor: usize) -> bool {
         match self {
             Self::Both => matches!(tensor, 1 | 2),
@@ -63,13 +63,13 @@ impl PageDescales {
     }
 }
 
-/// The refusals of kernels that read no factors by page.
+/// Invalid calls of kernels without factors per page.
 const WITHOUT: &[Change] = &[
     ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
     ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
 ];
 
-/// The refusals of those that do: of two key heads, so that a stride leads somewhere.
+/// Invalid calls of kernels with factors per page. There are two key heads, so that the head stride matters.
 const WITH: &[Change] = &[
     (
         "factors of K beyond all memory",
@@ -92,7 +92,7 @@ impl FeatureRoom for PageDescale {
         options.pages.is_some_and(|pages| pages.descales.is_some())
     }
 
-    /// Some, but not in every case.
+    /// Used in some of the cases.
     fn fit(&self, problem: &mut Problem, _kernel: Point) {
         let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
         let usual = PageDescales::ALL.get((keys + problem.heads) % (PageDescales::ALL.len() + 1)).copied();
@@ -121,7 +121,7 @@ impl FeatureRoom for PageDescale {
         WITHOUT
     }
 
-    /// Mostly there: a kernel that reads them serves calls without them too.
+    /// Mostly used; a kernel with the feature also serves calls without factors.
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         let [both, of_k, of_v] = PageDescales::ALL.map(Some);
         let drawn = pick(draw.rng, &[both, both, of_k, of_v, None]);
@@ -133,13 +133,13 @@ impl FeatureRoom for PageDescale {
     }
 }
 
-/// A call for pages with factors.
+/// A call with paged K and V and factors per page.
 fn with_descales(rows: usize, shared: usize, descales: PageDescales) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: Some(descales) }), ..CallOptions::default() }
 }
 
-/// Factors by page, of each tensor alone and of both, if pages are as long as tiles, shorter and longer, and if
-/// sequences share them; if nothing else tells a page's keys from another's.
+/// Factors per page for each tensor alone and for both, with pages as long as tiles, shorter and longer, and with
+/// shared pages; and contents that differ between pages only in the factors.
 fn descaled_by_page(sequences: &[(usize, usize)], n: usize) -> Vec<Problem> {
     let problem = || Problem::new(sequences, 4, 2).lengths(Lengths::PackedQuery);
     let alike = |rows, descales| problem().inputs(Inputs::Constant, Scale::One).asking(with_descales(rows, 0, descales));

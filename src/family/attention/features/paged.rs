@@ -1,4 +1,4 @@
-//! Pages: K and V lie in blocks that a table lists.
+//! Pages: K and V are in blocks, which a page table lists.
 
 use super::{
     FeatureRoom, PageDescales, Simpler, first_of,
@@ -30,17 +30,17 @@ pub struct Paged;
 /// The layout of K and V in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Rows of a page.
+    /// Rows per page.
     pub rows: usize,
-    /// Pages at the start of the first sequence that the others share, as far as it fills them.
+    /// Number of leading pages of the first sequence that the others share, if they have as many keys.
     pub shared: usize,
-    /// Whether there is a counter that blocks take their work from; kernels that know none leave it alone.
+    /// Whether the call has a counter from which blocks take work items; kernels that do not use it leave it unchanged.
     pub counter: bool,
-    /// Factors of K and V by page.
+    /// Descale factors per page of K and V.
     pub descales: Option<PageDescales>,
 }
 
-/// The refusals of kernels that read no pages.
+/// Invalid calls of kernels without pages.
 const WITHOUT: &[Change] = &[
     (
         "a limit on queries without pages",
@@ -50,7 +50,7 @@ const WITHOUT: &[Change] = &[
     ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
 ];
 
-/// The refusals of those that do.
+/// Invalid calls of kernels with pages.
 const WITH: &[Change] = &[
     ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
     ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
@@ -75,7 +75,7 @@ const OF_FIRST_VERSION: &[Change] = &[(
 )];
 
 impl Pages {
-    /// Pages of a size that changes from case to case, all of them multiples of 16 rows.
+    /// Pages of multiples of 16 rows; the size changes from case to case.
     fn usual(problem: &Problem) -> Self {
         const SIZES: [usize; 4] = [16, 64, 16, 48];
         let keys: usize = problem.sequences.iter().map(|&(_, keys)| keys).sum();
@@ -103,7 +103,7 @@ impl FeatureRoom for Paged {
     /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
     fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
         let rest = word.strip_prefix("page")?;
-        // The words of K's and of V's alone end with that of both.
+        // The words for K alone and V alone end with the word for both.
         let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
         let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
         let (rest, descales) = described.unwrap_or((rest, None));
@@ -127,13 +127,13 @@ impl FeatureRoom for Paged {
         first_of([(case.entry == Entry::Bwd, "`bwd` takes no pages"), (case.problem.is_packed(Side::Key), packed)])
     }
 
-    /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that
-    /// fetch whole tiles take multiples of 16 rows alone.
+    /// Pages as long as a key tile, shorter, longer, and with more rows than keys; shared pages. Kernels that load
+    /// whole tiles support only multiples of 16 rows.
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
         let &Borders { m, n, whole_tiles, .. } = borders;
         let sizes = if whole_tiles { [16, 32, 48, 64, 128, 256, 1024, 20] } else { [1, 7, 16, n, n + 1, 2 * n, 64, 1000] };
         let mut cases: Vec<_> = sizes.into_iter().map(|rows| borders.long().asking(in_pages(rows, 0))).collect();
-        // Of each length the last page is full, or holds one row, or lacks one.
+        // For each size, the last page is full, has one row, or lacks one row.
         let lengths = [n, n + 1, n - 1, 16, 17, 15, 1, 0, 2 * n + 1];
         let ends: Vec<_> = lengths.into_iter().map(|keys| (keys.min(20), keys)).collect();
         let prefix = [(70, 2 * n + 40), (33, n + 50), (17, 3 * n + 2), (1, 5), (2, 0)];
@@ -143,11 +143,11 @@ impl FeatureRoom for Paged {
             Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(in_pages(32, 2)),
             Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).layout(Layout::Bhsd).asking(in_pages(64, 1)),
         ]);
-        // More sequences than a warp has lanes: it counts the work of 32 at once.
+        // More sequences than a warp has lanes, because it counts the work of 32 at once.
         let short = Problem::new(&[(1, 20), (0, 3), (3, 17), (2, 35), (4, 0)], 2, 1).repeated(14).on(2);
         cases.push(short.clone().lengths(Lengths::PackedQuery).asking(in_pages(16, 0)));
         cases.push(short.lengths(Lengths::PackedQuery).asking(by_counter(16, 0)));
-        // One long sequence among short ones, with heads in groups that end with fewer.
+        // One long sequence among short ones, with a smaller last group of heads.
         let one_long = [(5, 40), (2 * m + 9, 2 * n + 33), (0, 7), (m + 1, n), (1, 1)];
         for options in [in_pages(16, 0), by_counter(16, 0)] {
             cases.push(Problem::new(&one_long, 6, 3).lengths(Lengths::PackedQuery).asking(options));
@@ -155,7 +155,7 @@ impl FeatureRoom for Paged {
         cases.push(
             Problem::new(&[(m + 3, n + 40); 3], 4, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(by_counter(32, 0)),
         );
-        // Sequences of fewer queries than the least keep every bit of O and LSE; those of just as many are served.
+        // O and LSE of sequences below the minimum of queries must be unchanged; at the minimum they are computed.
         for least in [17, 18] {
             let options = CallOptions { query_limits: [least, 0], ..in_pages(16, 0) };
             cases.push(Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).asking(options));
@@ -166,13 +166,13 @@ impl FeatureRoom for Paged {
 
     fn splits(&self) -> Vec<Listed> {
         let mut cases = Vec::new();
-        // Pages of one slice and of several, which slices straddle, of one row, and of more than there are; shared
-        // ones.
+        // Pages of one slice, of several, of a size that slices straddle, of one row, and larger than the keys; shared
+        // pages.
         for (rows, shared) in [(16, 0), (16, 3), (64, 1), (8, 0), (17, 2), (1, 0), (48, 0), (512, 0)] {
             cases.push((Problem::new(&[(1, 300)], 8, 2).asking(in_pages(rows, shared)), SPLITS, None));
             cases.push((unlike().lengths(Lengths::PackedQuery).asking(in_pages(rows, shared)), 4, Some(counts())));
         }
-        // Sequences of more queries than the most keep every bit of their results; those of just as many are served.
+        // Results of sequences above the maximum of queries must be unchanged; at the maximum they are computed.
         for most in [1, 2, 3] {
             let options = CallOptions { query_limits: [0, most], ..in_pages(16, 0) };
             cases.push((unlike().lengths(Lengths::PackedQuery).asking(options), 4, Some(counts())));
@@ -192,7 +192,7 @@ impl FeatureRoom for Paged {
         WITHOUT
     }
 
-    /// Pages mostly of 16 rows, as engines have them.
+    /// Mostly pages of 16 rows, as in inference engines.
     fn draw(&self, Draw { rng, .. }: &mut Draw<'_>, options: &mut CallOptions) {
         let odd = rng.random_range(1..100);
         let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
@@ -216,12 +216,12 @@ impl FeatureRoom for Paged {
     }
 }
 
-/// A call for pages of some rows, of which sequences share some.
+/// A call with pages of this many rows, some of them shared by the sequences.
 pub fn in_pages(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..CallOptions::default() }
 }
 
-/// The same with a counter that blocks take their work from.
+/// The same with a counter from which blocks take work items.
 pub fn by_counter(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..CallOptions::default() }
 }

@@ -1,4 +1,4 @@
-//! Queries of two parts, of which the second is multiplied with V (MLA).
+//! `qv`: queries have a second part that is multiplied by V (MLA).
 
 use super::{FeatureRoom, first_of};
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
     kernel::Feature,
 };
 
-/// The feature `qv`. Kernels that have it have cases of their own (`cases/mla_cases.rs`).
+/// The feature `qv`. Its kernels have separate cases (`cases/mla_cases.rs`).
 pub struct Qv;
 
-/// The refusals of kernels for queries of one part.
+/// Invalid calls of kernels without `qv`.
 const WITHOUT: &[Change] =
     &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
 
-/// The refusals of those for two.
+/// Invalid calls of kernels with `qv`.
 const WITH: &[Change] = &[
     ("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv")),
     ("rows of qv beyond all memory", |c| qv(c).row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_row_stride 1152")),

@@ -1,4 +1,4 @@
-//! Shapes that the cases of several features share.
+//! Shapes shared by the cases of several features.
 
 use crate::{
     check::{Level, Subject},
@@ -10,24 +10,24 @@ use crate::{
     kernel::Features,
 };
 
-/// The numbers of a kernel at whose multiples its tiles end, so that cases end there and beside them.
+/// Tile sizes of a kernel; cases end at their multiples and next to them.
 pub struct Borders {
     /// The kernel's features.
     pub features: Features,
-    /// Rows of queries in a tile.
+    /// Query rows per tile.
     pub m: usize,
-    /// Keys in a tile.
+    /// Keys per tile.
     pub n: usize,
-    /// Tiles of keys that are on the way at once.
+    /// Number of key tiles in flight.
     pub stages: usize,
-    /// Whether the kernel fetches whole tiles.
+    /// Whether the kernel loads whole tiles.
     pub whole_tiles: bool,
-    /// How many cases there shall be.
+    /// Maximum number of cases.
     pub level: Level,
 }
 
 impl Borders {
-    /// Those of a forward kernel, whose blocks of a cluster share keys.
+    /// Those of a forward kernel. The blocks of a cluster share keys.
     pub fn forward(subject: &Subject<Point>, level: Level) -> Self {
         let mut borders = Self::backward(subject, level);
         borders.m *= subject.tiling.cluster;
@@ -41,35 +41,35 @@ impl Borders {
         Self { features, m: tiling.m, n: tiling.n, stages: tiling.stages, whole_tiles: tiling.whole_tiles, level }
     }
 
-    /// Several tiles of queries and of keys, of which the last ones are partial.
+    /// Several tiles of queries and of keys, the last ones partial.
     pub fn long(&self) -> Problem {
         Problem::new(&[(2 * self.m + 3, 3 * self.n + 5)], 2, 1)
     }
 
-    /// Packed sequences of unlike lengths.
+    /// Varlen sequences of unequal lengths.
     pub fn batch(&self) -> Problem {
         let n = self.n;
         Problem::new(&[(17, 64), (65, 2 * n + 9), (0, 3), (1, 3 * n + 2), (9, 0)], 5, 5).lengths(Lengths::Packed)
     }
 
-    /// The same as `long` for a backward pass.
+    /// Like `long`, for a backward pass.
     pub fn walked(&self) -> Problem {
         Problem::new(&[(3 * self.m + 3, self.n + self.m + 5)], 1, 1)
     }
 
-    /// The same as `batch` for a backward pass.
+    /// Like `batch`, for a backward pass.
     pub fn packed(&self) -> Problem {
         let (m, n) = (self.m, self.n);
         Problem::new(&[(17, 40), (m + 1, n + 9), (0, 3), (1, m + 2), (9, 0)], 2, 1).lengths(Lengths::Packed)
     }
 }
 
-/// A problem of the backward pass in both ways.
+/// A problem of the backward pass, deterministic and not.
 pub fn both(problem: Problem) -> [BackwardProblem; 2] {
     [BackwardProblem::plain(problem.clone()), BackwardProblem::deterministic(problem)]
 }
 
-/// Problems of the backward pass, each in one of the ways.
+/// Problems of the backward pass, alternating between deterministic and not.
 pub fn by_turns(problems: impl IntoIterator<Item = Problem>) -> impl Iterator<Item = BackwardProblem> {
     let ways = [BackwardProblem::plain, BackwardProblem::deterministic].into_iter().cycle();
     problems.into_iter().zip(ways).map(|(problem, way)| way(problem))
@@ -83,20 +83,20 @@ pub fn decode(heads: usize, heads_k: usize) -> Problem {
     Problem::new(&[(1, 300)], heads, heads_k)
 }
 
-/// The same problem with results that say how many keys each row has seen.
+/// The same problem with contents that make the results show the number of visible keys per row.
 pub fn counted(problem: Problem) -> Problem {
     problem.inputs(Inputs::Constant, Scale::Zero)
 }
 
-/// Few queries each, without queries, and without keys.
+/// Sequences with few queries, without queries, and without keys.
 pub const UNLIKE: [(usize, usize); 5] = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
 
-/// A packed batch of them.
+/// A varlen batch of them.
 pub fn unlike() -> Problem {
     Problem::new(&UNLIKE, 4, 2).lengths(Lengths::Packed)
 }
 
-/// Splits of each of them.
+/// Splits of each sequence.
 pub fn counts() -> Vec<usize> {
     vec![4, 1, 0, 2, 3]
 }

@@ -1,4 +1,4 @@
-//! Sinks: one logit per query head joins the denominator.
+//! Sinks: one extra logit per query head in the softmax denominator.
 
 use super::{
     FeatureRoom, Simpler, named,
@@ -92,7 +92,7 @@ impl FeatureRoom for Sinks {
         vec![("sinks", image)]
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.sinks = Some(SinkType::Bf16);
     }
 
@@ -115,10 +115,10 @@ impl FeatureRoom for Sinks {
         cases.extend(both(short(m, n)));
         cases.push(plain(Problem::new(&[(0, 17); 2], 5, 1)));
         cases.push(plain(Problem::new(&[(17, 17); 3], 5, 5).lengths(Lengths::Used)));
-        // Scores of both signs beside sinks far above and below them. (Low ones leave gradients below 2^-126, which the
-        // GPU's exponentials flush to zero.)
+        // Scores of both signs, with sinks far above and far below them. (Low scores give gradients below 2^-126, which
+        // the GPU's exponentials flush to zero.)
         cases.push(plain(Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Large, Scale::Quarter)));
-        // dLSE of rows that see no key is the sink's.
+        // dLSE of rows that see no key contributes to the sink's gradient.
         cases.extend(both(short(m, n)).map(BackwardProblem::with_lse_gradient));
         cases.push(BackwardProblem { sink_gradient: false, ..plain(Problem::new(&[(17, 33)], 2, 1)) });
         cases
@@ -145,19 +145,19 @@ impl FeatureRoom for Sinks {
     }
 }
 
-/// A call that asks for sinks.
+/// A call with sinks.
 pub fn sunk(sinks: SinkType) -> CallOptions {
     CallOptions { sinks: Some(sinks), ..CallOptions::default() }
 }
 
-/// Rows without keys, which have the sink alone.
+/// Rows without keys, where only the sink contributes.
 fn short(m: usize, n: usize) -> Problem {
     Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32))
 }
 
 impl CallOptions {
-    /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in
-    /// fp32. Both types hold it exactly.
+    /// The sink of a query head: from far below the scores to so far above that exp of the difference is 0 in fp32.
+    /// Exact in both types.
     pub fn sink(&self, head: usize) -> Option<f64> {
         const LOGITS: [f64; 6] = [0.75, -3.5, 300.0, 40.0, -200.0, 2.0];
         self.sinks.map(|_| LOGITS[head % LOGITS.len()])

@@ -1,4 +1,4 @@
-//! The score cap: scores s become cap · tanh(s / cap).
+//! Softcap: a score s becomes cap · tanh(s / cap).
 
 use super::{
     FeatureRoom, number_after,
@@ -54,7 +54,7 @@ impl FeatureRoom for Softcap {
         params.softcap = options.softcap();
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.softcap_hundredths = 250;
     }
 
@@ -105,7 +105,7 @@ fn capped(hundredths: u32) -> CallOptions {
 }
 
 impl CallOptions {
-    /// The bound of the scores, as the kernel receives it; 0: none.
+    /// Softcap as the kernel receives it; 0: none.
     pub fn softcap(&self) -> f32 {
         (f64::from(self.softcap_hundredths) / 100.0) as f32
     }

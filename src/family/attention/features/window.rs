@@ -1,4 +1,4 @@
-//! Windows: a query sees the keys around its position. They end at the borders of tiles, and one before and after them.
+//! Windows: a query sees the keys around its position. The cases end at tile boundaries, one before and one after.
 
 use super::{
     FeatureRoom, Simpler,
@@ -24,7 +24,7 @@ use rand::RngExt;
 /// The feature `window`.
 pub struct Window;
 
-/// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
+/// An unlimited side of a window; larger values are equivalent (`kgen/features.cuh`).
 const NO_LIMIT: i32 = (1 << 30) - 1;
 
 const WITHOUT: &[Change] = &[(
@@ -65,14 +65,14 @@ impl FeatureRoom for Window {
         params.window = options.window;
     }
 
-    fn ask(&self, options: &mut CallOptions, n: usize) {
+    fn request(&self, options: &mut CallOptions, n: usize) {
         options.window = Some([n as i32 + 3, 2]);
     }
 
     fn forward(&self, borders: &Borders) -> Vec<Problem> {
         let &Borders { m, n, level, .. } = borders;
         let mut cases: Vec<_> = windows(m, n, level).into_iter().map(|window| borders.long().asking(window_of(window))).collect();
-        // Rows that see nothing: before the first key, and after the last one.
+        // Rows that see no key: before the first key and after the last one.
         cases.push(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2])));
         let short = Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed);
         cases.push(short.asking(window_of([5, 0])).without_lse());
@@ -81,25 +81,25 @@ impl FeatureRoom for Window {
 
     fn splits(&self) -> Vec<Listed> {
         let unit = SPLIT_KEYS as i32;
-        // One query sees `left` keys and its own: the log-sum-exp of a split counts those that it is given.
+        // One query sees `left` keys and its own; the log-sum-exp of a split shows the number of its keys.
         let sides = [0, unit - 2, unit - 1, unit, 3 * unit - 2, 3 * unit - 1, 3 * unit, 299, 5000];
         let mut cases: Vec<Listed> = sides.map(|left| (counted(decode(8, 2)).asking(window_of([left, 0])), SPLITS, None)).into();
         cases.extend([
             (decode(8, 1).layout(Layout::Bhsd).asking(window_of([100, -1])), SPLITS, None),
-            // Several row tiles with keys of their own, groups of 4, 1 and 8 heads.
+            // Several row tiles with different keys, and groups of 4, 1 and 8 heads.
             (Problem::new(&[(13, 257)], 8, 2).layout(Layout::Padded).asking(window_of([20, 0])), SPLITS, None),
             (Problem::new(&[(21, 300)], 2, 2).asking(window_of([90, 5])), 4, None),
             (Problem::new(&[(9, 300)], 8, 1).asking(window_of([150, 0])), 2, None),
             (Problem::new(&[(35, 203)], 2, 1).asking(window_of([-1, 3])), SPLITS, None),
             (Problem::new(&[(35, 203)], 2, 1).asking(window_of([17, -1])), SPLITS, None),
-            // Rows that see nothing.
+            // Rows that see no key.
             (Problem::new(&[(40, 17)], 2, 1).asking(window_of([5, 2])), 2, None),
             (unlike().asking(window_of([33, 4])), 4, Some(counts())),
         ]);
         cases
     }
 
-    /// Windows of every pair of some sides, on rows of one query and of several.
+    /// Windows with all pairs of these sides, on one query row and on several.
     fn splits_thoroughly(&self) -> Vec<Listed> {
         let sides = [-1, 0, 1, 15, 16, 17, 100];
         let shapes = [((1, 300), 8, 2), ((19, 300), 2, 2), ((9, 113), 8, 1)];
@@ -113,15 +113,15 @@ impl FeatureRoom for Window {
     fn backward(&self, borders: &Borders) -> Vec<BackwardProblem> {
         let &Borders { m, n, level, .. } = borders;
         let plain = BackwardProblem::plain;
-        // Each window in one of the passes, and if a side ends at a tile's border in both.
+        // Each window in one of the two passes, or in both if a side ends at a tile boundary.
         let windows = windows(m, m, level).into_iter().map(|window| borders.walked().asking(window_of(window)));
         let mut cases: Vec<_> = by_turns(windows).collect();
         cases.extend(both(borders.walked().asking(window_of([n as i32, 0]))));
-        // The first query that sees a tile's last key is the second of its tile of queries.
+        // The first query that sees a tile's last key is the second of its query tile.
         cases.push(plain(borders.walked().asking(window_of([-1, m as i32 - 4]))));
-        // More queries than see a tile of keys: query tiles on both sides are skipped.
+        // More queries than those that see a key tile, so that query tiles on both sides are skipped.
         cases.extend(both(Problem::new(&[(4 * m + 3, n + 9)], 2, 1).asking(window_of([7, 3]))));
-        // Rows that see nothing, and keys that no row sees.
+        // Rows that see no key, and keys that no row sees.
         cases.extend(both(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2]))));
         cases.extend(both(Problem::new(&[(5, 2 * n + 3)], 2, 1).asking(window_of([3, 2]))));
         let short = Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed);
@@ -169,7 +169,7 @@ fn window_of(window: [i32; 2]) -> CallOptions {
     CallOptions { window: Some(window), ..CallOptions::default() }
 }
 
-/// Keys that a window holds on one side of the position; -1: all.
+/// Number of keys in the window on one side of the position; -1: all.
 fn side(draw: &mut Draw<'_>) -> i32 {
     match draw.rng.random_range(0..16) {
         0..3 => -1,

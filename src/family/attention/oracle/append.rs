@@ -59,12 +59,12 @@ impl Problem {
     /// Destination of each sequence's new rows.
     fn new_spans(&self, append: Append) -> Vec<Span> {
         let table = self.cache_table();
-        let bound = self.told_keys(append);
+        let bound = self.seqlen_k_of(append);
         let span = |(sequence, &(_, keys)): (usize, &(usize, usize))| {
             let hidden = table.as_ref().map_or(0, |table| table.padding[sequence]);
-            let told = table.as_ref().map_or(keys, |table| table.told[sequence]);
-            let clipped = append.clipped && keys > 0 && told == bound;
-            let before = told as i32 - append.rows as i32 + i32::from(clipped);
+            let length = table.as_ref().map_or(keys, |table| table.lengths[sequence]);
+            let clipped = append.clipped && keys > 0 && length == bound;
+            let before = length as i32 - append.rows as i32 + i32::from(clipped);
             let before = if before < 0 || keys + hidden == 0 { NEGATIVE } else { before };
             let count = if before < 0 { 0 } else { append.rows.min(bound.saturating_sub(before as usize)) };
             assert!(before >= 0 || keys == 0, "a sequence of {keys} keys has no room for {} new ones", append.rows);
@@ -74,21 +74,22 @@ impl Problem {
     }
 
     /// `seqlen_k` of the call: the longest sequence's if rows beyond it are to be skipped.
-    fn told_keys(&self, append: Append) -> usize {
+    fn seqlen_k_of(&self, append: Append) -> usize {
         let plan = self.rows(Side::Key);
         if !append.clipped {
             return plan.bound;
         }
         let table = self.cache_table();
-        let told = |(sequence, &(_, keys)): (usize, &(usize, usize))| table.as_ref().map_or(keys, |table| table.told[sequence]);
-        self.sequences.iter().enumerate().map(told).max().unwrap_or(0)
+        let length =
+            |(sequence, &(_, keys)): (usize, &(usize, usize))| table.as_ref().map_or(keys, |table| table.lengths[sequence]);
+        self.sequences.iter().enumerate().map(length).max().unwrap_or(0)
     }
 
     /// A property of the problem that a kernel with new rows, or this module, does not support, if there is one.
     pub fn what_new_rows_need(&self, head_dim: usize) -> Option<String> {
         let append = self.options.append?;
         let rows = self.rows(Side::Query).bound * self.heads / self.heads_k.max(1);
-        let longest = self.told_keys(append);
+        let longest = self.seqlen_k_of(append);
         let short = |&(_, keys): &(usize, usize)| keys > 0 && keys < append.rows;
         let needs = [
             (self.lengths != Lengths::PackedQuery, "`cu_seqlens_q+seqused_k`"),
@@ -214,7 +215,7 @@ impl Appended {
             }
             call.inputs.push((["k_new", "v_new"][tensor - 1], image));
         }
-        let mut told = NewRows {
+        let mut new_rows = NewRows {
             strides: strides.map(|[batch, row, head]| Strides { batch, row, head }),
             seqlen: append.rows as i32,
             ..NewRows::default()
@@ -229,14 +230,14 @@ impl Appended {
                 }
                 call.inputs.push((name, image));
             }
-            (told.rotary_row_stride, told.rotary_dim) = (stride as i64, rotary.dim as i32);
-            (told.rotary_rows, told.interleaved) = (rotary.rows as i32, rotary.interleaved);
+            (new_rows.rotary_row_stride, new_rows.rotary_dim) = (stride as i64, rotary.dim as i32);
+            (new_rows.rotary_rows, new_rows.interleaved) = (rotary.rows as i32, rotary.interleaved);
             if append.starts == Starts::Given {
                 call.inputs.push(("seqlens_rotary", Image::of_integers(&starts(append, &spans))));
             }
         }
         let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
-        (params.new_rows, params.seqlen_k) = (Some(told), problem.told_keys(append) as i32);
+        (params.new_rows, params.seqlen_k) = (Some(new_rows), problem.seqlen_k_of(append) as i32);
     }
 
     /// Judges the caches afterwards: new rows against float64, and old ones for being unchanged.

@@ -1,7 +1,7 @@
 //! The gradient of a bias: dS, the gradient of the scores, summed along the axes on which the bias repeats.
 //!
-//! A kernel rounds P to 16 bits and keeps the rest in fp32. It may err by three times the largest error of the naive
-//! computations (`gradients`), by half an ulp of P in each term of a sum, and by what fp32 sums in dP - delta err by.
+//! A kernel rounds P to 16 bits and keeps the rest in fp32. The tolerance is three times the largest error of the naive
+//! computations (`gradients`), plus half an ulp of P in each term of a sum, plus the error of fp32 sums in dP - delta.
 
 use super::{gradients::Yardstick, problem::Problem};
 use crate::{check::Number, family::attention::Bias};
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 /// dS of one query head of one sequence, row by row.
 #[derive(Debug, Clone, Default)]
 pub struct ScoreGradient {
-    /// In float64.
+    /// Exact, in float64.
     pub exact: Vec<f64>,
-    /// In each of the two naive ways.
+    /// By each of the two naive methods.
     pub naive: [Vec<f32>; 2],
-    /// What fp32 sums may make an element err by.
+    /// Error bound due to fp32 sums.
     pub sum_error: Vec<f64>,
 }
 
 impl ScoreGradient {
-    /// Zeros, for a head of so many queries and keys.
+    /// Zeros, for a head with this many queries and keys.
     pub fn zeros(queries: usize, keys: usize) -> Self {
         let elements = queries * keys;
         Self { exact: vec![0.0; elements], naive: [vec![0.0; elements], vec![0.0; elements]], sum_error: vec![0.0; elements] }
     }
 
-    /// Takes in an element: P, dP - delta, and the two naive gradients of the product with its naive slope. The error
-    /// of the sums is left in units of what dP - delta errs by.
+    /// Adds an element: P, dP - delta, and the two naive gradients of the product with its naive slope. The error of
+    /// sums is in units of the error of dP - delta.
     pub fn see(&mut self, at: usize, [p, difference]: [f64; 2], naive: [f32; 2], slope: f32) {
         self.exact[at] = p * difference;
         for (into, of_product) in self.naive.iter_mut().zip(naive) {

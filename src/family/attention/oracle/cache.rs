@@ -22,7 +22,7 @@ pub struct CacheTable {
     /// Rows before each sequence's first key.
     pub padding: Vec<usize>,
     /// Length passed for each sequence.
-    pub told: Vec<usize>,
+    pub lengths: Vec<usize>,
 }
 
 impl CacheTable {
@@ -47,8 +47,8 @@ impl CacheTable {
         entries.truncate(sequences);
         let keys = problem.used_rows(Side::Key);
         // For a sequence without keys, the padding may exceed its end.
-        let told = keys.zip(&padding).map(|(keys, padding)| if keys == 0 { padding / 2 } else { keys + padding }).collect();
-        Self { entries, count, padding, told }
+        let lengths = keys.zip(&padding).map(|(keys, padding)| if keys == 0 { padding / 2 } else { keys + padding }).collect();
+        Self { entries, count, padding, lengths }
     }
 
     /// Maximum number of rows of an entry.
@@ -93,7 +93,7 @@ mod tests {
         let table = problem.cache_table().expect("it has a cache");
         assert_eq!((table.count, table.entries[3], table.padding[3]), (6, table.entries[0], 5));
         assert!(table.entries.iter().zip(0..).any(|(entry, sequence)| *entry != sequence), "{table:?}");
-        assert_eq!((table.padding[1], table.told[1], table.told[0], table.rows(&problem)), (0, 7, 45, 45));
+        assert_eq!((table.padding[1], table.lengths[1], table.lengths[0], table.rows(&problem)), (0, 7, 45, 45));
         assert!(problem.shares_entry(3, 15) && !problem.shares_entry(1, 3));
     }
 
@@ -102,6 +102,6 @@ mod tests {
         let options = CallOptions { cache: Some(Cache::Padded), ..CallOptions::default() };
         let problem = Problem::new(&[(1, 40); 3], 2, 1).asking(options);
         let table = problem.cache_table().expect("it has a cache");
-        assert_eq!((table.entries, table.padding, table.told), (vec![0, 1, 2], vec![5; 3], vec![45; 3]));
+        assert_eq!((table.entries, table.padding, table.lengths), (vec![0, 1, 2], vec![5; 3], vec![45; 3]));
     }
 }

@@ -151,7 +151,7 @@ impl Gradients {
                     yardsticks[0].see(&pass.query.dq, &pass.naive[way][0]);
                 }
                 for (which, exact) in [(1, &key.dk), (2, &key.dv)] {
-                    // Each head's gradient is a tensor of 16 bits, and so is their sum.
+                    // The naive method rounds each head's gradient to 16 bits, and their sum again.
                     let naive = sum(sharing, |pass| &pass.naive[way][which]);
                     let naive: Vec<f32> = naive.into_iter().map(|value| number.through(value)).collect();
                     yardsticks[which].see(exact, &naive);

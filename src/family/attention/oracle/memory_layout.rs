@@ -163,7 +163,7 @@ impl Problem {
 
     /// The same for a given choice of passing the total number of packed rows, which then counts as the dimension's
     /// size.
-    pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, told: bool) -> Option<String> {
+    pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, total_passed: bool) -> Option<String> {
         let head_dim = head_dim.into();
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
             let bytes = if self.is_of_bytes(tensor) { 1 } else { number.element().bytes() as i64 };
@@ -172,7 +172,7 @@ impl Problem {
             if origin as i64 * bytes % 16 != 0 {
                 return Some(format!("{name}: the tensor starts at "));
             }
-            let rows = if self.is_packed(side) && (!told || plan.rows == 0) { usize::MAX } else { plan.rows };
+            let rows = if self.is_packed(side) && (!total_passed || plan.rows == 0) { usize::MAX } else { plan.rows };
             // The number of entries of a cache is not passed.
             let indexed = side == Side::Key && self.options.cache.is_some_and(Cache::is_indexed);
             let entries = if indexed { usize::MAX } else { plan.entries };

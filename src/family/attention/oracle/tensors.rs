@@ -332,7 +332,7 @@ pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)>
         plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
     };
     let cache = problem.cache_table();
-    let keys = cache.map_or_else(|| problem.used_rows(Side::Key).collect(), |table| table.told);
+    let keys = cache.map_or_else(|| problem.used_rows(Side::Key).collect(), |table| table.lengths);
     let arrays = [
         ("cu_seqlens_q", problem.is_packed(Side::Query), starts(Side::Query)),
         ("cu_seqlens_k", problem.is_packed(Side::Key), starts(Side::Key)),

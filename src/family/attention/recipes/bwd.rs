@@ -16,22 +16,22 @@ pub(super) struct PortableBackward;
 
 static TILES: LazyLock<TileFile> = tile_file!("bwd.toml");
 
-/// Registers of a thread beyond the sums of dK or dV and the scores: operand fragments in flight, addresses, pointers
-/// to Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
+/// Registers per thread in addition to the sums of dK or dV and the scores: operand fragments in flight, addresses,
+/// pointers to Q and dO, loop counters. ptxas uses up to 255 if allowed, but can do with this many.
 const OTHER_REGISTERS: u32 = 32;
 
-/// Widths of rows in shared memory, in elements: those of Q, K, dQ and dK, and those of V, O, dO and dV.
+/// Row widths in shared memory, in elements: of Q, K, dQ and dK, and of V, O, dO and dV.
 fn columns(variant: Point) -> HeadDim {
     variant.head_dim.padded_to(16)
 }
 
-/// Warps side by side along the columns of dQ. Four is nearest to square; but a warp's columns are found by flipping
-/// bits of an address inside a panel, which a panel of 32 columns beside one of 16 allows two warps only, and of few
-/// columns four warps would get unequal shares.
+/// Number of warps along the columns of dQ. Four makes the warps' blocks most nearly square. But a warp's columns are
+/// found by XORing address bits within a panel, which allows only two warps if a panel of 32 columns is beside one of
+/// 16; and with few columns four warps would have unequal shares.
 fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
     let columns = columns(variant).qk;
     let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
-    // Four of two columns each more spill a register of 255.
+    // Four or more of two columns each spill with 255 registers.
     let tight = columns == 256 && (variant.head_dim.qk < 256 || variant.target == Target::Sm100 || !variant.features.is_empty());
     match (tile.warps, tile.m) {
         (4, _) => 2,
@@ -84,7 +84,7 @@ impl Recipe for PortableBackward {
         if !matches!(warps, 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 4 or 8"));
         }
-        // A pair of warps owns 16 or 32 keys; one of the two holds dV and the other dK.
+        // A pair of warps owns 16 or 32 keys; one warp accumulates dV, the other dK.
         let (low, high) = (8 * warps, 16 * warps);
         if n != low && n != high {
             return Some(format!("`n` is {n}; {} pairs of warps with 16 or 32 keys each make it {low} or {high}", warps / 2));
@@ -107,9 +107,8 @@ impl Recipe for PortableBackward {
         tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
     }
 
-    /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the
-    /// block; then P and dS, and what of a bias belongs to the next step, if it fits. Every tile starts at a multiple of 128
-    /// bytes.
+    /// Q, dO and the row statistics, once per stage; then K and V, whose memory is reused to store dK and dV; then P
+    /// and dS; then the next step's part of a bias, if it fits. Every tile starts at a multiple of 128 bytes.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let HeadDim { qk, v } = columns(variant);
         let stage = [
@@ -130,8 +129,8 @@ impl Recipe for PortableBackward {
         Region::lay_out(with_staged_bias(stage.into_iter().chain(second).chain(rest), variant.target, tile, bias))
     }
 
-    /// Accumulators of m16n8k16, 4 fp32 registers a thread for each 16x8 block: those of dK or dV are held throughout,
-    /// those of S or dP and those of a step's dQ in sequence.
+    /// Accumulators of m16n8k16, 4 fp32 registers per thread for each 16x8 block: dK or dV throughout; S or dP, then dQ
+    /// of a step, one after the other.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let key_tiles = tile.n / (tile.warps / 2) / 16;
         let scores = key_tiles * (tile.m / 8) * 4;
@@ -159,10 +158,11 @@ impl Recipe for PortableBackward {
             dq_warps_m: tile.warps / dq_warps_d,
             dq_warps_d,
             stage_bytes: stage_bytes(variant, tile),
-            // Unrolled, ptxas fetches so far ahead that head dim 128 spills as sm_90 code.
+            // If unrolled, ptxas loads so far ahead that head dim 128 spills as sm_90 code.
             by_panels: columns > 64 && columns.is_multiple_of(64),
             dq_m: 64,
-            // Q, dO, K and V of this many rows fit 99 KB; rows of three panel widths need registers for more addresses.
+            // Q, dO, K and V of this many rows fit into 99 KB; rows of three panel widths need registers for more
+            // addresses.
             dq_n: match variant.head_dim.wider() {
                 232 => 16,
                 // With positions, 32 keys spill a register as sm_90a code.
@@ -225,7 +225,7 @@ mod tests {
                 assert!((plan.attention().tile.m / 16).is_multiple_of(shape.dq_warps_m), "{head_dim} {target}");
                 for panel in &plan.attention().panels {
                     let (first, blocks) = (panel.first_column / 16, panel.columns / 16);
-                    // The warps' columns of one turn: those of this panel must not share it with those of another.
+                    // The warps' columns in one step: those in this panel must not share it with those of another step.
                     let turn = first / shape.dq_warps_d * shape.dq_warps_d;
                     assert!(turn == first || blocks == shape.dq_warps_d, "{head_dim} {target}: {panel:?}");
                 }

@@ -1,4 +1,4 @@
-//! Tiles near the default of a kernel: what a tuner compiles and times.
+//! Tiles near a kernel's default, which the tuner compiles and times.
 
 use super::{Point, Tile, resolve};
 use crate::{
@@ -7,11 +7,11 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// The plans of `point` with every tile near its default that its kernel can have, the default among them, each once.
+/// Plans of `point` with every valid tile near its default, including the default, without duplicates.
 ///
-/// Near are all combinations of the values that `[candidates]` of the recipe's file in `tiles/` lists; a key keeps its
-/// default besides. Rules of the kernel, shared memory, registers and the promised blocks per multiprocessor decide
-/// which of them it can have. Keys that change results, as `rescale_threshold` does, are never listed.
+/// "Near" means all combinations of the values in `[candidates]` of the recipe's file in `tiles/`; each key also keeps
+/// its default. Invalid are tiles that break a rule of the kernel, or exceed shared memory, registers or the promised
+/// blocks per multiprocessor. Keys that change results, such as `rescale_threshold`, are never listed.
 ///
 /// # Errors
 /// [`PlanError`] if the kernel has no default.

@@ -1,9 +1,9 @@
-//! Default tiles: the files of `tiles/`, embedded in the binary and read when they are first asked for.
+//! Default tiles: the files of `tiles/`, embedded in the binary and parsed at first use.
 
 use super::{Point, Tile, tile::BASE};
 use crate::{family::attention::tile_keys, grid::TileFile, kernel::TileKey};
 
-/// The file of that name in `tiles/`, as a `LazyLock`.
+/// The file with this name in `tiles/`, as a `LazyLock`.
 macro_rules! tile_file {
     ($name:literal) => {
         std::sync::LazyLock::new(|| {
@@ -14,16 +14,16 @@ macro_rules! tile_file {
 
 pub(super) use tile_file;
 
-/// Reads the text of the file `name`.
+/// Parses the text of the file `name`.
 ///
 /// # Panics
-/// If it does not hold, which tests exclude.
+/// If the text is invalid, which tests exclude.
 pub(super) fn read(name: &str, text: &str) -> TileFile {
     let keys: Vec<&TileKey> = tile_keys::KEYS.iter().collect();
     TileFile::parse(text, &format!("tiles/{name}"), &keys).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The default tile of a kernel: what the rows that match it set, and [`BASE`] besides.
+/// The default tile of a kernel: the keys set by matching rows, and [`BASE`] for the rest.
 pub(super) fn default_of(file: &TileFile, variant: Point) -> Result<Tile, String> {
     let Some(rows) = file.table.of(&variant.into()) else {
         return Err(format!("`{variant}` has no default tile"));
@@ -33,7 +33,8 @@ pub(super) fn default_of(file: &TileFile, variant: Point) -> Result<Tile, String
 
 #[cfg(test)]
 mod tests {
-    //! The files of `tiles/` as a whole: no row is without effect, and every kernel has a default and candidates.
+    //! Tests of the files of `tiles/` as a whole: every row has an effect, and every kernel has a default and
+    //! candidates.
 
     use super::super::{Kind, Recipe, recipe_of};
     use crate::{
@@ -53,7 +54,7 @@ mod tests {
 
     const KINDS: [Kind; 4] = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd];
 
-    /// A file with its rows that have made no difference yet.
+    /// A file, with the rows that have had no effect so far.
     struct Untouched {
         recipe: &'static dyn Recipe,
         rows: BTreeSet<usize>,
@@ -75,7 +76,7 @@ mod tests {
         with_rows.collect()
     }
 
-    /// A random kernel of a recipe, of those that users can ask for.
+    /// A random kernel of a recipe that users can request.
     fn random_point(rng: &mut ChaCha8Rng, scores: &[KeptScore]) -> Option<(Point, &'static dyn Recipe)> {
         let head_dim = |rng: &mut ChaCha8Rng| rng.random_range(2..=32) * 8;
         let qk = head_dim(rng);
@@ -105,7 +106,7 @@ mod tests {
     fn without_any_row_some_kernel_would_have_another_tile() {
         let mut left = recipes();
         assert_eq!(left.len(), 9, "a file for each recipe with tiles");
-        // One kernel alone has it.
+        // Only one kernel has it.
         left.remove("attention/fwd_mla_sm90.cu.tera");
         let (mut rng, scores) = (ChaCha8Rng::seed_from_u64(5), scores());
         for _ in 0..400_000 {

@@ -15,11 +15,11 @@ pub(super) struct Fp8Forward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");
 
-/// As in `fwd.rs`: what a thread needs beyond accumulators and kept Q.
+/// As in `fwd.rs`: registers per thread in addition to accumulators and kept Q.
 const OTHER_REGISTERS: u32 = 40;
 
-/// Powers of two that P may reach: 2⁸ is the largest below E4M3's 448. With fp16 sums of 32 products, 32 · 2² · 448 is
-/// the largest below fp16's 65504.
+/// Maximum exponent of P's power-of-two scale: 2⁸ is the largest below E4M3's 448. With fp16 sums of 32 products it is
+/// 2²: 32 · 2² · 448 is below fp16's 65504.
 fn p_range(tile: &Tile) -> u32 {
     if tile.fp8_mma == Fp8Mma::Fp16 { 2 } else { 8 }
 }
@@ -56,16 +56,16 @@ impl Recipe for Fp8Forward {
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
-        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the order of each 16 keys.
+        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must not split a group of 16 keys.
         if !matches!(warps, 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 4 or 8"));
         }
-        // One or two 16-row MMA tiles a warp.
+        // One or two 16-row MMA tiles per warp.
         if m != 16 * warps && m != 32 * warps {
             let (low, high) = (16 * warps, 32 * warps);
             return Some(format!("`m` is {m}; {warps} warps of 16 or 32 rows each make it {low} or {high}"));
         }
-        // P V consumes keys 32 at a time, the K of the MMA.
+        // P V consumes 32 keys at a time, the K of the MMA.
         if n == 0 || !n.is_multiple_of(32) || n > 256 {
             return Some(format!("`n` is {n}; it must be a multiple of 32 from 32 to 256"));
         }
@@ -88,7 +88,7 @@ impl Recipe for Fp8Forward {
         None
     }
 
-    /// Q, then K and V of the first stage, then those of the second; bytes. O goes to device memory from registers.
+    /// Bytes of Q, then of K and V of the first stage, then of the second. O is stored from registers to device memory.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row = variant.head_dim.padded_to(self.head_dim_step());
         let (keys, values) = (tile.n * row.qk, tile.n * row.v);
@@ -97,8 +97,8 @@ impl Recipe for Fp8Forward {
         Region::lay_out(first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2)))
     }
 
-    /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns
-    /// into P in place, four scores to a register as it goes.
+    /// Accumulators of m16n8k32: 4 fp32 registers per thread for each 16x8 block, O in whole pairs of blocks. S is
+    /// converted to P in place, four scores per register.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         let output = m_tiles * variant.head_dim.v.div_ceil(16) * 8;
@@ -109,7 +109,7 @@ impl Recipe for Fp8Forward {
 
     fn tensor_core(&self, _variant: Point, tile: &Tile, compiled_for: Target) -> TensorCore {
         match (compiled_for, tile.fp8_mma) {
-            // No FP8 `mma.sync` in hardware: ptxas widens the operands to fp16.
+            // Targets without FP8 `mma.sync` in hardware: ptxas widens the operands to fp16.
             (Target::Sm90 | Target::Sm100, _) => TensorCore::Hmma,
             (_, Fp8Mma::BlockScaled) => TensorCore::QmmaSf,
             (_, Fp8Mma::Fp32 | Fp8Mma::Fp16) => TensorCore::Qmma,

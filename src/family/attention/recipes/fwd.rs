@@ -16,17 +16,17 @@ pub(super) struct PortableForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fwd.toml");
 
-/// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
-/// 4 of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters.
-/// Fitted by hand to ptxas's figures for the default tiles; it errs on the high side.
+/// Registers per thread in addition to accumulators and kept Q: operand fragments in flight (4 of A per 16-row tile, 4
+/// of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters. Fitted
+/// by hand to ptxas's counts for the default tiles; an upper estimate.
 const OTHER_REGISTERS: u32 = 40;
 
-/// What tiles that TMA brings start at a multiple of: the widest swizzle repeats every 8 rows of 128 bytes.
+/// Alignment of tiles loaded by TMA: the widest swizzle repeats every 8 rows of 128 bytes.
 const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 const MBARRIER_BYTES: u32 = 8;
 
-/// Of a factor, fp32.
+/// Bytes of a descale factor (fp32).
 pub(super) const DESCALE_BYTES: u32 = 4;
 
 impl Recipe for PortableForward {
@@ -59,16 +59,16 @@ impl Recipe for PortableForward {
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
-        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the swizzle's phase of 8 rows.
+        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the swizzle's period of 8 rows.
         if !matches!(warps, 2 | 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 2, 4 or 8"));
         }
-        // One or two 16-row MMA tiles a warp.
+        // One or two 16-row MMA tiles per warp.
         if m != 16 * warps && m != 32 * warps {
             let (low, high) = (16 * warps, 32 * warps);
             return Some(format!("`m` is {m}; {warps} warps of 16 or 32 rows each make it {low} or {high}"));
         }
-        // P V consumes keys 16 at a time, the K of the MMA.
+        // P V consumes 16 keys at a time, the K of the MMA.
         if n == 0 || !n.is_multiple_of(16) || n > 256 {
             return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
         }
@@ -85,7 +85,7 @@ impl Recipe for PortableForward {
         if let Some(feature) = kv.map(KvFormat::feature) {
             return Some(format!("`copy` is \"tma\"; with `{feature}` this kernel copies with \"cp_async\""));
         }
-        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        // P is at most 2^threshold: the maximum of fp16 is 65504, and fp32 sums of bf16 P are exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         if rescale_threshold > most {
             return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
@@ -93,10 +93,10 @@ impl Recipe for PortableForward {
         None
     }
 
-    /// Q, in whose place O leaves the block, then K and V of the first stage, then those of the second. Every size is a
+    /// Q, whose memory O reuses for its store, then K and V of the first stage, then of the second. Every size is a
     /// multiple of 512 bytes (16 rows of at least 32 bytes), so every tile starts aligned to the widest swizzle's
-    /// 128-byte line. TMA swizzles by address and wants 1024; its mbarriers, one for each tile of K and V, come last.
-    /// Before them the tile of a bias, if it leaves room for the blocks of a multiprocessor.
+    /// 128-byte line. TMA swizzles by address and needs 1024; its mbarriers, one per tile of K and V, are last. The
+    /// tile of a bias precedes them, if it fits beside the resident blocks.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
@@ -105,7 +105,7 @@ impl Recipe for PortableForward {
         let q = ("Q (then O)", bytes(tile.m, columns.wider()), Some("Q_OFFSET"));
         let first = [("K", keys, Some("K_OFFSET")), ("V", values, Some("V_OFFSET"))];
         let tma = tile.copy == CopyPath::Tma;
-        // Of K and V each, of the tile that is multiplied and the next one.
+        // For K and V each, the current tile and the next one.
         let descales = variant.features.has(Feature::PageDescale);
         let descales = descales.then_some(("descales of pages", 4 * tile.n * DESCALE_BYTES, Some("DESCALES_OFFSET")));
         let second = [("K (second stage)", keys, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", values, None)];
@@ -121,11 +121,11 @@ impl Recipe for PortableForward {
         Region::lay_out_aligned(tiles.chain(std::iter::once(mbarriers)), TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to
-    /// a packed register as it goes, so P needs no term of its own.
+    /// Accumulators of m16n8k16: 4 fp32 registers per thread for each 16x8 block. S is converted to P in place, two
+    /// scores per register, so P needs no registers of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
-        // With K and V in FP8 the tiles of O come in pairs.
+        // With K and V in FP8 the tiles of O are in pairs.
         let output_tiles =
             if KvFormat::of(variant.features).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
         let output = m_tiles * output_tiles * 4;
@@ -179,12 +179,12 @@ mod tests {
         plan.shared_memory.iter().map(|r| (r.name.as_str(), r.offset, r.bytes)).collect()
     }
 
-    /// Those whose 16-bit forward kernel this is.
+    /// Targets that use this forward kernel for 16-bit types.
     fn targets() -> impl Iterator<Item = Target> + Clone {
         Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80 && *target != Target::Sm90)
     }
 
-    /// Their machine code is what 8.6 and 8.9 get where there is no other, and PTX what every newer GPU gets.
+    /// Their machine code runs on 8.6 and 8.9 if there is no other, and every newer GPU can use their PTX.
     #[test]
     fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
         let smallest = Limits::of(Target::Sm89).shared_memory_per_block;
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// The tile these tests compute by hand, whatever the defaults become.
+    /// The tile that these tests compute by hand, independent of the defaults.
     fn fixed() -> TileChange {
         TileChange {
             m: Some(128),
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn occupancy_names_what_stops_more_blocks() {
         let small = TileChange { m: Some(64), n: Some(32), min_blocks_per_sm: Some(1), ..fixed() };
-        // Registers: 8 * 4 + 4 * 4 + other = 88, so 5 blocks of 128 threads; shared memory would hold 9.
+        // Registers: 8 * 4 + 4 * 4 + other = 88, so 5 blocks of 128 threads; shared memory would allow 9.
         let registers = plan(64, &small).expect("fits").occupancy;
         assert_eq!((registers.limited_by, registers.blocks_per_sm), ("registers", 5));
         let wide = TileChange { m: Some(64), n: Some(64), min_blocks_per_sm: Some(1), ..fixed() };

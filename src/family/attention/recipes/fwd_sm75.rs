@@ -1,4 +1,4 @@
-//! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
+//! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles copied through registers.
 
 use super::{
     Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
@@ -11,15 +11,15 @@ use crate::{
 };
 use std::sync::LazyLock;
 
-/// The recipe of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
+/// The recipe of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts with different copies and MMAs.
 pub(super) struct TuringForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fwd_sm75.toml");
 
-/// The widest head dim whose 128 queries and 64 keys fill the shared memory and no more.
+/// The widest head dim: 128 queries and 64 keys then fill shared memory exactly.
 const WIDEST: u32 = 128;
 
-/// As `OTHER_REGISTERS` of sm80, with the addresses that shared-memory stores need and `cp.async` does not.
+/// As `OTHER_REGISTERS` of sm80, plus addresses of shared-memory stores, which `cp.async` does not need.
 const OTHER_REGISTERS: u32 = 64;
 
 impl Recipe for TuringForward {
@@ -64,7 +64,7 @@ impl Recipe for TuringForward {
         PortableForward.shared_memory(variant, tile)
     }
 
-    /// Those of sm80, and the thread's share of K or V on its way.
+    /// The accumulators of sm80, and the thread's share of the K or V tile in flight.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let RegisterEstimate { output, scores, query, .. } = PortableForward.registers(variant, tile);
         RegisterEstimate::sum(output, scores, query, self.kv(variant, tile).registers + OTHER_REGISTERS)
@@ -79,7 +79,7 @@ impl Recipe for TuringForward {
         TensorCore::Hmma
     }
 
-    /// Every newer GPU has all of its instructions.
+    /// Every newer GPU supports all of its instructions.
     fn portable(&self, _variant: Point, tile: Tile, _target: Target) -> Result<Tile, String> {
         Ok(tile)
     }
@@ -130,7 +130,7 @@ mod tests {
         let two = TileChange { stages: Some(2), ..TileChange::default() };
         assert!(error(D64, &two).contains("`stages` is 2; a tile that comes through registers has 1"));
         let plan = Plan::new(D64, None).expect("fits");
-        // 64 keys of 128 bytes over 128 threads are 16 registers each.
+        // 64 keys of 128 bytes over 128 threads need 16 registers each.
         assert_eq!(plan.registers.other, 16 + OTHER_REGISTERS);
     }
 

@@ -1,4 +1,4 @@
-//! The two helper kernels of split-KV, which have no head dim, dtype or mask: nothing about them is tuned.
+//! The two helper kernels of split-KV. They have no head dim, dtype or mask, and nothing to tune.
 
 use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
 use crate::kernel::Target;
@@ -7,17 +7,17 @@ use crate::kernel::Target;
 pub(super) struct Helper {
     template: &'static str,
     warps: u32,
-    /// What lies in shared memory, and its bytes.
+    /// Name and bytes of its region of shared memory.
     shared: (&'static str, u32),
-    /// Registers a thread, as ptxas counts them.
+    /// Registers per thread, as reported by ptxas.
     registers: u32,
 }
 
-/// Merges partial results: each of 128 threads hands over eight columns of fp32.
+/// Merges partial results: each of 128 threads exchanges eight columns of fp32.
 pub(super) static COMBINE: Helper =
     Helper { template: "attention/fwd_combine.cu.tera", warps: 4, shared: ("sums of O", 128 * 8 * 4), registers: 78 };
 
-/// Chooses split counts: a flag a warp, for two rounds.
+/// Chooses split counts: one flag per warp, for two rounds.
 pub(super) static PREPARE: Helper =
     Helper { template: "attention/prepare_scheduler.cu.tera", warps: 8, shared: ("flags", 2 * 8 * 4), registers: 40 };
 

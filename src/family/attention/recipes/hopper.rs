@@ -1,4 +1,4 @@
-//! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
+//! Forward attention on 16-bit types with TMA and `wgmma`: sm90 only.
 
 use super::{
     BIAS_OFFSET, CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath,
@@ -20,17 +20,17 @@ pub(super) struct HopperForward;
 /// Rows of one `wgmma`.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 
-/// What tiles that TMA brings start at a multiple of: the widest swizzle repeats every 8 rows of 128 bytes.
+/// Alignment of tiles loaded by TMA: the widest swizzle repeats every 8 rows of 128 bytes.
 pub(super) const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
-/// What the fetching thread says of a piece of work: four numbers, and where rows know their positions four more.
+/// Bytes of the producer's description of a work item: four 32-bit numbers, and four more if rows have positions.
 pub(super) fn work_bytes(variant: Point) -> u32 {
     if FeatureParts::of(variant).positions { 32 } else { 16 }
 }
 
-/// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
+/// Registers per consumer thread in addition to O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
 static TILES: LazyLock<TileFile> = tile_file!("hopper.toml");
@@ -80,14 +80,14 @@ impl Recipe for HopperForward {
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
-        // One to three warpgroups of 64 rows, and one that fetches.
+        // One to three MMA warpgroups of 64 rows, and a producer.
         if !matches!(m, 64 | 128 | 192) {
             return Some(format!("`m` is {m}; one to three warpgroups of 64 rows make it 64, 128 or 192"));
         }
         if warps != 4 + m / 16 {
             return Some(format!("`warps` is {warps}; {m} rows and the warps that fetch make it {}", 4 + m / 16));
         }
-        // P V consumes keys 16 at a time, the K of the product; a TMA box has at most 256 rows.
+        // P V consumes 16 keys at a time, the K of the product; a TMA box has at most 256 rows.
         if n == 0 || !n.is_multiple_of(16) || n > 256 {
             return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
         }
@@ -124,7 +124,7 @@ impl Recipe for HopperForward {
         if !(1..=2).contains(&tile.cluster) {
             return Some(format!("`cluster` is {}; it must be 1 or 2", tile.cluster));
         }
-        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        // P is at most 2^threshold: the maximum of fp16 is 65504, and fp32 sums of bf16 P are exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         if rescale_threshold > most {
             return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
@@ -132,11 +132,19 @@ impl Recipe for HopperForward {
         None
     }
 
+<<<<<<< HEAD
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
     /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where warpgroups share keys, the
     /// maximum and sum of each row that a slot has room for besides; of a bias the part of the next tile. Where producer warps widen K and
     /// V, stages of each as they come, two more places in which the first warp tells the others of the work, what it
     /// knows of a list of work, and each warp's barriers for stages of K and V as they come.
+=======
+    /// Slots of Q, stages of K and of V, the producer's description of the work item in each slot, and the full and
+    /// empty barriers of each slot and of each stage of K and V. If warpgroups share keys, also the maximum and sum of
+    /// each row that a slot has room for. If producer warps widen K and V, also stages of the unwidened tiles, two
+    /// slots in which the first warp passes work items to the others, its state of the work list, and each warp's
+    /// barriers for the unwidened stages.
+>>>>>>> main
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
@@ -166,8 +174,8 @@ impl Recipe for HopperForward {
         Region::lay_out_aligned(regions, TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a
-    /// place of its own only where the next scores come while it is used.
+    /// Accumulators of 64 rows per warpgroup: a thread has half a row of each. P has 16 bits per element, and separate
+    /// registers only if the next scores are computed while P is in use.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let kept = if tile.overlap { tile.n / 4 } else { 0 };
         RegisterEstimate::sum(variant.head_dim.v / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
@@ -192,20 +200,20 @@ impl Recipe for HopperForward {
 
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
-        // Multiples of 8 that share 64 K registers: 512 a row of 128 threads.
+        // Multiples of 8 that share the 64 K registers: 512 per row of 128 threads.
         let (producer_registers, consumer_registers) = match consumers {
-            // 256 threads start with all a thread can have.
+            // 256 threads start with the maximum per thread.
             1 => (255, 255),
-            // Fetching for a cluster takes more than 24.
+            // Loading for a cluster needs more than 24.
             2 if tile.cluster > 1 => (40, 232),
-            // Widening more than two panels, or panels of several widths, takes as many as the products leave.
+            // Widening more than two panels, or panels of several widths, uses all registers left by the products.
             2 if KvFormat::of(variant.features).is_some() && !matches!(variant.head_dim.wider(), 0..=64 | 121..=128) => {
                 let total = self.registers(variant, tile).total + if FeatureParts::of(variant).scores { 24 } else { 0 };
                 [(88, 208), (72, 216)].into_iter().find(|(_, consumer)| total <= *consumer).unwrap_or((56, 224))
             }
-            // Looking up pages and work takes more than 40, and so does widening K and V.
+            // Page lookup with work search needs more than 40, and so does widening K and V.
             2 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 224),
-            // Widening gets what products leave: its loads then wait for each other less.
+            // Widening gets the registers left by the products, so that more of its loads overlap.
             3 if KvFormat::of(variant.features).is_some() && self.registers(variant, tile).total <= 140 => (80, 144),
             3 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 152),
             2 => (24, 240),
@@ -218,7 +226,8 @@ impl Recipe for HopperForward {
             consumer_registers,
             q_slots,
             byte_stages: byte_stages(variant, tile),
-            // Four take about 80 registers. The widest head dims have panels of two widths or most scores beside them.
+            // Four need about 80 registers. The widest head dims have panels of two widths, or large score accumulators
+            // besides.
             widened_at_once: match variant.head_dim.wider() {
                 193.. => 1,
                 _ if consumers == 3 && producer_registers >= 80 => 4,
@@ -234,60 +243,60 @@ impl Recipe for HopperForward {
     }
 }
 
-/// Whether the rows of a tile are the queries of several heads.
+/// Whether the rows of a tile are queries of several heads.
 fn packs_heads(variant: Point) -> bool {
     variant.features.has(Feature::PackGqa)
 }
 
-/// Whether a warp finds the block's work in a list of what there is (`hopper/work_queue.tera`).
+/// Whether a warp searches the block's work in a list (`hopper/work_queue.tera`).
 fn is_queued(variant: Point) -> bool {
     variant.features.has(Feature::Paged) || packs_heads(variant)
 }
 
-/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, the blocks of a
-/// cluster walk over the same keys, and keys of one row's chunk, or of what a declared mask shows it, may all be hidden
-/// from the row before it.
+/// [`Hopper::passes_by_turns`] of a tile: if the first warpgroup's rows end before those of the others, the blocks of a
+/// cluster iterate over the same keys, or the keys visible to one row (chunk or declared mask) may all be hidden from
+/// the row before it.
 pub(super) fn passes_by_turns(features: Features, tile: &Tile) -> bool {
     let jumps = features.has(Feature::Chunk) || features.score().is_some_and(|score| score.mask.is_some());
     let after_the_last = if features.has(Feature::Paged) { PAGE_GRANULE - 1 } else { 0 };
     jumps || tile.cluster > 1 || tile.m - WARPGROUP_ROWS + after_the_last >= (tile.stages + 1) * tile.n
 }
 
-/// Rows of a page that TMA brings at once: `GRANULE` of `templates/include/kgen/paged_tma.cuh`. Tiles end at a
-/// multiple.
+/// Rows of a page that one TMA copy loads: `GRANULE` of `templates/include/kgen/paged_tma.cuh`. Tile sizes are
+/// multiples of it.
 const PAGE_GRANULE: u32 = 16;
 
-/// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).
+/// Two zeros that kernels read if their warpgroups alternate at exponentials (`templates/include/kgen/turns.cuh`).
 pub(super) fn zeros_bytes(tile: &Tile) -> u32 {
     if tile.turns == Turns::Exponentials { 8 } else { 0 }
 }
 
-/// Bytes of a row of Q and K, and of one of V and O.
+/// Bytes of a row of Q and K, and of a row of V and O.
 pub(super) fn row_bytes(variant: Point) -> HeadDim {
     let HeadDim { qk, v } = variant.head_dim.padded_to(16);
     HeadDim { qk: qk * variant.dtype.bytes(), v: v * variant.dtype.bytes() }
 }
 
-/// Bytes of a stage of K and of one of V.
+/// Bytes of a stage of K and of a stage of V.
 pub(super) fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32) {
     let whole = |row_bytes: u32| (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT);
     let row = row_bytes(variant);
     (whole(row.qk), whole(row.v))
 }
 
-/// Warps of the warpgroup that fetches.
+/// Warps of the producer warpgroup.
 const PRODUCER_WARPS: u32 = 4;
 
-/// What each lane of a warp knows of the list of work between two items, and what all of them know.
+/// Bytes of the work list's state between two items, per lane and per warp.
 const LIST_BYTES: u32 = (32 + 1) * 16;
 
-/// Bytes of a stage of K and of one of V as they come, where that is in FP8.
+/// Bytes of a stage of unwidened K and of V, if they are FP8.
 fn fetched_bytes(variant: Point, tile: &Tile) -> Option<(u32, u32)> {
     let whole = |row_bytes: u32| (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT);
     KvColumns::of(variant).map(|columns| (whole(columns.qk), whole(columns.v)))
 }
 
-/// Bytes of a place for the Q of one warpgroup, in which its O leaves the block where TMA stores it.
+/// Bytes of a slot for one warpgroup's Q; its O reuses the slot for a TMA store.
 fn slot_bytes(variant: Point, tile: &Tile) -> u32 {
     let row = row_bytes(variant);
     WARPGROUP_ROWS * if tile.store == StorePath::Tma { row.wider() } else { row.qk }
@@ -303,14 +312,15 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     (beside_stages(variant, tile).saturating_sub(fetched) / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
 }
 
-/// Stages of K and of V as they come: two where they leave each warpgroup a place for its Q, for a copy takes longer
-/// than a warp does to widen its part of one tile.
+/// Stages of unwidened K and V: two if each warpgroup still has a slot for its Q, because a copy takes longer than a
+/// warp needs to widen its part of a tile.
 fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     let Some((keys, values)) = fetched_bytes(variant, tile) else { return 0 };
     let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
+<<<<<<< HEAD
 /// Bytes of a tile of the bias, if there is room for it beside one Q for each warpgroup. Packed rows, and kernels that widen K and V, read their biases from device
 /// memory.
 fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
@@ -322,12 +332,17 @@ fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
 
 /// Bytes that stages of K and V leave, and announcements, sums, zeros and barriers, each in a place of its own.
 fn room(variant: Point, tile: &Tile) -> u32 {
+=======
+/// Bytes left by the stages of K and V, the descriptions of work, sums, zeros and barriers, each in its own region.
+fn beside_stages(variant: Point, tile: &Tile) -> u32 {
+>>>>>>> main
     let (keys, values) = stage_bytes(variant, tile);
     let sums = if shared_keys::may_share(variant, tile) { 2 * TMA_TILE_ALIGNMENT } else { 0 };
     let beside = tile.stages * (keys + values) + sums + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
+<<<<<<< HEAD
 /// The room that a staged bias leaves.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let bias = staged_bias_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
@@ -335,6 +350,9 @@ fn beside_stages(variant: Point, tile: &Tile) -> u32 {
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
+=======
+/// The widths of Q Kᵀ and of P V, which has one product per run of equal panels.
+>>>>>>> main
 pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
     let mut widths = vec![n];
     let mut wide = 0;
@@ -374,7 +392,7 @@ mod tests {
         target: Target::Sm90,
     };
 
-    /// The tile these tests compute by hand, whatever the defaults become.
+    /// The tile that these tests compute by hand, independent of the defaults.
     fn fixed() -> TileChange {
         TileChange {
             m: Some(128),
@@ -424,7 +442,7 @@ mod tests {
         }
     }
 
-    /// A width is what one instruction has, and every panel of V is in one of them.
+    /// Each width is that of one instruction, and every panel of V belongs to one of them.
     #[test]
     fn the_widths_of_every_head_dim_are_those_of_an_instruction_and_cover_it() {
         for (head_dim, n) in (16..=256).step_by(8).cartesian_product((16..=256).step_by(16)) {
@@ -504,7 +522,7 @@ mod tests {
         let plan = plan(72, &TileChange { n: Some(48), ..fixed() });
         assert_eq!(plan.attention().head_dim_padded, 80);
         assert_eq!(plan.attention().panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
-        // A stage of K has 7,680 bytes and starts at multiples of 1024.
+        // A stage of K has 7,680 bytes and is aligned to 1024.
         let regions = [("Q_OFFSET", 0, 40_960), ("K_OFFSET", 40_960, 16_384), ("V_OFFSET", 57_344, 16_384)];
         assert_eq!(map(&plan)[..3], regions);
         assert_eq!(plan.registers.output, 36, "O has 72 columns");
@@ -529,7 +547,7 @@ mod tests {
         }
     }
 
-    /// Half a key tile has whole groups of eight rows, after which a swizzle repeats.
+    /// Half a key tile consists of whole groups of eight rows, the period of a swizzle.
     #[test]
     fn blocks_of_a_cluster_have_the_same_shared_memory_and_leave_the_fetching_thread_more_registers() {
         let alone = plan(128, &fixed());

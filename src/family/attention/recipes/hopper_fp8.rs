@@ -1,4 +1,4 @@
-//! Forward attention on FP8 with TMA and `wgmma`: sm90 alone.
+//! Forward attention on FP8 with TMA and `wgmma`: sm90 only.
 
 use super::{
     ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
@@ -15,13 +15,14 @@ use std::{iter::once, sync::LazyLock};
 /// The recipe of `templates/attention/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
 
-/// Registers of a consumer thread beyond O, S or a part of P V, and P: what ptxas gets by with at head dim 256.
+/// Registers per consumer thread in addition to O, S or a part of P V, and P: what ptxas needs at head dim 256.
 const OTHER_REGISTERS: u32 = 8;
 
-/// The same where P V is added to O itself, under the next scores: with fewer ptxas spills in the loop over keys.
+/// The same if P V is accumulated into O itself, overlapped with the next scores: with fewer, ptxas spills in the key
+/// loop.
 const OTHER_REGISTERS_OVERLAPPED: u32 = 32;
 
-/// Bytes of an element of the total that O moves to where P V is added to O itself: bf16.
+/// Bytes per element of the total that O is flushed to, if P V is accumulated into O itself: bf16.
 const TOTAL_BYTES: u32 = 2;
 
 /// The K of FP8 products.
@@ -29,12 +30,12 @@ const STEP: u32 = 32;
 
 static TILES: LazyLock<TileFile> = tile_file!("hopper_fp8.toml");
 
-/// Bytes of a row of Q and K, and of one of V.
+/// Bytes of a row of Q and K, and of a row of V.
 fn row_bytes(variant: Point) -> HeadDim {
     variant.head_dim.padded_to(STEP)
 }
 
-/// Bytes of a stage of K, of one of V, and of one of V transposed.
+/// Bytes of a stage of K, of V, and of transposed V.
 fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32, u32) {
     let transposed = variant.head_dim.v.next_multiple_of(16) * tile.n;
     let whole = |bytes: u32| bytes.next_multiple_of(TMA_TILE_ALIGNMENT);
@@ -42,20 +43,21 @@ fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32, u32) {
     (whole(tile.n * row.qk), whole(tile.n * row.v), whole(transposed))
 }
 
-/// Bytes of the totals that O moves to, of all warpgroups.
+/// Bytes of the totals of all warpgroups.
 fn totals_bytes(variant: Point, tile: &Tile) -> u32 {
     if tile.overlap { tile.m * variant.head_dim.v.next_multiple_of(16) * TOTAL_BYTES } else { 0 }
 }
 
-/// Bytes that are left for places of Q and stages of V as it comes.
+/// Bytes left for slots of Q and stages of untransposed V.
 fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     let (keys, _, transposed) = stage_bytes(variant, tile);
-    let taken = tile.stages * (keys + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
+    // The three alignments are for descriptions of work, zeros and barriers.
+    let taken = tile.stages * (keys + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
-/// Stages of V as it comes. The warps that transpose it use it up long before its products: with overlap, which needs
-/// the totals besides, one is enough where no more fit beside a Q for each warpgroup.
+/// Stages of untransposed V. The transposing warps release it long before its products run. With overlap, which also
+/// needs the totals, one stage suffices if no more fit beside a Q slot per warpgroup.
 fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;
@@ -74,10 +76,10 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     (available / (WARPGROUP_ROWS * row_bytes(variant).qk)).clamp(consumers, 2 * consumers)
 }
 
-/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where
-/// possible a divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill:
-/// ptxas starts the products of one before the sums of the last are used up. With overlap all columns: P V is added to
-/// O itself.
+/// Columns of a partial P V, which is summed separately in the registers of S: as wide as registers allow, up to 128,
+/// and if possible a divisor of O's columns (otherwise the last part overlaps the previous one). Narrower parts than
+/// necessary spill, because ptxas starts the products of one part before the sums of the last are consumed. With
+/// overlap it is all columns, since P V is accumulated into O itself.
 fn part_columns(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.v.next_multiple_of(16);
     if tile.overlap {
@@ -91,8 +93,8 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
     divisors.chain(overlapping).find(fits).unwrap_or(overlapping[1])
 }
 
-/// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that
-/// transpose need more than one that fetches, and looking up pages and work takes more than 40.
+/// Registers per thread of the producer and transposer warpgroup, and of the MMA warpgroups: transposing warps need
+/// more than one that only loads, and page lookup with work search needs more than 40.
 fn registers_of(variant: Point, consumers: u32) -> (u32, u32) {
     let paged = variant.features.has(Feature::Paged);
     match consumers {
@@ -104,7 +106,8 @@ fn registers_of(variant: Point, consumers: u32) -> (u32, u32) {
     }
 }
 
-/// O; S, whose place is taken by P, four to a register, and a run of P V. With overlap all of O, the next S and P.
+/// O; S, whose registers P reuses, four elements per register; and a part of P V. With overlap all of O, the next S,
+/// and P.
 fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
     if tile.overlap {
         let output = variant.head_dim.v.next_multiple_of(16) / 2;
@@ -139,14 +142,14 @@ impl Recipe for HopperFp8Forward {
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
-        // P V consumes keys 32 at a time.
+        // P V consumes 32 keys at a time.
         if tile.n == 0 || !tile.n.is_multiple_of(STEP) || tile.n > 256 {
             return Some(format!("`n` is {}; it must be a multiple of 32 from 32 to 256", tile.n));
         }
         if tile.store != StorePath::Direct {
             return Some("`store` is \"tma\"; O, twice as wide as Q, has no room in shared memory".to_owned());
         }
-        // Whole powers of two only: P reaches 2^8 of E4M3's 448.
+        // Powers of two only: P is at most 2^8, below E4M3's 448.
         if tile.rescale_threshold != 0 {
             let threshold = tile.rescale_threshold;
             return Some(format!(
@@ -156,8 +159,8 @@ impl Recipe for HopperFp8Forward {
         HopperForward.broken_rule(variant, tile)
     }
 
-    /// Slots of Q, with overlap the totals, the stages of K, V and V transposed, the announcements of work, and the
-    /// barriers: full and empty of each slot and of each stage (of V, as many as there are of K).
+    /// Slots of Q, the totals with overlap, the stages of K, V and transposed V, the descriptions of work, and the full
+    /// and empty barriers of each slot and stage (V has as many as K).
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values, transposed) = stage_bytes(variant, tile);
@@ -216,8 +219,8 @@ impl Recipe for HopperFp8Forward {
             widths,
             part_columns,
             passes_by_turns: passes_by_turns(variant.features, tile),
-            // Without overlap P V of two warpgroups waits for its own sums, not for V: with four pieces products wait
-            // for shared memory (2 to 5 % at head dim 256 on an H100).
+            // Without overlap, P V of two warpgroups waits for its own sums, not for V; with four chunks the products
+            // wait for shared memory (2 to 5 % at head dim 256 on an H100).
             transposed_at_once: if consumers == 2 && !tile.overlap { 2 } else { 4 },
             next_starts_first: false,
             part_rows: 0,
@@ -249,7 +252,7 @@ mod tests {
         Plan::changed(D128, change).expect_err("the tile breaks a rule").to_string()
     }
 
-    /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
+    /// The columns of P V that are summed at a time, for a head dim with its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
         let apart = TileChange { overlap: Some(false), ..TileChange::default() };
         let plan = Plan::changed(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, &apart).expect("fits");
@@ -277,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
-        // Three warpgroups with two places each for a Q of 64 rows.
+        // Three warpgroups, each with two slots for a Q of 64 rows.
         let tile = TileChange { m: Some(192), n: Some(128), warps: Some(16), ..TileChange::default() };
         let plan = Plan::changed(D128, &TileChange { turns: Some(Turns::Exponentials), ..tile.clone() }).expect("fits");
         assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
@@ -335,7 +338,7 @@ mod tests {
         assert!(refused(128, 192, 160).contains("registers needs 196 of 160"), "{}", refused(128, 192, 160));
     }
 
-    /// Two warpgroups have 232 registers a thread, three have 160.
+    /// With two warpgroups there are 232 registers per thread, with three 160.
     #[test]
     fn a_part_of_p_v_is_as_wide_as_registers_allow_and_divides_o_where_it_can() {
         let part = |m: u32, n: u32| {

@@ -1,4 +1,4 @@
-//! Forward attention on 16-bit types where there is little work: TMA and `wgmma`, sm90 alone.
+//! Forward attention on 16-bit types for small amounts of work: TMA and `wgmma`, sm90 only.
 
 use super::{
     CopyPath, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore, Tile, Turns,
@@ -14,13 +14,13 @@ use std::sync::LazyLock;
 /// The recipe of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
 
-/// Registers of a thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
+/// Registers per thread in addition to O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
-/// What a warpgroup leaves for the others of each row besides O: maximum and sum, fp32.
+/// Bytes per row that a warpgroup passes to the others in addition to O: maximum and sum, fp32.
 const STATE_BYTES: u32 = 8;
 
-/// The block's query tile, batch entry, head and key head, for all threads to read.
+/// The block's query tile, batch entry, head and key head, read by all threads.
 const PLACE_BYTES: u32 = 16;
 
 static TILES: LazyLock<TileFile> = tile_file!("hopper_short.toml");
@@ -32,7 +32,7 @@ impl Recipe for HopperShort {
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let tile = default_of(&TILES, variant)?;
-        // Where V is the wider one, its O takes more stages than K would need.
+        // If V is wider than K, its O needs more stages than K would.
         let columns = variant.head_dim.padded_to(16);
         let stages = (2 * tile.m * variant.head_dim.v).div_ceil(tile.n * (columns.qk + columns.v));
         Ok(Tile { stages: tile.stages.max(stages), ..tile })
@@ -58,14 +58,14 @@ impl Recipe for HopperShort {
         if !matches!(warps, 8 | 12 | 16) {
             return Some(format!("`warps` is {warps}; two to four warpgroups make it 8, 12 or 16"));
         }
-        // P V consumes keys 16 at a time, the K of the product; a TMA box has at most 256 rows.
+        // P V consumes 16 keys at a time, the K of the product; a TMA box has at most 256 rows.
         if n == 0 || !n.is_multiple_of(16) || n > 256 {
             return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
         }
         if !(1..=4).contains(&stages) {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
-        // Rows of K and of V of all stages hold 2 bytes a column, those of O 4.
+        // Rows of K and V in all stages have 2 bytes per column, those of O 4.
         let columns = variant.head_dim.padded_to(16);
         if stages * n * (columns.qk + columns.v) < 2 * m * variant.head_dim.v {
             return Some(format!("`stages` x `n` is {}; the O of {m} rows does not fit there", stages * n));
@@ -91,7 +91,7 @@ impl Recipe for HopperShort {
         if tile.store != StorePath::Direct {
             return Some("`store` is \"tma\"; this kernel stores O from registers".to_owned());
         }
-        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        // P is at most 2^threshold: the maximum of fp16 is 65504, and fp32 sums of bf16 P are exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         if rescale_threshold > most {
             return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
@@ -99,8 +99,8 @@ impl Recipe for HopperShort {
         None
     }
 
-    /// Q; the stages of K and V of each warpgroup, where its O lies at last; maxima and sums of each warpgroup's rows;
-    /// the block's place in the work; and the barriers: that of Q, full and empty of each stage of K and of V.
+    /// Q; the stages of K and V of each warpgroup, reused for its O at the end; maxima and sums of each warpgroup's
+    /// rows; the block's work item; and the barriers: that of Q, full and empty of each stage of K and V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let warpgroups = tile.warps / 4;
         let stages = warpgroups * tile.stages;
@@ -115,8 +115,8 @@ impl Recipe for HopperShort {
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a
-    /// place of its own, for the next scores come while it is used.
+    /// Accumulators of 64 rows per warpgroup: a thread has half a row of each. P has 16 bits per element and separate
+    /// registers, because the next scores are computed while P is in use.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         RegisterEstimate::sum(variant.head_dim.v / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
     }
@@ -140,7 +140,7 @@ impl Recipe for HopperShort {
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let limits = Limits::of(variant.target);
         let bytes = self.shared_memory(variant, tile).last().map_or(0, |region| region.offset + region.bytes);
-        // Threads keep what they start with: all multiply.
+        // No register reallocation: all warpgroups multiply.
         let registers = limits.register_cap(tile.warps * 32, tile.min_blocks_per_sm);
         Some(Hopper {
             consumers: tile.warps / 4,
@@ -179,7 +179,7 @@ mod tests {
         target: Target::Sm90,
     };
 
-    /// The tile these tests compute by hand, whatever the defaults become.
+    /// The tile that these tests compute by hand, independent of the defaults.
     fn fixed() -> TileChange {
         TileChange {
             m: Some(64),
@@ -233,7 +233,7 @@ mod tests {
     fn the_numbers_of_head_dim_64_are_exact() {
         let plan = plan(64, &fixed());
         assert_eq!((plan.threads, plan.attention().rows_per_warp, plan.attention().head_dim_padded), (512, 16, 64));
-        // Four warpgroups with two stages each of K and of V, 64 keys of 128 bytes a stage: 512 keys.
+        // Four warpgroups with two stages each of K and V, 64 keys of 128 bytes per stage: 512 keys.
         let regions = [("Q_OFFSET", 0, 8_192), ("STAGES_OFFSET", 8_192, 131_072), ("STATES_OFFSET", 139_264, 2_048)];
         assert_eq!(map(&plan)[..3], regions);
         assert_eq!(map(&plan)[3..], [("PLACE_OFFSET", 141_312, 16), ("BARRIERS_OFFSET", 142_336, 264)]);

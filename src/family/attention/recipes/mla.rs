@@ -1,4 +1,4 @@
-//! Split-KV forward attention for queries of two parts, `qv`, with TMA and `wgmma`: sm90 alone.
+//! Split-KV forward attention with `qv` (MLA), using TMA and `wgmma`: sm90 only.
 
 use super::{
     Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
@@ -14,13 +14,13 @@ use std::sync::LazyLock;
 /// The recipe of `templates/attention/fwd_mla_sm90.cu.tera`.
 pub(super) struct LatentForward;
 
-/// Warpgroups that multiply, all for the same rows: each holds half the columns of O.
+/// MMA warpgroups. All compute the same rows; each accumulates half the columns of O.
 const CONSUMERS: u32 = 2;
 
-/// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
+/// Registers per consumer thread in addition to O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 32;
 
-/// Registers of a thread of the fetching warpgroup, which looks up pages, and of the others: 512 a row of 128 threads.
+/// Registers per thread of the producer warpgroup, which looks up pages, and of the others: 512 per row of 128 threads.
 const PRODUCER_REGISTERS: u32 = 56;
 const CONSUMER_REGISTERS: u32 = 224;
 
@@ -59,13 +59,13 @@ impl Recipe for LatentForward {
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { rescale_threshold, .. } = *tile;
-        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        // P is at most 2^threshold: the maximum of fp16 is 65504, and fp32 sums of bf16 P are exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         (rescale_threshold > most).then(|| format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"))
     }
 
-    /// Q and QV of the block's rows; the stages, K and V of each; P, of which each warpgroup writes half; the maximum
-    /// and a sum of each row from each warpgroup; and the barriers, full and empty of each stage.
+    /// Q and QV of the block's rows; the stages of K and V; P, of which each warpgroup writes half; each warpgroup's
+    /// maximum and sum of each row; and the full and empty barriers of each stage.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let HeadDim { qk, v } = variant.head_dim;
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
@@ -80,8 +80,8 @@ impl Recipe for LatentForward {
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// Of a warpgroup: O of 64 rows and its half of the columns, S of its half of the keys, and P of all keys, 16 bits
-    /// an element.
+    /// Per warpgroup: O of 64 rows and its half of the columns, S of its half of the keys, and P of all keys, 16 bits
+    /// per element.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let scores = tile.n / CONSUMERS / 2 + tile.n / 4;
         RegisterEstimate::sum(variant.head_dim.v / CONSUMERS / 2, scores, 0, OTHER_REGISTERS)

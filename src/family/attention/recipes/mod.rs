@@ -1,4 +1,4 @@
-//! How attention kernels are done: a recipe for each template, and which of them makes which kernel.
+//! Recipes of attention kernels, one per template, and their assignment to kernels.
 
 mod bwd;
 mod candidates;
@@ -32,12 +32,12 @@ use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
 use recipe::Recipe;
 use registry::recipe_of;
 
-/// Whether there is a kernel of `point` but for one of its features.
+/// Whether there is a kernel for `point` without one of its features.
 pub(super) fn lacks_a_feature(point: Point) -> bool {
     recipe_of(point).is_ok_and(|recipe| point.features.iter().any(|feature| !recipe.features().has(feature)))
 }
 
-/// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
+/// Whether the kernel of `point` loads Q, K and V by TMA only, so that it refuses tensors that TMA does not support.
 pub(super) fn needs_tma(point: Point) -> bool {
     recipe_of(point).is_ok_and(Recipe::needs_tma)
 }

@@ -1,4 +1,4 @@
-//! A template's recipe: the variants that it can make, their tiles, and what those cost.
+//! A template's recipe: the variants that it supports, their tiles, and the resources of a tile.
 
 use super::{Backward, CopyPath, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
 use crate::{
@@ -11,8 +11,8 @@ pub(super) trait Recipe: Sync {
     /// The template, a file below `templates/attention/`.
     fn template(&self) -> &'static str;
 
-    /// The tile of a variant that `variants.toml` says nothing about; or why the template cannot make it and what to
-    /// request instead.
+    /// The tile of a variant without an override in `variants.toml`; or the reason why the template does not support
+    /// the variant, with an alternative.
     fn default_tile(&self, variant: Point) -> Result<Tile, String>;
 
     /// Its file in `tiles/`: default tiles and candidates. `None` if its kernels have no tile to choose.
@@ -20,56 +20,56 @@ pub(super) trait Recipe: Sync {
         None
     }
 
-    /// The keys of `[[tile]]` that it reads; any other is refused.
+    /// The supported keys of `[[tile]]`; any other is refused.
     fn keys(&self) -> &'static [&'static str];
 
-    /// What its kernels can be generated with.
+    /// Features that its kernels can have.
     fn features(&self) -> Features {
         Features::NONE
     }
 
-    /// The first rule of the kernel that `tile` breaks, in words.
+    /// The first rule of the kernel that `tile` breaks, as a sentence.
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String>;
 
-    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
+    /// Regions of a block's shared memory, in order. The end of the last region is the size requested by a launch.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region>;
 
-    /// Registers a thread needs.
+    /// Registers per thread.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate;
 
-    /// The tensor-core instructions that the machine code for `compiled_for` must hold, and no others.
+    /// The tensor-core instructions that the machine code for `compiled_for` must contain, and no others.
     fn tensor_core(&self, variant: Point, tile: &Tile, compiled_for: Target) -> TensorCore;
 
-    /// The K of the template's MMA in elements: rows of shared-memory tiles are rounded up to it.
+    /// The K of the template's MMA, in elements; rows of shared-memory tiles are rounded up to it.
     fn head_dim_step(&self) -> u32 {
         16
     }
 
-    /// Where K and V come from.
+    /// Loading of K and V.
     fn kv(&self, _variant: Point, tile: &Tile) -> Kv {
         Kv::aside(if tile.copy == CopyPath::Tma { KvSource::Tma } else { KvSource::CpAsync })
     }
 
-    /// What FP8 kernels decide besides; `None` for others.
+    /// Choices of FP8 kernels; `None` for others.
     fn fp8(&self, _tile: &Tile, _compiled_for: Target) -> Option<Fp8Choices> {
         None
     }
 
-    /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
-    /// there is none.
+    /// For a variant made for another target: the nearest tile that uses only instructions that `target` supports, or
+    /// the reason why there is none.
     fn portable(&self, variant: Point, tile: Tile, target: Target) -> Result<Tile, String>;
 
-    /// Whether the kernel reads Q, K and V by TMA alone.
+    /// Whether the kernel loads Q, K and V by TMA only.
     fn needs_tma(&self) -> bool {
         false
     }
 
-    /// What a kernel with `wgmma` has besides its tile.
+    /// Values of `wgmma` kernels in addition to the tile.
     fn hopper(&self, _variant: Point, _tile: &Tile) -> Option<Hopper> {
         None
     }
 
-    /// What a backward kernel has besides its tile.
+    /// Values of backward kernels in addition to the tile.
     fn backward(&self, _variant: Point, _tile: &Tile) -> Option<Backward> {
         None
     }

@@ -1,4 +1,4 @@
-//! Which recipe makes which kernel.
+//! Assignment of recipes to kernels.
 
 use super::{
     Kind, Point, Recipe,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::kernel::{Dtype, HeadDim, Target};
 
-/// The recipe that makes `variant`, or why none does and what to request instead.
+/// The recipe of `variant`, or the reason why there is none, with an alternative.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
     let Point { kind, head_dim, dtype, target, .. } = variant;
     if kind.has_shape() {
@@ -55,8 +55,7 @@ mod tests {
     };
     use itertools::iproduct;
 
-    /// V and O of a wider head dim than Q and K, or of a narrower one, take no more than an equal pair of the wider
-    /// one.
+    /// A V and O wider or narrower than Q and K need no more resources than an equal pair of the wider head dim.
     #[test]
     fn every_pair_of_head_dims_has_a_plan_where_its_wider_one_has() {
         let kinds = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd];

@@ -1,4 +1,4 @@
-//! From a recipe and a tile to a plan: every number, checked against the GPU that the kernel is compiled for.
+//! From a recipe and a tile to a plan, with every number checked against the GPU that the kernel is compiled for.
 
 use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     plan::{Limits, Plan, PlanError, Resources},
 };
 
-/// Plans `point` with its default tile, changed by `change`.
+/// The plan of `point` with its default tile, modified by `change`.
 pub(in crate::family::attention) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
     let recipe = recipe(point)?;
     resolve(point, None, recipe, Tile::choose(point, recipe, change)?)
@@ -52,7 +52,7 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe,
         shared_memory: recipe.shared_memory(point, &tile),
         registers,
         registers_available: hopper.as_ref().map_or(cap, |hopper| hopper.consumer_registers),
-        // A block with `wgmma` starts with all of a multiprocessor's, whatever its warpgroups do with them.
+        // A block with `wgmma` is allocated its initial share of registers, whatever its warpgroups reallocate later.
         registers_launched_with: hopper.as_ref().map_or(registers.total, |_| cap),
         to_save_shared_memory: shrink.to_owned(),
         to_save_registers: fewer_registers(&tile),
@@ -77,7 +77,7 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe,
     Plan::resolve(point.into(), run_as, recipe.template(), design, resources, tensor_core)
 }
 
-/// What to change where a tile takes too many registers.
+/// Advice for a tile that needs too many registers.
 fn fewer_registers(tile: &Tile) -> String {
     let mut levers = vec!["lower `n`"];
     if tile.m / tile.warps > 16 {

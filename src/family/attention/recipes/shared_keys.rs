@@ -1,17 +1,18 @@
-//! Which of Hopper's forward kernels let their warpgroups share the keys of items of few rows, and of how many
+//! Forward kernels on Hopper whose warpgroups share the keys of items with few rows, and the maximum of these rows
 //! (`templates/hopper/shared_keys_mainloop.tera`).
 
 use super::{KvFormat, Point, Tile, Turns, hopper::WARPGROUP_ROWS};
 use crate::kernel::Feature;
 
-/// [`super::Hopper::part_rows`] of a tile: 0 unless slots of Q change alike in all warpgroups.
+/// [`super::Hopper::part_rows`] of a tile: 0 unless all warpgroups advance their Q slots alike.
 pub(super) fn of(variant: Point, tile: &Tile, q_slots: u32) -> u32 {
     let shares = may_share(variant, tile) && q_slots.is_multiple_of(tile.m / WARPGROUP_ROWS);
     if shares { part_rows(variant) } else { 0 }
 }
 
-/// The same but for the slots, whose number depends on the room that sums take. Within an item each stage is one
-/// warpgroup's, which a multiple of warpgroups makes so; a slot begins with 64 columns, where parts of O find room.
+/// The same without the check of the slots, whose number depends on the space for sums. Within an item each stage
+/// belongs to one warpgroup, so the number of stages is a multiple of the warpgroups. A slot starts with 64 columns,
+/// which hold partial O.
 pub(super) fn may_share(variant: Point, tile: &Tile) -> bool {
     let consumers = tile.m / WARPGROUP_ROWS;
     variant.features.has(Feature::PackGqa)
@@ -24,7 +25,7 @@ pub(super) fn may_share(variant: Point, tile: &Tile) -> bool {
         && variant.head_dim.v <= 192 // wider ones leave no registers for it
 }
 
-/// Rows of O in fp32 for which a slot of Q has room in its first 64 columns, but no more than the last warpgroup has.
+/// Rows of O in fp32 that fit into the first 64 columns of a Q slot, at most those of the last warpgroup.
 pub(super) fn part_rows(variant: Point) -> u32 {
     (WARPGROUP_ROWS * 32 / variant.head_dim.v).min(WARPGROUP_ROWS)
 }

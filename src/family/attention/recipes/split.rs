@@ -16,12 +16,12 @@ pub(super) struct SplitForward;
 
 static TILES: LazyLock<TileFile> = tile_file!("split.toml");
 
-/// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
+/// nvcc 13.0 spills 8 to 24 bytes of wider kernels for `compute_100f` and `compute_120f`, with or without kept Q.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
 
-/// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers
-/// and strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and
-/// enough where it may not.
+/// Registers per thread in addition to accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit
+/// pointers and strides of K and V, softmax state, the range of keys of each row. Less than ptxas uses without a limit,
+/// and enough with one.
 const OTHER_REGISTERS: u32 = 52;
 
 impl Recipe for SplitForward {
@@ -59,11 +59,11 @@ impl Recipe for SplitForward {
         if !matches!(warps, 1 | 2 | 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 1, 2, 4 or 8"));
         }
-        // Every warp holds all rows: one or two 16-row MMA tiles. Row m of the statistics is thread m's.
+        // Every warp has all rows: one or two 16-row MMA tiles. Thread m handles row m of the statistics.
         if !matches!(m, 16 | 32) {
             return Some(format!("`m` is {m}; every warp holds all rows of a block, 16 or 32"));
         }
-        // P V consumes keys 16 at a time, the K of the MMA.
+        // P V consumes 16 keys at a time, the K of the MMA.
         if n == 0 || !n.is_multiple_of(16 * warps) || n > 64 * warps {
             let (low, high) = (16 * warps, 64 * warps);
             return Some(format!("`n` is {n}; {warps} warps of 16, 32, 48 or 64 keys each make it {low} to {high}"));
@@ -77,7 +77,7 @@ impl Recipe for SplitForward {
         if tile.copy == CopyPath::Tma {
             return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
         }
-        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        // P is at most 2^threshold: the maximum of fp16 is 65504, and fp32 sums of bf16 P are exact enough up to 2^64.
         let dtype = variant.multiplied();
         let most = if dtype == Dtype::Fp16 { 14 } else { 64 };
         if rescale_threshold > most {
@@ -86,8 +86,8 @@ impl Recipe for SplitForward {
         None
     }
 
-    /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings
-    /// start at a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
+    /// Q, a ring of slices of K and V per warp, and finally the softmax state of every warp and row. The rings start at
+    /// a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let state = tile.warps * tile.m * 4;
@@ -103,11 +103,11 @@ impl Recipe for SplitForward {
         )
     }
 
-    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to
-    /// a packed register as it goes, so P needs no term of its own.
+    /// Accumulators of m16n8k16: 4 fp32 registers per thread for each 16x8 block. S is converted to P in place, two
+    /// scores per register, so P needs no registers of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
-        // With K and V in FP8 the tiles of O come in pairs.
+        // With K and V in FP8 the tiles of O are in pairs.
         let output_tiles =
             if KvFormat::widened(variant).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
         let output = m_tiles * output_tiles * 4;
@@ -129,7 +129,7 @@ impl Recipe for SplitForward {
     }
 }
 
-/// Bytes of the rings of all warps: rows of K and of V of all stages, with their factors by page.
+/// Bytes of the rings of all warps: rows of K and V of all stages, with their descale factors by page.
 fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.padded_to(16);
     let row = KvColumns::of(variant).map_or_else(|| (columns.qk + columns.v) * variant.dtype.bytes(), KvColumns::both);
@@ -137,13 +137,13 @@ fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
     tile.stages * tile.n * (row + descales)
 }
 
-/// Columns of a row of O in shared memory, with the padding that keeps rows of a warp in different banks.
+/// Columns of a row of O in shared memory, with the padding that puts rows of a warp into different banks.
 fn output_columns(variant: Point) -> u32 {
     let v = variant.head_dim.v;
     if KvFormat::widened(variant).is_some() { v.next_multiple_of(16) + 16 } else { v + 8 }
 }
 
-/// Whether the instructions are there.
+/// Whether the target has the instructions.
 pub(super) fn check_target(target: Target) -> Result<(), String> {
     if target < Target::Sm80 {
         return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; split-KV needs `sm80` or newer"));

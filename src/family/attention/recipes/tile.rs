@@ -1,5 +1,4 @@
-//! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families
-//! share.
+//! The numbers of a tile: defaults of a family, overrides in `variants.toml`, and the rules common to all families.
 
 use super::{PlanError, Point, Recipe};
 use crate::{
@@ -12,37 +11,38 @@ use std::fmt;
 /// Tile sizes and pipeline choices of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tile {
-    /// Queries a block (backward: queries a step).
+    /// Queries per block (backward: queries per step).
     pub m: u32,
-    /// Keys a step (backward: keys a block).
+    /// Keys per step (backward: keys per block).
     pub n: u32,
-    /// Warps of a block.
+    /// Warps per block.
     pub warps: u32,
-    /// Buffers for each tensor that is walked over: K and V, in the backward pass Q and dO.
+    /// Buffers for each streamed tensor: K and V; in the backward pass Q and dO.
     pub stages: u32,
-    /// Q fragments live in registers across the key loop.
+    /// Whether Q fragments stay in registers across the key loop.
     pub q_in_registers: bool,
     /// Second argument of `__launch_bounds__`.
     pub min_blocks_per_sm: u32,
-    /// Powers of two a row maximum may grow before O is rescaled.
+    /// Powers of two by which a row maximum may grow before O is rescaled.
     pub rescale_threshold: u32,
-    /// How tiles reach shared memory.
+    /// Copy method from device to shared memory.
     pub copy: CopyPath,
-    /// The instruction of FP8 kernels; means nothing to others.
+    /// MMA instruction of FP8 kernels; ignored by others.
     pub fp8_mma: Fp8Mma,
-    /// Kernels with `wgmma` only, as the next four: Q Kᵀ of the next keys runs under the softmax of these.
+    /// For `wgmma` kernels only, like the next four. Q Kᵀ of the next keys overlaps with the softmax of the current
+    /// ones.
     pub overlap: bool,
-    /// Warpgroups take turns with the tensor cores.
+    /// Warpgroups alternate at the tensor cores.
     pub turns: Turns,
-    /// One block a multiprocessor walks over all work.
+    /// Persistent kernel: one block per multiprocessor iterates over all work.
     pub persistent: bool,
-    /// Blocks of a cluster, which share what they fetch of K and V.
+    /// Blocks per cluster, which share their loads of K and V.
     pub cluster: u32,
-    /// How O reaches device memory.
+    /// Copy method of O to device memory.
     pub store: StorePath,
 }
 
-/// The keys that no row of `tiles/` sets. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
+/// Values of keys that no row of `tiles/` sets. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
 pub(super) const BASE: Tile = Tile {
     m: 0,
     n: 0,
@@ -61,17 +61,17 @@ pub(super) const BASE: Tile = Tile {
 };
 
 impl fmt::Display for Tile {
-    /// As a cell of a table.
+    /// Text for a cell of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}×{}, {} warps", self.m, self.n, self.warps)
     }
 }
 
 impl Tile {
-    /// The tile for `variant`: the default of its family, changed by `tile_override`.
+    /// The tile for `variant`: the default of its family, with the changes of `tile_override`.
     ///
     /// # Errors
-    /// [`PlanError::Unsupported`] where no default exists, [`PlanError::BadTile`] where an override breaks a rule of
+    /// [`PlanError::Unsupported`] when there is no default, [`PlanError::BadTile`] when an override breaks a rule of
     /// the kernel.
     pub(super) fn choose(variant: Point, recipe: &dyn Recipe, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
         let unsupported = |reason| PlanError::Unsupported { variant: variant.name(), reason };
@@ -88,7 +88,7 @@ impl Tile {
         }
     }
 
-    /// The same with the keys that `change` sets.
+    /// The tile with the keys that `change` sets.
     pub(super) fn changed(mut self, change: &TileOverride) -> Self {
         self.apply(&change.into());
         self
@@ -134,7 +134,7 @@ impl Tile {
     }
 }
 
-/// Why the changes of one tile cannot all be made.
+/// The reason why the overrides of a tile are inconsistent.
 fn contradiction(change: &TileChange) -> Option<String> {
     let threshold = change.rescale_threshold.filter(|&threshold| threshold > 0)?;
     (change.accuracy == Some(Accuracy::Exact)).then(|| {

@@ -1,4 +1,4 @@
-//! A kernel with a declared score as it is timed: with the score's usual numbers, over the pairs that its mask leaves.
+//! Timing of kernels with a declared score: typical values of the score's parameters, and the pairs left by its mask.
 
 use super::Shape;
 use crate::{
@@ -7,32 +7,32 @@ use crate::{
     family::attention::{DeclaredCall, DeclaredRule, Kind, Mask, Point},
 };
 
-/// Rows that are looked at to count the pairs that a declared mask leaves. A mask is tested key by key, and a row of
-/// 16384 keys takes about a millisecond.
+/// Rows examined to count the pairs left by a declared mask. A mask is tested key by key; a row of 16384 keys takes
+/// about a millisecond.
 const COUNTED_ROWS: usize = 256;
 
-/// Rows of a head for which a likely log-sum-exp is computed; rows between them share it.
+/// Rows per head for which an approximate log-sum-exp is computed; rows between them use the nearest.
 const LIKELY_ROWS: usize = 32;
 
-/// The call that a kernel with a declared score is timed with; `None` for any other kernel.
+/// The call used to time a kernel with a declared score; `None` for any other kernel.
 pub fn call_of(variant: &Point) -> Option<DeclaredCall> {
     variant.features.score().map(DeclaredCall::usual)
 }
 
-/// The score's rule for a head of a sequence, where there is a declared one.
+/// The score's rule for a head of a sequence, if there is a declared score.
 pub fn rule_of(variant: &Point, shape: &Shape, sequence: usize, head: usize) -> Option<DeclaredRule> {
     call_of(variant).map(|call| call.rule(sequence, head, shape.seqlen_q as usize, shape.seqlen_k as usize))
 }
 
-/// The tables of the call, by their names in `kgen.h`: a number per query head.
+/// The tables of the call, by their names in `kgen.h`: one number per query head.
 pub fn tables(variant: &Point, shape: &Shape) -> Vec<(&'static str, Vec<u8>)> {
     let Some(call) = call_of(variant) else { return Vec::new() };
     let table = |index| (0..shape.heads as usize).flat_map(|head| call.table(index, head).to_le_bytes()).collect();
     SCORE_TABLES.into_iter().enumerate().take(call.tables()).map(|(index, name)| (name, table(index))).collect()
 }
 
-/// Floating-point operations that a declared score adds for each pair: its own forward, its own and its derivative's
-/// backward. 0 where there is none.
+/// Floating-point operations that a declared score adds per pair: those of the score forward, of the score and its
+/// derivative backward. 0 without a declared score.
 pub fn flops_per_pair(variant: &Point) -> u32 {
     let Some(score) = variant.features.score() else { return 0 };
     let derivative = score.derivative().filter(|_| variant.kind == Kind::Bwd);
@@ -40,8 +40,8 @@ pub fn flops_per_pair(variant: &Point) -> u32 {
     Work::of(&expressions).flops
 }
 
-/// Pairs of a query and a key of all heads and sequences that a declared mask leaves. Of many rows, those in the middle
-/// of equal parts stand for the others.
+/// Number of (query, key) pairs of all heads and sequences that a declared mask leaves. Of many rows, evenly spaced
+/// ones are sampled.
 pub fn pairs(variant: &Point, shape: &Shape) -> f64 {
     let [batch, heads, queries, keys] = [shape.batch, shape.heads, shape.seqlen_q, shape.seqlen_k].map(|n| n as usize);
     let mask = Mask::new(variant.causal, queries, keys);
@@ -57,8 +57,8 @@ pub fn pairs(variant: &Point, shape: &Shape) -> f64 {
     (0..counted).map(count).sum::<f64>() * rows as f64 / counted as f64
 }
 
-/// The log-sum-exp of each row of a head that inputs give whose scaled products are normal: ln Σ e^(score at 0) + 1/2.
-/// Finite even where a row sees nothing, since it stands for its neighbours too.
+/// Approximate log-sum-exp of each row of a head for normal scaled products: ln Σ e^(score at 0) + 1/2. Finite even for
+/// a row that sees nothing, because it is used for neighbouring rows too.
 pub fn likely_lse(variant: &Point, shape: &Shape, head: usize) -> Vec<f32> {
     let (queries, keys) = (shape.seqlen_q as usize, shape.seqlen_k as usize);
     let mask = Mask::new(variant.causal, queries, keys);

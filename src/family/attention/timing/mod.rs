@@ -1,4 +1,4 @@
-//! Attention as it is timed: its sizes, its tensors, the work of a call, and float64 for single rows of what it leaves.
+//! Timing of attention: sizes, tensors, the work of a call, and a float64 check of single output rows.
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
 mod declared;

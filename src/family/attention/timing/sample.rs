@@ -1,5 +1,5 @@
-//! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention.
-//! Proving kernels right is `check`'s.
+//! Attention in float64 for single rows of large tensors, to check that a timed kernel computes attention. `check`
+//! verifies kernels in full.
 //!
 //! All tensors are contiguous (batch, seqlen, heads, head dim), K and V in pages (pages, page size, heads, head dim);
 //! LSE is (batch, heads, `seqlen_q`).
@@ -13,24 +13,24 @@ use crate::{
 };
 use std::ops::Range;
 
-/// The inputs of a launch on the host, of which rows are taken.
+/// Inputs of a launch on the host, from which rows are read.
 pub struct Sample<'a> {
     /// Mask, head dim, dtype.
     pub variant: Point,
     /// Sizes.
     pub shape: Shape,
-    /// Bytes of a tensor, by its name in `kgen.h`.
+    /// Bytes of each tensor, by its name in `kgen.h`.
     pub tensor: &'a dyn Fn(&str) -> &'a [u8],
 }
 
-/// ‖got − expected‖ / ‖expected‖: NaN where an element is, infinite where nothing was to be there and something is.
+/// ‖got − expected‖ / ‖expected‖: NaN if an element is NaN, infinite if the expected row is 0 and the result is not.
 pub fn relative_error(got: &[f64], expected: &[f64]) -> f64 {
     let error = got.iter().zip(expected).map(|(got, expected)| (got - expected).powi(2)).sum::<f64>();
     let norm = expected.iter().map(|expected| expected.powi(2)).sum::<f64>();
     if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
 }
 
-/// What a forward kernel gives for one query.
+/// Forward results for one query.
 pub struct ForwardRow {
     /// The row of O.
     pub o: Vec<f64>,
@@ -45,7 +45,7 @@ impl Sample<'_> {
         (if matches!(name, "v" | "o" | "dout" | "dv" | "qv") { v } else { qk }) as usize
     }
 
-    /// The mask, a declared one aside.
+    /// The mask without a declared one.
     fn mask(&self) -> Mask {
         Mask::new(self.variant.causal, self.shape.seqlen_q as usize, self.shape.seqlen_k as usize)
     }
@@ -56,8 +56,7 @@ impl Sample<'_> {
         Score::scaled(f64::from(softmax_scale(self.variant))).sloped(0.0, first).declared(rule)
     }
 
-    /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last
-    /// row on.
+    /// Rows to check: in the first and the last sequence and head, starting at the first, the middle and the last row.
     pub fn picks(&self, heads: u32, rows: u32) -> Vec<[usize; 3]> {
         let ends = [[0, 0], [self.shape.batch - 1, heads - 1]];
         let mut picks: Vec<[usize; 3]> = itertools::iproduct!(ends, [0, rows / 2, rows - 1])
@@ -67,7 +66,7 @@ impl Sample<'_> {
         picks
     }
 
-    /// Number of the first element of a row of `name`, a tensor of `heads` heads and `rows` rows a sequence.
+    /// Index of the first element of a row of `name`, a tensor with `heads` heads and `rows` rows per sequence.
     pub fn start(&self, name: &str, heads: u32, rows: u32, [sequence, head, row]: [usize; 3]) -> usize {
         ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim(name)
     }
@@ -98,7 +97,7 @@ impl Sample<'_> {
         u32::from_le_bytes(bytes) as usize
     }
 
-    /// The product of a query's row and a key's, of queries of two parts with that of the second and V's row.
+    /// The dot product of a query's row and a key's; with `qv` plus that of QV and V's row.
     fn product(&self, place: [usize; 3], key: usize) -> f64 {
         let [sequence, head, _] = place;
         let product = |q: &str, k: &str| dot(&self.query(q, place), &self.key(k, [sequence, head, key]));
@@ -110,7 +109,7 @@ impl Sample<'_> {
         self.mask().keys(row)
     }
 
-    /// Whether a query sees a key that [`unmasked`](Self::unmasked) holds.
+    /// Whether a query sees a key that is in [`unmasked`](Self::unmasked).
     fn shows(&self, [sequence, head, row]: [usize; 3]) -> impl Fn(usize) -> bool {
         let rule = declared::rule_of(&self.variant, &self.shape, sequence, head);
         let position = self.mask().position(row);
@@ -133,7 +132,7 @@ impl Sample<'_> {
         self.visible(place).next().is_some()
     }
 
-    /// What the forward pass gives for a query that sees a key.
+    /// Forward results for a query that sees a key.
     pub fn forward(&self, place: [usize; 3]) -> ForwardRow {
         let [sequence, head, row] = place;
         let keys: Vec<usize> = self.visible(place).collect();
@@ -149,7 +148,7 @@ impl Sample<'_> {
         ForwardRow { o, lse: max + sum.ln() }
     }
 
-    /// The row of dQ, from the O, LSE and dO that the kernel is given.
+    /// The row of dQ, from the O, LSE and dO that are passed to the kernel.
     pub fn query_gradient(&self, place: [usize; 3]) -> Vec<f64> {
         let [sequence, head, _] = place;
         let mut dq = vec![0.0; self.head_dim("dq")];
@@ -175,7 +174,7 @@ impl Sample<'_> {
         gradients
     }
 
-    /// P of a query and a key that it sees, and the gradient of their product.
+    /// P of a query and a visible key, and the gradient of their score.
     fn pair(&self, place: [usize; 3], key: usize) -> (f64, f64) {
         let [sequence, head, row] = place;
         let at_key = [sequence, head, key];
@@ -192,7 +191,7 @@ impl Sample<'_> {
     }
 }
 
-/// 1 / √columns that a score is the sum of: the head dim, and with queries of two parts V's too.
+/// 1 / √columns that a score is summed over: the head dim, with `qv` plus that of V.
 pub fn softmax_scale(variant: Point) -> f32 {
     let HeadDim { qk, v } = variant.head_dim;
     let columns = if variant.has_latent_queries() { qk + v } else { qk };
@@ -233,7 +232,7 @@ mod tests {
 
     type Tensors = HashMap<&'static str, Vec<u8>>;
 
-    /// Random Q, K, V and dO, and the O and LSE that belong to them.
+    /// Random Q, K, V and dO, and the matching O and LSE.
     fn tensors(causal: bool) -> Tensors {
         let normals = Normals::draw(Number::Fp16, 1);
         let queries = normals.tensor(2 * 5 * 4 * DIM, 1);
@@ -262,13 +261,13 @@ mod tests {
         then(&Sample { variant: variant(causal), shape: SHAPE, tensor: &|name| &tensors[name] })
     }
 
-    /// Sum of O times dO over everything, the loss whose gradients a backward pass gives.
+    /// Sum of O times dO over all elements: the loss whose gradients a backward pass computes.
     fn loss(tensors: &Tensors, causal: bool) -> f64 {
         let places = itertools::iproduct!(0..2, 0..4, 0..5).map(|(sequence, head, row)| [sequence, head, row]);
         with(tensors, causal, |s| places.map(|place| dot(&s.forward(place).o, &s.query("dout", place))).sum())
     }
 
-    /// The slope of the loss along one element, whose rounded steps are known exactly.
+    /// Numerical derivative of the loss along one element, with the exact rounded step.
     fn slope(tensors: &Tensors, causal: bool, name: &'static str, index: usize) -> f64 {
         let value = elements(&tensors[name], Number::Fp16, index, 1)[0];
         let moved = |step: f64| {

@@ -1,4 +1,4 @@
-//! The sizes that variants are timed at: what a user lists, and what follows from the head dim where nothing is listed.
+//! The sizes at which variants are timed: the user's, with defaults that follow from the head dim.
 
 use crate::{
     bench::{Size, Wanted},
@@ -8,27 +8,27 @@ use crate::{
 use itertools::iproduct;
 use std::fmt;
 
-/// Tokens of a batch (batch × the longer sequence), where no batch is asked for.
+/// Default tokens of a batch (batch × the longer sequence).
 pub const TOKENS: u32 = 16_384;
 
-/// Elements of a token's queries (heads × head dim), where no heads are asked for.
+/// Default elements of a token's queries (heads × head dim).
 pub const WIDTH: u32 = 2048;
 
-/// Sequence lengths, where none are asked for.
+/// Default sequence lengths.
 pub const SEQLENS: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 
-/// Query heads that share a key head in decoding, at the least, where no key heads are asked for: as in most models.
+/// Default minimum of query heads per key head in decoding, as in most models.
 const DECODING_GROUP: u32 = 4;
 
-/// Rows of a page, where none are asked for: what vLLM takes.
+/// Default rows per page, as in vLLM.
 pub const PAGE_SIZE: u32 = 16;
 
-/// Query heads of MLA decoding and rows of its pages: the heads of DeepSeek-V3, the pages of vLLM.
+/// Query heads of MLA decoding and rows per page: the heads of DeepSeek-V3, the pages of vLLM.
 pub const LATENT_HEADS: u32 = 128;
 /// See [`LATENT_HEADS`].
 pub const LATENT_PAGE_SIZE: u32 = 64;
 
-/// Sizes of one attention, all sequences alike.
+/// Sizes of one attention call with equal sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Sequences.
@@ -37,21 +37,21 @@ pub struct Shape {
     pub heads: u32,
     /// Key heads.
     pub heads_k: u32,
-    /// Queries of a sequence.
+    /// Queries per sequence.
     pub seqlen_q: u32,
-    /// Keys of a sequence.
+    /// Keys per sequence.
     pub seqlen_k: u32,
-    /// Rows of a page of K and V; 0: they are not in pages.
+    /// Rows per page of K and V; 0: not paged.
     pub page_size: u32,
 }
 
 impl Shape {
-    /// Pages of a sequence; 0 where there are none.
+    /// Pages per sequence; 0 if not paged.
     pub fn pages_per_sequence(&self) -> u32 {
         if self.page_size == 0 { 0 } else { self.seqlen_k.div_ceil(self.page_size) }
     }
 
-    /// The shape of a size that has its numbers.
+    /// The shape of a size with these named numbers.
     pub fn of(size: &Size) -> Option<Self> {
         let number = |name| size.get(name).and_then(|number| u32::try_from(number).ok());
         Some(Self {
@@ -75,7 +75,7 @@ impl From<Shape> for Size {
 }
 
 impl fmt::Display for Shape {
-    /// `b8 h16 s2048`, or with what differs: `b8 h16/4 sq1 sk2048 p16`.
+    /// `b8 h16 s2048`; unequal values are listed: `b8 h16/4 sq1 sk2048 p16`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self;
         write!(f, "b{batch} h{heads}")?;
@@ -91,12 +91,12 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Every combination for a variant. Combinations whose query heads the key heads do not divide are left out.
+/// Every combination for a variant, except those whose query heads are not a multiple of the key heads.
 ///
-/// What is not asked for: as many heads as make [`WIDTH`] elements, as many sequences as make [`TOKENS`] tokens, as
-/// many key heads as query heads, equal lengths. Decoding (`fwd_split`) has one query a sequence and a key head for
-/// four query heads or more; MLA decoding one key head for all, of which there are [`LATENT_HEADS`]. Pages have
-/// [`PAGE_SIZE`] rows, those of MLA [`LATENT_PAGE_SIZE`].
+/// Defaults: as many heads as give [`WIDTH`] elements, as many sequences as give [`TOKENS`] tokens, as many key heads
+/// as query heads, equal lengths. Decoding (`fwd_split`) has one query per sequence and at least four query heads per
+/// key head; MLA decoding has [`LATENT_HEADS`] query heads and one key head. Pages have [`PAGE_SIZE`] rows, for MLA
+/// [`LATENT_PAGE_SIZE`].
 pub fn shapes(wanted: &Wanted, variant: Point) -> Vec<Shape> {
     let (kind, latent) = (variant.kind, variant.has_latent_queries());
     let usual_heads = if latent { LATENT_HEADS } else { (WIDTH / variant.head_dim.qk).max(1) };
@@ -135,16 +135,16 @@ fn lengths(wanted: &Wanted, kind: Kind) -> Vec<(u32, u32)> {
     }
 }
 
-/// The numbers asked for under a name.
+/// The user's numbers with this name.
 ///
 /// # Panics
-/// If one does not fit 32 bits; the command line takes none.
+/// If one does not fit into 32 bits; the command line rejects those.
 fn list(wanted: &Wanted, name: &str) -> Vec<u32> {
     let narrow = |number: &u64| u32::try_from(*number).unwrap_or_else(|_| panic!("{name} {number} is beyond 32 bits"));
     wanted.of(name).iter().map(narrow).collect()
 }
 
-/// The most key heads of which each serves four of `heads` query heads or more, or one.
+/// The maximum number of key heads with at least four of `heads` query heads each, or one.
 fn shared_heads(heads: u32) -> u32 {
     (1..=heads / DECODING_GROUP).rev().find(|heads_k| heads.is_multiple_of(*heads_k)).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! One kernel at one shape: its tensors, what a launch is told of them, and whether what it leaves is attention.
+//! Timing of one kernel at one shape: its tensors, the launch parameters, and a check that the outputs are attention.
 
 use super::{
     Shape, declared,
@@ -16,48 +16,48 @@ use crate::{
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
-/// Relative error of the sampled rows that a 16-bit kernel may have; rounding gives 0.002 to 0.005.
+/// Tolerated relative error of the sampled rows of a 16-bit kernel; rounding gives 0.002 to 0.005.
 const LARGEST_ERROR: f64 = 0.02;
 
-/// The same of an FP8 kernel, whose P has three bits of mantissa: 0.02 to 0.03.
+/// The same for an FP8 kernel, whose P has three mantissa bits: 0.02 to 0.03.
 const LARGEST_ERROR_FP8: f64 = 0.08;
 
-/// Distance of LSE from the reference that is still the same LSE.
+/// Tolerated difference of LSE from the reference.
 const LARGEST_LSE_ERROR: f64 = 1e-3;
 
-/// The same of an FP8 kernel: Hopper sums Q Kᵀ with 14 bits, and 4.4e-3 was seen on an H100.
+/// The same for an FP8 kernel: Hopper sums Q Kᵀ with 14 bits; 4.4e-3 was measured on an H100.
 const LARGEST_LSE_ERROR_FP8: f64 = 2e-2;
 
 /// For cold-L2 timing, launches rotate through copies of K and V totalling this many times L2.
 const COLD_L2_TIMES: f64 = 10.0;
 
-/// Most sets of tensors.
+/// Maximum number of tensor sets.
 const MOST_COPIES: usize = 512;
 
-/// Most splits that a launcher takes, and the fewest keys worth a split (`kgen/split_plan.cuh`).
+/// Maximum number of splits of a launcher, and minimum keys per split (`kgen/split_plan.cuh`).
 const MOST_SPLITS: u32 = 256;
 const FEWEST_KEYS: u32 = 128;
 
-/// Rows of a split kernel's tile, and blocks of it that a multiprocessor runs at once.
+/// Rows of a split kernel's tile, and concurrent blocks per multiprocessor.
 const SPLIT_ROWS: u32 = 16;
 const SPLIT_BLOCKS: u32 = 2;
 
-/// Rows of a tile of queries of two parts, whose block has a multiprocessor to itself.
+/// Rows of an MLA kernel's tile; its block occupies a whole multiprocessor.
 const LATENT_ROWS: u32 = 64;
 
-/// Everything about one kernel at one shape that is no device.
+/// One kernel at one shape, independent of the device.
 pub struct AttentionTrial<'a> {
     /// The kernel.
     pub variant: Point,
     /// Its sizes.
     pub shape: Shape,
-    /// What its inputs are cut from.
+    /// Random numbers that its inputs are copied from.
     pub normals: &'a Normals,
-    /// What K and V are cut from.
+    /// Random numbers that K and V are copied from.
     pub kv_normals: &'a Normals,
-    /// Draws the inputs.
+    /// Generator of the inputs.
     pub seed: u64,
-    /// Splits of the keys; 0 where the kernel does not split them.
+    /// Splits of the keys; 0 if the kernel does not split them.
     pub splits: u32,
 }
 
@@ -129,7 +129,7 @@ impl Trial for AttentionTrial<'_> {
         let floats = |name, bytes, may_differ| Output { name, bytes, number: None, may_differ };
         let forward = [tensor("o", queries, false), floats("lse", queries * 4, false)];
         match self.variant.kind {
-            // Blocks add to dQ in whatever order they come.
+            // Blocks add to dQ in no fixed order.
             Kind::Bwd => vec![
                 tensor("dq", queries, true),
                 tensor("dk", keys, false),
@@ -145,7 +145,7 @@ impl Trial for AttentionTrial<'_> {
         let Point { kind, head_dim, dtype, causal, .. } = self.variant;
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
         let query = |head_dim| strides(heads, seqlen_q, head_dim);
-        // Of a tensor in pages, the batch stride leads from page to page.
+        // In a paged tensor the batch stride is the distance between pages.
         let key = |head_dim| strides(heads_k, if page_size > 0 { page_size } else { seqlen_k }, head_dim);
         let HeadDim { qk, v } = head_dim;
         let lse_strides = [i64::from(heads) * i64::from(seqlen_q), seqlen_q.into()];
@@ -207,7 +207,7 @@ impl Trial for AttentionTrial<'_> {
     fn judge(&self, host: &[(&'static str, Vec<u8>)], outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
         let tensor = |name: &str| -> &[u8] {
             let written = outputs.iter().zip(written).find(|(output, _)| output.name == name).map(|(_, bytes)| bytes);
-            // The inputs of a backward pass and the outputs of a forward one share names; a call has either.
+            // Inputs of a backward pass and outputs of a forward pass share names; a call has only one of them.
             let given = host.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes);
             given.or(written).map_or(&[], Vec::as_slice)
         };
@@ -234,14 +234,14 @@ impl Trial for AttentionTrial<'_> {
 }
 
 impl AttentionTrial<'_> {
-    /// Rows of Q and of K over all sequences and heads; of K in pages, the last ones' rest too.
+    /// Rows of Q and of K over all sequences and heads; with pages, including the unused rows of the last page.
     fn rows(&self) -> [usize; 2] {
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
         let keys = if page_size > 0 { self.shape.pages_per_sequence() * page_size } else { seqlen_k };
         [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * keys as usize]
     }
 
-    /// What is said of pages.
+    /// The parameters of paging.
     fn pages(&self) -> Option<PagedKeys> {
         let Shape { batch, page_size, .. } = self.shape;
         let each = self.shape.pages_per_sequence();
@@ -253,15 +253,14 @@ impl AttentionTrial<'_> {
         })
     }
 
-    /// Every page once, in no order: as in a cache that sequences have come to and left.
+    /// A random permutation of all pages, as in a cache after sequences have come and gone.
     fn page_table(&self, seed: u64) -> Vec<u8> {
         let mut pages: Vec<u32> = (0..self.shape.batch * self.shape.pages_per_sequence()).collect();
         pages.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         pages.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 
-    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the
-    /// mean e^½.
+    /// Average log-sum-exp of normal inputs, ln(keys) + 1/2: scores are normal too, and e^score has the mean e^½.
     fn likely_lse(&self) -> Vec<u8> {
         let heads = self.shape.heads as usize;
         if self.variant.features.score().is_some() {
@@ -278,14 +277,14 @@ impl AttentionTrial<'_> {
         head.repeat(self.shape.batch as usize * heads)
     }
 
-    /// What tells of single rows of these tensors.
+    /// The reference for single rows of these tensors.
     fn sample<'t>(&self, tensor: &'t dyn Fn(&str) -> &'t [u8]) -> Sample<'t> {
         Sample { variant: self.variant, shape: self.shape, tensor }
     }
 
     fn refuse_lse(&self, got: f64, expected: f64) -> Result<(), String> {
         let of_products = if self.variant.dtype == Dtype::Fp8 { LARGEST_LSE_ERROR_FP8 } else { LARGEST_LSE_ERROR };
-        // A declared score may be thousands, and so its fp32 roundings are larger than those of the products.
+        // A declared score may be in the thousands, so its fp32 rounding errors exceed those of the products.
         let of_score = if self.variant.features.score().is_some() { expected.abs() * 2.0_f64.powi(-20) } else { 0.0 };
         let largest = of_products.max(of_score);
         if (got - expected).abs() <= largest { Ok(()) } else { Err(format!("LSE is wrong: {got} instead of {expected}")) }
@@ -328,7 +327,7 @@ impl AttentionTrial<'_> {
         errors
     }
 
-    /// Merges the partial results of every row, which must hold no NaN, and compares some.
+    /// Merges the partial results of every row, which must not contain NaN, and compares some rows.
     fn judge_splits(&self, sample: &Sample<'_>, workspace: &[u8]) -> Result<Vec<(&'static str, f64)>, String> {
         let (Shape { batch, heads, seqlen_q, .. }, splits) = (self.shape, self.splits as usize);
         let rows = batch as usize * seqlen_q as usize * heads as usize;
@@ -360,7 +359,7 @@ fn strides(heads: u32, seqlen: u32, head_dim: u32) -> Strides {
     Strides { batch: i64::from(seqlen) * row, row, head: head_dim.into() }
 }
 
-/// As many splits of the keys as make every block run at once on a device of so many multiprocessors.
+/// Number of splits that lets all blocks run at once on a device with this many multiprocessors.
 pub fn splits(variant: Point, shape: &Shape, multiprocessors: u32) -> u32 {
     let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, .. } = *shape;
     let (rows, blocks) = if variant.has_latent_queries() { (LATENT_ROWS, 1) } else { (SPLIT_ROWS, SPLIT_BLOCKS) };
@@ -369,7 +368,7 @@ pub fn splits(variant: Point, shape: &Shape, multiprocessors: u32) -> u32 {
     (multiprocessors * blocks / tiles).clamp(1, most)
 }
 
-/// Refuses an output that holds a NaN, including the initial pattern that was not overwritten.
+/// Rejects an output that contains a NaN, including the initial pattern if it was not overwritten.
 fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
     let nan = match output.number {
         None => bytes
@@ -377,7 +376,7 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
             .filter(|element| f32::from_le_bytes([element[0], element[1], element[2], element[3]]).is_nan())
             .count(),
         Some(number) => {
-            // The bits of infinity: larger ones, without the sign, are NaNs.
+            // The bits of infinity; larger ones, without the sign, are NaNs.
             let infinity = number.round(f32::INFINITY);
             bytes
                 .chunks_exact(2)
@@ -415,7 +414,7 @@ mod tests {
         }
     }
 
-    /// Runs a kernel on the emulator, on the tensors that a GPU would be given; the bytes of its outputs.
+    /// Runs a kernel on the emulator with the tensors of a GPU run; returns the bytes of its outputs.
     fn emulated(kit: &EmulatorKit, layout: &AttentionTrial<'_>) -> (Vec<Output>, Vec<Vec<u8>>) {
         let plan = Plan::new(layout.variant, None).expect("it has a plan");
         let source = Renderer::new(&Templates::embedded()).and_then(|r| r.kernel(&plan)).expect("it renders");
@@ -483,7 +482,7 @@ mod tests {
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
             let at = outputs.iter().position(|output| output.name == spoilt).expect("it is an output");
-            // The last element belongs to a row that is looked at, wherever the tensor's last row is.
+            // The last element belongs to a sampled row, wherever the tensor's last row is.
             let end = written[at].len();
             written[at][end - 4..].copy_from_slice(&[0x00, 0x42, 0x00, 0x42]);
             assert!(layout.judge(&inputs, &outputs, &written).is_err(), "{variant}: `{spoilt}` was changed");
@@ -526,7 +525,7 @@ mod tests {
             let inputs = layout.inputs(0);
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
-            // The same pages in another order are other keys.
+            // The same pages in another order are different keys.
             let mut turned = inputs;
             let Some((_, table)) = turned.iter_mut().find(|(name, _)| *name == "page_table") else { continue };
             table.rotate_left(4);
@@ -558,7 +557,7 @@ mod tests {
             let error = layout.judge(&layout.inputs(0), &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
             assert_eq!(layout.passed().as_deref(), Some("score=timed:40"));
-            // The same tensors are no answer to a kernel without the score.
+            // The same tensors are wrong for a kernel without the score.
             let plain = AttentionTrial { variant: Point { features: Features::NONE, ..variant }, ..layout };
             assert!(plain.judge(&plain.inputs(0), &outputs, &written).is_err(), "{variant}: the score changes nothing");
         }

@@ -1,4 +1,4 @@
-//! How much there is to do, so that a time becomes a rate.
+//! Work of a call, to convert a time into a rate.
 
 use super::{Shape, declared};
 use crate::{
@@ -6,11 +6,10 @@ use crate::{
     kernel::HeadDim,
 };
 
-/// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
-/// forward those of Q Kᵀ and P V (with `qv` those of QV Vᵀ too), backward three over the head dim of Q and K (Q Kᵀ, dQ,
-/// dK) and two over that of V. A causal mask halves them where both sides are equally long; elsewhere the pairs that it
-/// leaves are counted. A declared score adds its own operations for each pair, and a declared mask takes the pairs that
-/// it hides.
+/// Floating-point operations of one launch, 2 · B · H · Sq · Sk per column of its matrix products: forward those of Q
+/// Kᵀ and P V (with `qv` also QV Vᵀ), backward three over the head dim of Q and K (Q Kᵀ, dQ, dK) and two over that of
+/// V. A causal mask halves them for equal lengths; otherwise the visible pairs are counted. A declared score adds its
+/// own operations per pair, and pairs hidden by a declared mask do not count.
 pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let HeadDim { qk, v } = variant.head_dim;
     let columns = match variant.kind {
@@ -27,7 +26,7 @@ pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     pairs * (2.0 * f64::from(columns) + f64::from(declared::flops_per_pair(variant)))
 }
 
-/// Bytes of K and V, once: what decoding cannot do without reading.
+/// Bytes of K and V, read once: the minimum traffic of decoding.
 pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
     let rows = f64::from(shape.batch) * f64::from(shape.seqlen_k) * f64::from(shape.heads_k);
     let bytes = if KvFormat::of(variant.features).is_some() { 1 } else { variant.dtype.bytes() };

@@ -1,4 +1,4 @@
-// What kgen/device.cuh takes of the real one, which launches.
+// Stub of kgen/launch.cuh with only what kgen/device.cuh needs.
 #pragma once
 
 namespace kgen {

@@ -1,4 +1,5 @@
-//! One call, made and judged: its tensors, the answer that `kgen.h` promises, and every byte around the outputs.
+//! Makes one call and checks it: the outputs against the reference, refusals against `kgen.h`, and all bytes around the
+//! outputs.
 
 use super::{
     case::{Entry, FuzzCase, Merging, Workspace},
@@ -27,36 +28,36 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How a call went.
+/// Result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The kind of kernel that the dispatcher tried first.
+    /// Kernel kind that the dispatcher tries first.
     pub path: kernel::Kind,
-    /// Right, refused or wrong.
+    /// Correct, refused or wrong.
     pub result: CallResult,
 }
 
-/// Right, refused or wrong.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallResult {
-    /// All of it was right.
+    /// All outputs were correct.
     Passed {
-        /// Largest error as a part of what is allowed, and of which output.
+        /// Largest error relative to the tolerance.
         ratio: f64,
         /// `O`, `LSE`, `dQ`, ...
         output: String,
     },
-    /// The library refused what `kgen.h` says it refuses.
+    /// The library refused the call as `kgen.h` documents.
     Refused {
-        /// The code and why.
+        /// The code and the reason.
         reason: String,
     },
     /// Something was wrong.
     Failed {
-        /// What.
+        /// Description.
         message: String,
-        /// No further call can be made: the device is spoiled.
+        /// Whether the device is unusable for further calls.
         fatal: bool,
     },
 }
@@ -67,27 +68,27 @@ impl Outcome {
         matches!(self.result, CallResult::Failed { .. })
     }
 
-    /// Whether no further call can be made.
+    /// Whether the device is unusable for further calls.
     pub fn is_fatal(&self) -> bool {
         matches!(self.result, CallResult::Failed { fatal: true, .. })
     }
 }
 
-/// A refusal that `kgen.h` documents, foreseen.
+/// An expected refusal, documented in `kgen.h`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     code: i32,
     reason: &'static str,
 }
 
-/// Normal numbers that inputs are copied from.
+/// Normally distributed numbers that inputs are copied from.
 pub struct Pool(Vec<f32>);
 
-/// Numbers in the pool: rows of the same ones are rare.
+/// Size of the pool, large enough that equal rows are rare.
 const POOL: usize = 1 << 17;
 
 impl Pool {
-    /// Draws it; the same each time.
+    /// Draws the pool; always the same numbers.
     pub fn draw() -> Self {
         use rand::SeedableRng;
         let mut pool = vec![0.0; POOL];
@@ -96,7 +97,7 @@ impl Pool {
     }
 }
 
-/// Makes the call of a case on the device that its function was opened on, and judges it.
+/// Makes the call of a case on the device that its function was opened on, and checks it.
 pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device) -> Outcome {
     let outcome = |path: Kind, result| Outcome { path: path.into(), result };
     let failed = |error: &DeviceError| CallResult::Failed { message: error.to_string(), fatal: error.spoils_device() };
@@ -132,7 +133,7 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
     outcome(first_kind(case, &paths), result)
 }
 
-/// The kind of kernel that the dispatcher tries first.
+/// The kernel kind that the dispatcher tries first.
 fn first_kind(case: &FuzzCase, paths: &Paths) -> Kind {
     match (case.entry, paths.chosen) {
         (Entry::Bwd, _) => Kind::Bwd,
@@ -142,7 +143,7 @@ fn first_kind(case: &FuzzCase, paths: &Paths) -> Kind {
     }
 }
 
-/// Runs a call, and again in the order `again` where that is given.
+/// Runs a call, and repeats it with the order `again` if that is given.
 pub(super) fn run_twice(
     drawn: &Drawn,
     refusal: Option<&Refusal>,
@@ -170,7 +171,7 @@ pub(super) fn run_twice(
         if let Some(((name, _), _)) = differs {
             return wrong(format!("a second run of the same inputs gave other bits in `{name}`: threads race"));
         }
-        // What differs is judged again, and so is what lies around a workspace.
+        // Check outputs that differ again, and the bytes around the workspace.
         if let Some(complaint) = (again != outputs).then(|| judge(drawn, &again).complaint).flatten() {
             return wrong(format!("in a second run: {complaint}"));
         }
@@ -179,7 +180,7 @@ pub(super) fn run_twice(
     Ok(CallResult::Passed { ratio: comparison.worst.ratio(), output: output.to_owned() })
 }
 
-/// The outputs, and what lies around the workspace.
+/// The outputs, and the bytes around the workspace.
 fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     let mut comparison = (drawn.judge)(outputs);
     let beyond = outputs.get("workspace").and_then(Image::first_damage);
@@ -189,12 +190,12 @@ fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     comparison
 }
 
-/// Whether the number of query rows is unknown: with `cu_seqlens_q` and `seqused_q`, only `total_q` does.
+/// Whether the number of query rows is unknown: with `cu_seqlens_q` and `seqused_q`, only `total_q` gives it.
 fn has_unbounded_queries(case: &FuzzCase) -> bool {
     case.problem.lengths == Lengths::PackedUsed && !case.totals
 }
 
-/// What `kgen.h` says is refused.
+/// Refusals documented in `kgen.h`.
 fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
     let problem = &case.problem;
     let has_queries = problem.rows(Side::Query).bound > 0;
@@ -210,7 +211,7 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
             };
             has_queries.then_some(Refusal { code: device::ERROR_INVALID_VALUE, reason })
         }
-        // Kernels that split the keys read tensors however they lie, those of queries of two parts aside.
+        // Split-KV kernels accept any tensor layout, except those for `qv`.
         Entry::Fwd if !problem.options.qv && paths.able.iter().any(|path| (PATH_SPLIT..PATH_PACKED).contains(path)) => None,
         Entry::Fwd if scope.has_forward_without_tma(case) => None,
         Entry::Fwd => {
@@ -221,7 +222,7 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
     }
 }
 
-/// The call's tensors and what judges them.
+/// The call's tensors and their check.
 fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
     let (problem, number, head_dim) = (&case.problem, Number::of(case.dtype), Dims::from(case.head_dim));
     let tensors = Tensors::draw_from(problem, head_dim, number, &mut Source::from_pool(case.seed, &pool.0));
@@ -278,12 +279,11 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     Drawn { call, judge: Box::new(judge), may_differ: &[] }
 }
 
-/// O cannot exceed the largest element of V by more than what rounding P, and in FP8 O's sum apart from it, makes of
-/// it.
+/// |O| cannot exceed the largest element of V by more than the rounding error of P and, in FP8, of O's separate sum.
 const BEYOND_V: f64 = 1.125;
 
-/// Compares the sampled rows of O and LSE with the reference. Of all others: rows that see no key are exactly 0, and
-/// the rest are numbers that averages of V can be.
+/// Compares the sampled rows of O and LSE with the reference. Of the other rows, those that see no key must be exactly
+/// 0, and the rest must be possible averages of V.
 fn compare(
     problem: &Problem,
     tensors: &Tensors,

@@ -1,5 +1,5 @@
-//! One call of the dispatcher, complete: what a fuzzing run draws, and what its name says. The name is the grammar:
-//! words apart by spaces, in any order when read, those of the usual choice left out.
+//! A complete call of the dispatcher, as drawn by a fuzzing run. Its name is a sequence of words in any order; words of
+//! default values are omitted.
 //!
 //! `fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal no-workspace seed7`
 
@@ -19,7 +19,7 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// Which function of `kgen.h` is called.
+/// The function of `kgen.h` to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// `kgen_fwd`.
@@ -37,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// The kind of kernel that answers it where no other does better.
+    /// The kernel kind used if no other is better.
     pub fn kind(self) -> attention::Kind {
         match self {
             Self::Fwd => attention::Kind::Fwd,
@@ -45,7 +45,7 @@ impl Entry {
         }
     }
 
-    /// Its function.
+    /// The function that has this word.
     pub fn function(self) -> &'static str {
         match self {
             Self::Fwd => "kgen_fwd",
@@ -54,14 +54,14 @@ impl Entry {
     }
 }
 
-/// The workspace that the call is given.
+/// Workspace passed to the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workspace {
-    /// As much as the library asks for.
+    /// The size that the library requests.
     CallOptions,
     /// NULL.
     None,
-    /// A little less than asked for.
+    /// Slightly less than requested.
     Short,
 }
 
@@ -77,16 +77,16 @@ impl Workspace {
     }
 }
 
-/// Who merges partial results, where keys are split.
+/// Merging of partial results of splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merging {
-    /// Whom the library likes; it is given no counters.
+    /// The library's choice, without counters.
     Free,
-    /// Whom it likes, with counters for every row tile.
+    /// The library's choice, with counters for every row tile.
     Counted,
-    /// The same, with one word of counters.
+    /// The library's choice, with a single counter.
     OneCounter,
-    /// `fwd_combine`, by `KGEN_FLAG_MERGE_BY_LAUNCH`, with counters that nobody needs.
+    /// `fwd_combine`, by `KGEN_FLAG_MERGE_BY_LAUNCH`, with unused counters.
     Launch,
     /// The last block of each row tile, by `KGEN_FLAG_MERGE_BY_LAST_BLOCK`, with counters.
     LastBlock,
@@ -115,15 +115,15 @@ impl Merging {
     }
 }
 
-/// One call.
+/// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a call, each independent of the others")]
 pub struct FuzzCase {
     /// The function.
     pub entry: Entry,
-    /// Elements of a row of Q and K, and of V and O.
+    /// Head dim of Q and K, and of V and O.
     pub head_dim: HeadDim,
-    /// Element type of Q, K and V; the problem has descales where it is FP8.
+    /// Element type of Q, K and V; with FP8 the problem has descales.
     pub dtype: Dtype,
     /// Causal mask.
     pub causal: bool,
@@ -133,39 +133,39 @@ pub struct FuzzCase {
     pub workspace: Workspace,
     /// `num_splits`; 0: the library chooses. Forward only.
     pub splits: u32,
-    /// Who merges partial results. Forward only.
+    /// Merging of partial results. Forward only.
     pub merging: Merging,
-    /// Tells the rows of packed tensors (`total_q`, `total_k`).
+    /// Whether the total rows of varlen tensors are passed (`total_q`, `total_k`).
     pub totals: bool,
-    /// Asks for the same bits from the same inputs. Backward only.
+    /// Whether the deterministic flag is set. Backward only.
     pub deterministic: bool,
-    /// LSE has a gradient. Backward only.
+    /// Whether dLSE is passed. Backward only.
     pub dlse: bool,
-    /// Runs the call again, on the emulator in this order of threads, and compares the bits.
+    /// Repeats the call, on the emulator with this order of threads, and compares the bits.
     pub again: Option<Order>,
-    /// Seed of the inputs and of the emulator's order of threads.
+    /// Seed of the inputs and of the emulator's thread order.
     pub seed: u64,
-    /// Compute capability of the emulated device, `major * 10 + minor`; a GPU has its own. The problem says how many
-    /// multiprocessors it has.
+    /// Compute capability of the emulated device, `major * 10 + minor`; ignored on a GPU. The problem has the number of
+    /// multiprocessors.
     pub capability: Option<u32>,
 }
 
-/// Most splits that `kgen.h` takes.
+/// Maximum number of splits in `kgen.h`.
 const MOST_SPLITS: u32 = 256;
 
-/// Most rows over all sequences, heads included, that a case may have: what a test's memory holds.
+/// Maximum rows over all sequences and heads of a case, limited by the memory of a test.
 const MOST_ELEMENTS: usize = 1 << 30;
 
-/// Most sequences of a case.
+/// Maximum number of sequences of a case.
 const MOST_SEQUENCES: usize = 1 << 16;
 
 impl FuzzCase {
-    /// Whether a kernel computes it, devices and kinds aside.
+    /// Whether a kernel can compute it, regardless of device and kind.
     pub fn is_served_by(&self, kernel: Point) -> bool {
         (kernel.head_dim, kernel.dtype) == (self.head_dim, self.dtype) && self.problem.options.is_served_by(self.causal, kernel)
     }
 
-    /// Says why there is no such call, if there is none.
+    /// The reason why the call is invalid, if it is.
     pub fn complaint(&self) -> Option<String> {
         let Self { entry, dtype, problem, splits, deterministic, .. } = self;
         let uniform = problem.sequences.windows(2).all(|pair| pair[0] == pair[1]);
@@ -238,7 +238,7 @@ impl fmt::Display for FuzzCase {
 impl FromStr for FuzzCase {
     type Err = String;
 
-    /// Reads a name; the words may stand in any order, and each at most once.
+    /// Parses a name. Words may be in any order, each at most once.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = Words(text.split_whitespace().collect());
         let entry = words.one_of("`fwd` or `bwd`", [Entry::Fwd, Entry::Bwd], |entry| entry.word().to_owned())?;
@@ -298,7 +298,7 @@ impl FromStr for FuzzCase {
 impl FromStr for DrawnCall {
     type Err = String;
 
-    /// Reads a name; the words may stand in any order, and each at most once.
+    /// Parses a name. Words may be in any order, each at most once.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = Words(text.split_whitespace().collect());
         let kinds = || Kind::ALL.iter().copied().filter(|kind| attention::Kind::of(*kind).is_none());
@@ -316,7 +316,7 @@ impl FromStr for DrawnCall {
     }
 }
 
-/// What tensors may hold, in no order.
+/// Contents of tensors.
 pub(super) const ALL_INPUTS: [Inputs; 11] = [
     Inputs::Normal,
     Inputs::OneHot,
@@ -331,7 +331,7 @@ pub(super) const ALL_INPUTS: [Inputs; 11] = [
     Inputs::Overtaken,
 ];
 
-/// Parts of a tensor's place.
+/// Parts of a tensor's layout.
 pub(super) const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::Batch];
 
 /// Every layout.
@@ -341,7 +341,7 @@ fn layouts() -> impl Iterator<Item = Layout> {
     plain.into_iter().chain((0..9).map(Layout::ReversedTensor)).chain(parts)
 }
 
-/// Lengths by sequence; one stands for all where they are equal, and a list may be repeated.
+/// Lengths per sequence; a single length stands for equal lengths, and a list can be repeated.
 fn sequences(
     batch: usize,
     times: usize,
@@ -361,7 +361,7 @@ fn sequences(
     Ok(queries.iter().copied().zip(keys.iter().copied()).collect::<Vec<_>>().repeat(times))
 }
 
-/// Lengths that are named by what drew them.
+/// Lengths named by the style that drew them.
 fn drawn_sequences(batch: usize, drawn: DrawnLengths) -> Result<Vec<(usize, usize)>, String> {
     let DrawnLengths { low, high, seed } = drawn;
     if batch > MOST_SEQUENCES || low > high || seed != batch as u64 {
@@ -372,7 +372,7 @@ fn drawn_sequences(batch: usize, drawn: DrawnLengths) -> Result<Vec<(usize, usiz
     Ok(Problem::encoder(batch, low, high, 1, 1).sequences)
 }
 
-/// The words not yet understood.
+/// Words not parsed yet.
 struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
@@ -381,7 +381,7 @@ impl<'a> Words<'a> {
         Some(self.0.remove(at))
     }
 
-    /// The case that was read, if no word is left and nothing is to complain of.
+    /// The parsed case, if no word is left and it is valid.
     fn end<T>(&self, case: T, complaint: impl Fn(&T) -> Option<String>) -> Result<T, String> {
         match (self.0.first(), complaint(&case)) {
             (Some(word), _) => Err(format!("`{word}` is no word of a case, or stands there twice")),
@@ -394,7 +394,7 @@ impl<'a> Words<'a> {
         self.take(|word| word == flag).is_some()
     }
 
-    /// The value one of the words names.
+    /// The value named by one of the words.
     fn optional<T>(&mut self, values: impl IntoIterator<Item = T>, name: impl Fn(&T) -> String) -> Option<T> {
         values.into_iter().find(|value| self.flag(&name(value)))
     }
@@ -406,7 +406,7 @@ impl<'a> Words<'a> {
         self.optional(values, |value| name(*value)).ok_or_else(|| format!("a case needs {what}"))
     }
 
-    /// What follows `prefix` in a word whose rest is as `wanted`.
+    /// The rest of a word after `prefix`, if the rest satisfies `wanted`.
     fn rest_of(&mut self, prefix: &str, wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
         self.take(|word| word.strip_prefix(prefix).is_some_and(&wanted)).map(|word| &word[prefix.len()..])
     }

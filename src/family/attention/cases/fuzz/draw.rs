@@ -1,5 +1,5 @@
-//! Draws calls: each from the run's seed and its own number alone, so that any of them can be drawn again by itself.
-//! The distribution leans to what breaks kernels; docs/decisions/checks.md says why it is as it is.
+//! Draws random calls. Each depends only on the run's seed and its own number, so any call can be drawn again alone.
+//! The distribution favours cases that break kernels; docs/decisions/checks.md explains it.
 
 use super::{
     case::{ALL_INPUTS, Entry, FuzzCase, Merging, PARTS, Workspace},
@@ -30,37 +30,38 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 pub struct Drawer {
     seed: u64,
     points: Vec<Point>,
-    /// Of other families: kind, element type, compute capability.
+    /// Calls of other families: kind, element type, compute capability.
     others: Vec<(Kind, Dtype, u32)>,
-    /// Of the GPU; `None` on the emulator, whose devices have as many as a call says.
+    /// Multiprocessors of the GPU; `None` on the emulator, where each call sets the number.
     multiprocessors: Option<u32>,
 }
 
-/// What a call may cost.
+/// Limits on the cost of a call.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// Elements of all tensors.
+    /// Elements of all tensors together.
     elements: usize,
-    /// Products of Q Kᵀ, tiles filled up: what the emulator computes.
+    /// Products of Q Kᵀ with padded tiles: the emulator's work.
     products: usize,
-    /// Products of the true lengths: what the reference of a backward pass computes.
+    /// Products of the true lengths: the work of a backward pass's reference.
     exact_products: usize,
 }
 
-/// How the lengths of a batch are drawn.
+/// Distribution of the lengths of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// A few sequences of 0 to 20 rows.
     Tiny,
-    /// Lengths at tile borders, and one beside them.
+    /// Lengths at tile ends, and one more or less.
     Border,
-    /// Many short packed sequences whose queries are their keys.
+    /// Many short varlen sequences with as many queries as keys.
     Encoder,
-    /// Sequences of unequal lengths, empty ones among them.
+    /// Unequal lengths, including empty sequences.
     Mixed,
     /// Few queries, many keys.
     Decode,
-    /// A step of an engine: sequences of few queries and many keys beside prompts and chunks of prompts, in any order.
+    /// A batch of an inference engine: decoding sequences (few queries, many keys) mixed with prompts and prompt
+    /// chunks.
     Engine,
     /// One or two long sequences.
     Long,
@@ -69,7 +70,7 @@ enum Style {
 }
 
 impl Drawer {
-    /// For the calls of `scope`.
+    /// A drawer of calls for `scope`.
     pub fn new(scope: &Scope, seed: u64) -> Self {
         let multiprocessors = match scope.device {
             ScopeDevice::Gpu { multiprocessors, .. } => Some(multiprocessors),
@@ -78,7 +79,7 @@ impl Drawer {
         Self { seed, points: scope.points(), others: scope.drawn_points(), multiprocessors }
     }
 
-    /// Whether there is nothing to call.
+    /// Whether there are no kernels to call.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty() && self.others.is_empty()
     }
@@ -86,7 +87,7 @@ impl Drawer {
     /// Call number `number`.
     ///
     /// # Panics
-    /// Where there is nothing to call.
+    /// If there are no kernels to call.
     pub fn draw(&self, number: u64) -> LibraryCall {
         let mut rng = Rng::seed_from_u64(self.seed);
         rng.set_stream(number);
@@ -97,7 +98,7 @@ impl Drawer {
         LibraryCall::Attention(self.attention(&mut rng))
     }
 
-    /// A call of another family: mostly small, for what is special needs little room.
+    /// A call of another family: mostly small, because the special cases occur at small sizes.
     fn other(&self, rng: &mut Rng) -> DrawnCall {
         let (kind, dtype, capability) = pick(rng, &self.others);
         let on_gpu = self.multiprocessors.is_some();
@@ -114,10 +115,10 @@ impl Drawer {
 
     fn attention(&self, rng: &mut Rng) -> FuzzCase {
         let Point { entry, head_dim, dtype, causal: made_causal, features, capability } = self.point(rng);
-        // A kernel with windows that is not causal serves causal calls too.
+        // A non-causal kernel with windows also serves causal calls.
         let causal = made_causal || (features.any(|info| info.includes_causal) && once_in(rng, 3));
         let on_gpu = self.multiprocessors.is_some();
-        // Mostly few, so that blocks that stay get several pieces of work; many, so that all pieces run at once.
+        // Mostly few, so that persistent blocks get several work items; sometimes many, so that all items run at once.
         let emulated = weighted(rng, &[(4, 1), (4, 2), (4, 3), (4, 4), (4, 5), (2, 8), (2, 12), (2, 16), (3, 132)]);
         let multiprocessors = self.multiprocessors.unwrap_or(emulated);
         let budget = self.budget(rng, entry);
@@ -133,7 +134,7 @@ impl Drawer {
         problem.options = options::draw(rng, features, &problem.sequences);
         problem.fp8 = (dtype == Dtype::Fp8 || problem.options.kv.is_some()).then_some(descales);
         rooms(problem.options.wanted(causal).1).for_each(|room| room.fit_drawn(&mut problem, head_dim));
-        // A window that ends at the position says the same as the flag.
+        // A window that ends at the query's position is equivalent to the causal flag.
         let causal = causal && !(problem.options.window.is_some_and(|[_, right]| right == 0) && once_in(rng, 2));
         let workspace = match entry {
             Entry::Fwd => weighted(rng, &[(5, Workspace::CallOptions), (4, Workspace::None), (1, Workspace::Short)]),
@@ -165,7 +166,7 @@ impl Drawer {
         case
     }
 
-    /// A device first, so that each gets as many calls, then a function, then what it is asked for.
+    /// Draws the device first, so that each gets equally many calls, then the function, then its parameters.
     fn point(&self, rng: &mut Rng) -> Point {
         let distinct = |values: Vec<u32>| {
             let mut values = values;
@@ -181,7 +182,7 @@ impl Drawer {
         pick(rng, &points)
     }
 
-    /// Mostly small calls; a few percent are big.
+    /// Mostly small calls; a few percent are large.
     fn budget(&self, rng: &mut Rng, entry: Entry) -> Budget {
         let big = once_in(rng, 40);
         let (elements, products, exact_products) = match (self.multiprocessors.is_some(), big) {
@@ -193,7 +194,7 @@ impl Drawer {
         Budget { elements, products, exact_products: if entry == Entry::Bwd { exact_products } else { usize::MAX } }
     }
 
-    /// Sequences and heads within the budget.
+    /// Draws sequences and heads within the budget.
     fn shape(
         &self,
         rng: &mut Rng,
@@ -208,7 +209,7 @@ impl Drawer {
         let ratio = weighted(rng, &[(6, 1), (2, 2), (1, 3), (3, 4), (1, 5), (1, 6), (1, 7), (3, 8), (1, 12), (1, 16)]);
         let mut sequences = sequences(rng, style, causal, on_gpu);
         let (mut heads, mut heads_k) = (heads_k * ratio, heads_k);
-        // Often as much work as blocks that stay need to take several pieces each.
+        // Often enough work that persistent blocks get several items each.
         let filled = !matches!(style, Style::Tiny | Style::Decode | Style::Engine) && !once_in(rng, 3);
         if filled {
             let pieces = |sequences: &[(usize, usize)], heads| heads * sequences.iter().map(|s| s.0.div_ceil(128)).sum::<usize>();
@@ -229,7 +230,7 @@ impl Drawer {
         while costs(&sequences, heads, heads_k, head_dim).exceed(budget) {
             let longest = sequences.iter().map(|s| s.0.max(s.1)).max().unwrap_or(0);
             if filled && longest > SHORT {
-                // Pieces count, not their length.
+                // The number of items matters, not their length.
                 shorten(&mut sequences);
             } else if sequences.len() > 2 && once_in(rng, 2) {
                 let kept = sequences.len() - sequences.len().div_ceil(4);
@@ -250,23 +251,23 @@ impl Drawer {
     }
 }
 
-/// Rows that batches of many pieces keep at least in their longest sequence.
+/// Minimum rows of the longest sequence in batches of many items.
 const SHORT: usize = 8;
 
-/// The same sequences at three quarters of their lengths.
+/// The same sequences with three quarters of their lengths.
 fn shorten(sequences: &mut [(usize, usize)]) {
     for (queries, keys) in sequences {
         (*queries, *keys) = (*queries * 3 / 4, *keys * 3 / 4);
     }
 }
 
-/// Half of the key heads, or else of the queries' heads of each.
+/// Halves the key heads, or else the query heads per key head.
 fn fewer_heads(heads: usize, heads_k: usize) -> (usize, usize) {
     let ratio = heads / heads_k;
     if heads_k > 1 { (heads_k / 2 * ratio, heads_k / 2) } else { ((ratio / 2).max(1), 1) }
 }
 
-/// What a shape costs.
+/// Cost of a shape.
 fn costs(sequences: &[(usize, usize)], heads: usize, heads_k: usize, head_dim: HeadDim) -> Budget {
     let both = (head_dim.qk + head_dim.v) as usize;
     let sum = |of: fn(&(usize, usize)) -> usize| sequences.iter().map(of).sum::<usize>();
@@ -297,12 +298,12 @@ fn style(rng: &mut Rng) -> Style {
     weighted(rng, &styles)
 }
 
-/// A length beside the end of a tile.
+/// A length next to the end of a tile.
 fn border(rng: &mut Rng) -> usize {
     pick(rng, &BORDERS) + rng.random_range(0..3) - 1
 }
 
-/// A length of any kind up to about `longest`.
+/// A random length up to about `longest`.
 fn any_length(rng: &mut Rng, longest: usize) -> usize {
     match rng.random_range(0..8) {
         0 => rng.random_range(0..3),
@@ -365,7 +366,7 @@ fn sequences(rng: &mut Rng, style: Style, causal: bool, on_gpu: bool) -> Vec<(us
             vec![(queries, keys); count(rng, 2)]
         }
         Style::Uniform => {
-            // Under a causal mask rows that see nothing are as interesting as the rest.
+            // Under a causal mask, rows that see no key are as interesting as others.
             let queries = any_length(rng, 400);
             let keys = if causal && once_in(rng, 3) { queries / 2 } else { any_length(rng, 400) };
             vec![(queries, keys); count(rng, 6)]
@@ -385,7 +386,7 @@ fn lengths(rng: &mut Rng, style: Style, sequences: &[(usize, usize)]) -> Lengths
     }
 }
 
-/// On the emulator mostly by priorities, for those reach what chance does not.
+/// On the emulator mostly priorities, which reach orders that random schedules do not.
 fn again(rng: &mut Rng, on_gpu: bool) -> Option<Order> {
     if on_gpu {
         return once_in(rng, 2).then_some(Order::Shuffled);
@@ -395,7 +396,7 @@ fn again(rng: &mut Rng, on_gpu: bool) -> Option<Order> {
     weighted(rng, &[(3, None), (1, Some(Order::Shuffled)), (8, Some(priorities))])
 }
 
-/// What the fast path takes, mostly. On a GPU the others may wait for the driver to compile what takes them.
+/// Mostly layouts of the fast path. On a GPU, other layouts may need kernels that the driver must compile first.
 fn layout(rng: &mut Rng, entry: Entry, on_gpu: bool) -> Layout {
     let usual = [(6, Layout::Bshd), (3, Layout::Bhsd), (4, Layout::Padded)];
     match rng.random_range(0..if on_gpu { 30 } else { 15 }) {
@@ -495,7 +496,7 @@ mod tests {
         }
     }
 
-    /// Of kernels with every feature one with a causal mask and one without.
+    /// For kernels with the same features, one causal and one not.
     #[test]
     fn kernels_with_features_are_asked_for_what_they_serve_and_sometimes_for_nothing() {
         const KEYS: [Feature; 3] = [Feature::Paged, Feature::KvE4m3, Feature::PageDescale];
@@ -515,7 +516,7 @@ mod tests {
                 assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
                 assert!(scope.holds(&case), "{case}");
                 words.extend(case.to_string().split(' ').map(str::to_owned));
-                // Kernels that read pages, or FP8, serve nothing else.
+                // Kernels with pages or FP8 serve no other calls.
                 let besides = case.problem.options.wanted(case.causal).1.iter().any(|feature| !KEYS.contains(&feature));
                 words.extend((!besides).then(|| "nothing".to_owned()));
             }

@@ -1,4 +1,5 @@
-//! A call of a family other than attention: kind, element type and size say how it is drawn, its seed which one it is.
+//! A call of a family other than attention. Kind, element type and size set the distribution; the seed selects the
+//! call.
 
 use super::call::{CallResult, run_twice};
 use crate::{
@@ -10,23 +11,23 @@ use crate::{
 };
 use std::fmt;
 
-/// The largest size that a run draws.
+/// Maximum size drawn by a run.
 pub const LARGEST: u32 = 64;
 
 /// One call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrawnCall {
-    /// What is computed; one of those that a family draws calls of.
+    /// Kernel kind, one that its family can draw calls of.
     pub kind: Kind,
     /// Element type of the inputs.
     pub dtype: Dtype,
-    /// About how large it is, from 1 to [`LARGEST`].
+    /// Approximate size, from 1 to [`LARGEST`].
     pub size: u32,
-    /// Runs the call again, on the emulator in this order of threads, and compares the bits.
+    /// Repeats the call, on the emulator with this order of threads, and compares the bits.
     pub again: Option<Order>,
-    /// Of everything else, and of the emulator's order of threads.
+    /// Seed of the call and of the emulator's thread order.
     pub seed: u64,
-    /// Compute capability of the emulated device, `major * 10 + minor`; a GPU has its own.
+    /// Compute capability of the emulated device, `major * 10 + minor`; ignored on a GPU.
     pub capability: Option<u32>,
 }
 
@@ -35,7 +36,7 @@ pub fn case_of(kind: Kind, dtype: Dtype, size: u32, seed: u64) -> Option<Box<dyn
     if kind.info().axes != [Axis::Dtype] {
         return None;
     }
-    // The call is the dispatcher's, and the same for each target.
+    // The call goes to the dispatcher and is the same for each target.
     let at = Coordinates { head_dim: None, dtype: Some(dtype), causal: None, features: None, target: Target::Sm80 };
     family::of(kind).random_case(&kind.at(&at), size, seed)
 }
@@ -51,12 +52,12 @@ impl DrawnCall {
         self.kind.info().function()
     }
 
-    /// Whether a kernel computes it, devices aside.
+    /// Whether a kernel can compute it, regardless of the device.
     pub fn is_served_by(&self, variant: Variant) -> bool {
         variant.kind() == self.kind && variant.dtype() == Some(self.dtype)
     }
 
-    /// Says why there is no such call, if there is none.
+    /// The reason why the call is invalid, if it is.
     pub fn complaint(&self) -> Option<String> {
         match self.size {
             1..=LARGEST if case_of(self.kind, self.dtype, self.size, self.seed).is_some() => None,
@@ -65,7 +66,7 @@ impl DrawnCall {
         }
     }
 
-    /// Makes the call and judges it.
+    /// Makes the call and checks it.
     pub(super) fn make(&self, device: &mut dyn Device) -> CallResult {
         let Some(case) = case_of(self.kind, self.dtype, self.size, self.seed) else {
             return CallResult::Failed { message: self.complaint().unwrap_or_default(), fatal: false };
@@ -82,7 +83,7 @@ impl DrawnCall {
         }
     }
 
-    /// Smaller calls, the boldest first: a seed draws another call at each size.
+    /// Smaller calls, smallest first. A seed draws a different call at each size.
     pub(super) fn simpler(&self) -> Vec<Self> {
         const SEEDS: u64 = 8;
         let plain = |size, seed| Self { size, seed, ..*self };

@@ -1,10 +1,10 @@
-//! Any call of a library's dispatcher: of attention, or of a family that draws calls.
+//! A call of a library's dispatcher: of attention, or of another family that draws calls.
 
 use super::{case::FuzzCase, drawn::DrawnCall, shrink};
 use crate::{family::attention, kernel::Dtype, kernel::Kind};
 use std::{fmt, str::FromStr};
 
-/// One call.
+/// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all calls are of attention")]
 pub enum LibraryCall {
@@ -15,7 +15,7 @@ pub enum LibraryCall {
 }
 
 impl LibraryCall {
-    /// The kind of kernel that answers it where no other does better.
+    /// The kernel kind used if no other is better.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Attention(case) => case.entry.kind().into(),
@@ -39,7 +39,7 @@ impl LibraryCall {
         }
     }
 
-    /// About how long the call takes, to compare calls by.
+    /// Approximate work of the call, to compare calls.
     pub(super) fn work(&self) -> usize {
         match self {
             Self::Attention(case) => shrink::work(case),
@@ -47,7 +47,7 @@ impl LibraryCall {
         }
     }
 
-    /// Calls that are simpler in one respect, the boldest first.
+    /// Calls that are simpler in one respect, the largest simplifications first.
     pub(super) fn simpler(&self) -> Vec<Self> {
         match self {
             Self::Attention(case) => shrink::simpler(case).into_iter().map(Self::Attention).collect(),
@@ -68,7 +68,7 @@ impl fmt::Display for LibraryCall {
 impl FromStr for LibraryCall {
     type Err = String;
 
-    /// Reads a name: one that has a kind's name among its words, other than attention's, is a drawn call.
+    /// Parses a name. A name with a word for a kind of another family is a drawn call.
     fn from_str(text: &str) -> Result<Self, String> {
         let names_a_kind = |word: &str| word.parse::<Kind>().is_ok_and(|kind| attention::Kind::of(kind).is_none());
         if text.split_whitespace().any(names_a_kind) {

@@ -1,4 +1,4 @@
-//! Draws what a call asks of masks and scores, of what a kernel has.
+//! Draws a call's masks and scores from the features of a kernel.
 
 use crate::{
     expression::KeptScore,
@@ -11,8 +11,8 @@ use crate::{
 };
 use rand::RngExt;
 
-/// Some of the features, often all, sometimes none; nothing is drawn for a plain kernel. Ends of windows and chunks lie
-/// where tiles end, and one beside, near the lengths of the sequences, or beyond all of them.
+/// Draws some of the features, often all, sometimes none; nothing for a plain kernel. Ends of windows and chunks are at
+/// or next to tile ends, near the lengths of the sequences, or beyond them.
 pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> CallOptions {
     let mut options = CallOptions::default();
     if features.is_empty() {
@@ -30,7 +30,7 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
     options
 }
 
-/// A declared score, which is always asked for: nothing else has its kernels.
+/// A declared score is always used, because its kernels serve no other calls.
 fn declared(draw: &mut Draw<'_>, score: KeptScore) -> DeclaredCall {
     let integer = match draw.rng.random_range(0..8) {
         0 => draw.rng.random_range(-3..8),
@@ -51,7 +51,7 @@ mod tests {
         let mut rng = Rng::seed_from_u64(1);
         let held = Features::from_iter([Feature::Window, Feature::Sinks]);
         let drawn: Vec<CallOptions> = (0..400).map(|_| draw(&mut rng, held, &[(70, 300)])).collect();
-        assert!(drawn.iter().all(|options| held.hold(options.wanted(false).1)));
+        assert!(drawn.iter().all(|options| held.contains(options.wanted(false).1)));
         for (window, sinks) in itertools::iproduct!([false, true], [false, true]) {
             let count =
                 drawn.iter().filter(|options| (options.window.is_some(), options.sinks.is_some()) == (window, sinks)).count();

@@ -1,4 +1,5 @@
-//! The parent's side: shares the calls out over worker processes, replaces those that die, and shrinks what fails.
+//! The parent process of a fuzzing run: distributes calls over worker processes, replaces workers that die, and shrinks
+//! failures.
 
 use super::{
     call::{CallResult, Outcome},
@@ -23,36 +24,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How to fuzz.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct FuzzOptions {
     /// Shared library of kernels and dispatcher.
     pub library: PathBuf,
-    /// What it holds, and the device.
+    /// Kernels of the library, and the device.
     pub scope: Scope,
-    /// What is called.
+    /// The calls to make.
     pub calls: Calls,
-    /// No call begins after this.
+    /// No call starts after this time.
     pub seconds: Option<Duration>,
-    /// Workers at a time.
+    /// Number of concurrent workers.
     pub jobs: usize,
-    /// Longest that one call may take.
+    /// Time limit of one call.
     pub call_limit: Duration,
     /// The kgen executable, started as `<program> __worker fuzz`.
     pub program: PathBuf,
 }
 
-/// What is called.
+/// The calls of a run.
 #[derive(Debug, Clone)]
 pub enum Calls {
-    /// So many, drawn from a seed.
+    /// Random calls drawn from a seed.
     Drawn {
-        /// Of the run.
+        /// Seed of the run.
         seed: u64,
-        /// How many.
+        /// Number of calls.
         count: u64,
     },
-    /// These.
+    /// An explicit list of calls.
     Given(Vec<LibraryCall>),
 }
 
@@ -65,50 +66,50 @@ impl Calls {
     }
 }
 
-/// Is told how a run goes on, from several threads at once.
+/// Receives progress of a run, from several threads concurrently.
 pub trait FuzzObserver: Sync {
-    /// A call is done.
+    /// A call has finished.
     fn called(&self, _failed: bool) {}
     /// A call failed.
     fn failed(&self, _number: u64, _case: &LibraryCall, _message: &str) {}
-    /// Failing calls are being made smaller.
+    /// Failing calls are being shrunk.
     fn shrinking(&self, _number: u64) {}
-    /// Asked ten times a second: true ends the run.
+    /// Polled ten times per second; true ends the run.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// An observer that ignores all events.
 impl FuzzObserver for () {}
 
-/// Failures after which a run ends: more would tell nothing, and a worker may have died of each.
+/// Number of failures after which a run stops. Each may have killed a worker, and more failures add little information.
 const MOST_FAILURES: usize = 200;
 
-/// Failures that are shrunk, those of the least work first.
+/// Number of failures to shrink, those with the least work first.
 const SHRUNK: usize = 6;
 
-/// Longest that shrinking takes altogether, begun calls aside.
+/// Total time limit of shrinking, apart from calls already started.
 const SHRINK_LIMIT: Duration = Duration::from_secs(90);
 
-/// Workers of one share that may end one after the other without having begun a call.
+/// Number of consecutive workers of one share that may exit without having started a call.
 const FRUITLESS_STARTS: usize = 3;
 
-/// Why a run could not be made.
+/// Error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum FuzzError {
-    /// Nothing that is asked for runs on the device.
+    /// The device runs none of the requested kernels.
     #[error("none of these kernels runs on this device")]
     Nothing,
-    /// Workers do not start, or find no device.
+    /// Workers do not start, or have no device.
     #[error("{0}")]
     NoWorker(String),
 }
 
-/// Makes the calls and shrinks what fails.
+/// Makes the calls and shrinks failures.
 ///
 /// # Errors
-/// [`FuzzError`] where no call could be made. A call that fails is in the report.
+/// [`FuzzError`] when no call could be made. Failing calls are not errors; they are in the report.
 pub fn run(options: &FuzzOptions, observer: &dyn FuzzObserver) -> Result<Report, FuzzError> {
     let drawer = match options.calls {
         Calls::Drawn { seed, .. } => Some(Drawer::new(&options.scope, seed)),
@@ -150,7 +151,7 @@ pub fn run(options: &FuzzOptions, observer: &dyn FuzzObserver) -> Result<Report,
     Ok(Report { device, seed, asked: options.calls.count(), rows, refusals, failures, seconds, ended, workers_lost })
 }
 
-/// Shrinks the failures of the least work.
+/// Shrinks the failures with the least work.
 fn shrink_all(options: &FuzzOptions, observer: &dyn FuzzObserver, failures: &mut [Failure]) {
     let deadline = Instant::now() + SHRINK_LIMIT;
     let mut smallest_first: Vec<usize> = (0..failures.len()).collect();
@@ -166,7 +167,7 @@ fn shrink_all(options: &FuzzOptions, observer: &dyn FuzzObserver, failures: &mut
     }
 }
 
-/// Which of some cases fails first, and how, in a fresh worker.
+/// The first case that fails in a fresh worker, with its failure.
 fn first_failure(options: &FuzzOptions, observer: &dyn FuzzObserver, cases: &[LibraryCall]) -> Option<(usize, String)> {
     let request = request(options, Work::Cases(cases.iter().map(LibraryCall::to_string).collect()));
     let mut failed = None;
@@ -184,18 +185,18 @@ fn request(options: &FuzzOptions, work: Work) -> Request {
     Request { version: PROTOCOL, library: library.clone(), scope: scope.clone(), work, call_limit_seconds }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     options: &'a FuzzOptions,
     observer: &'a dyn FuzzObserver,
     drawer: Option<Drawer>,
     begun: Instant,
     found: Mutex<Found>,
-    /// No more calls are wanted.
+    /// Set when no more calls are wanted.
     enough: AtomicBool,
 }
 
-/// What was found so far.
+/// Results so far.
 #[derive(Default)]
 struct Found {
     device: Option<String>,
@@ -207,13 +208,13 @@ struct Found {
 }
 
 impl Run<'_> {
-    /// Every `jobs`-th call, from number `first` on, in as many workers as that takes.
+    /// Makes every `jobs`-th call from number `first` on, with as many workers as necessary.
     fn share(&self, first: u64, jobs: u64) {
         let (mut next, end) = (first, self.options.calls.count());
         let mut fruitless = 0;
         while next < end && !self.is_over() {
             let request = request(self.options, self.work(next, jobs, end));
-            // A list is numbered from 0 by each worker.
+            // Each worker numbers its list from 0.
             let number_of = |number: u64| if self.drawer.is_some() { number } else { next + number * jobs };
             let mut reached = None;
             let ended = attend(self.options, &request, self, &mut |number, outcome| {
@@ -294,49 +295,49 @@ impl Run<'_> {
     }
 }
 
-/// What ends a worker before its time.
+/// Reason to stop a worker early.
 impl FuzzObserver for Run<'_> {
     fn interrupted(&self) -> bool {
         self.enough.load(Ordering::SeqCst) || self.observer.interrupted()
     }
 }
 
-/// How a worker ended.
+/// Result of a worker.
 #[derive(Debug, Default)]
 struct WorkerEnd {
     device: Option<String>,
-    /// By itself, all calls made.
+    /// Whether it finished all calls.
     finished: bool,
-    /// In which call it died or hung, and how.
+    /// The call in which it died or hung, and the reason.
     died_in: Option<(u64, String)>,
-    /// What it said about not being able to call.
+    /// Its message if it could not make calls.
     complaint: Option<String>,
 }
 
-/// What was heard of a worker that is running.
+/// State of a running worker, from its messages.
 #[derive(Default)]
-struct Heard {
+struct WorkerState {
     ended: WorkerEnd,
-    /// The call that it is in, and since when.
+    /// The current call and its start time.
     current: Option<(u64, Instant)>,
 }
 
-/// Has a worker serve a request; `done` hears how each call went.
+/// Runs a request in a worker; calls `done` with the outcome of each call.
 fn attend(
     options: &FuzzOptions,
     request: &Request,
     observer: &dyn FuzzObserver,
     done: &mut (dyn FnMut(u64, &Outcome) + Send),
 ) -> WorkerEnd {
-    let heard = Mutex::new(Heard::default());
-    let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = Mutex::new(WorkerState::default());
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let hangs = AtomicBool::new(false);
     let stop = || {
         let late = lock().current.is_some_and(|(_, since)| since.elapsed() > options.call_limit);
         hangs.fetch_or(late, Ordering::SeqCst);
         late || observer.interrupted()
     };
-    // Each call has a limit of its own.
+    // The time limit is per call.
     let worker = Worker { program: &options.program, task: "fuzz", limit: FOREVER, interrupted: &stop };
     let ended = worker.run(request, |line| match serde_json::from_slice(line) {
         Ok(Event::Device { name }) => lock().ended.device = Some(name),
@@ -350,7 +351,7 @@ fn attend(
         // A kernel under test may print to the same stream.
         Err(_) => {}
     });
-    let Heard { ended: mut how, current } = heard.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let WorkerState { ended: mut how, current } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (end, said) = match ended {
         Ok(ended) => ended,
         Err(error) => {
@@ -373,5 +374,5 @@ fn attend(
     how
 }
 
-/// Longer than any run: ten years.
+/// Ten years, longer than any run.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -1,4 +1,5 @@
-//! Which rows of a forward call are compared with float64: all of a small one, and of a big one some of many heads.
+//! Rows of a forward call that are compared with float64: all rows of a small call; some rows of many heads of a large
+//! one.
 
 use crate::family::attention::oracle::{
     arithmetic::{Arithmetic, Sums},
@@ -9,16 +10,16 @@ use crate::family::attention::oracle::{
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// Products of Q Kᵀ that the reference of one call may compute: some 50 ms of one core.
+/// Maximum products of Q Kᵀ in the reference of one call: about 50 ms of one core.
 const PRODUCTS: usize = 20 << 20;
 
-/// The same where every product is rounded as Hopper's FP8 tensor cores do.
+/// The same if every product is rounded like in Hopper's FP8 tensor cores.
 const TRUNCATED_PRODUCTS: usize = 6 << 20;
 
-/// Heads of sequences that a big call's products are shared out over, at least where it has as many.
+/// Minimum number of heads over which a large call's samples are distributed, if it has as many.
 const HEADS: usize = 24;
 
-/// Draws the samples, by sequence and head rising.
+/// Draws the samples, in ascending order of sequence and head.
 pub fn draw(problem: &Problem, head_dim: Dims, arithmetic: Arithmetic, seed: u64) -> Vec<Sample> {
     let budget = if arithmetic.sums == Sums::Truncated { TRUNCATED_PRODUCTS } else { PRODUCTS };
     let mut rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(17));
@@ -31,7 +32,7 @@ pub fn draw(problem: &Problem, head_dim: Dims, arithmetic: Arithmetic, seed: u64
         if rows == 0 {
             continue;
         }
-        // Reading a head's keys costs as much as some rows.
+        // Reading a head's keys costs as much as this many rows.
         let elements = keys * (head_dim.qk + head_dim.v) / 2;
         let fixed = 3 * elements;
         let row_cost = elements.max(1);
@@ -48,7 +49,7 @@ pub fn draw(problem: &Problem, head_dim: Dims, arithmetic: Arithmetic, seed: u64
     samples
 }
 
-/// The first and the last row, and others at random.
+/// The first and the last row, and random ones between.
 fn some_rows(rng: &mut ChaCha8Rng, rows: usize, count: usize) -> Vec<usize> {
     let mut chosen: Vec<usize> = (2..count).map(|_| rng.random_range(0..rows)).chain([0, rows - 1]).collect();
     chosen.sort_unstable();

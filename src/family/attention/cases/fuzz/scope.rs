@@ -1,4 +1,4 @@
-//! What a fuzzing run may call: the kernels that the library holds, those of them that are wanted, and the device.
+//! The kernels and the device that a fuzzing run can call.
 
 use super::{
     case::{Entry, FuzzCase},
@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 pub struct Scope {
     /// Every kernel in the library, which the dispatcher may choose.
     pub held: Vec<attention::Point>,
-    /// Those whose head dims, dtypes, masks and, on the emulator, targets are asked for.
+    /// Kernels with the requested head dims, dtypes, masks and, on the emulator, targets.
     pub wanted: Vec<attention::Point>,
-    /// Kernels of other families that are asked for and held, and that calls are drawn for.
+    /// Requested kernels of other families that the library has and that calls are drawn for.
     pub others: Vec<Variant>,
     /// The device.
     pub device: ScopeDevice,
 }
 
-/// What must be known of a device beforehand.
+/// Device properties that must be known in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScopeDevice {
@@ -40,29 +40,29 @@ pub enum ScopeDevice {
         /// Multiprocessors.
         multiprocessors: u32,
     },
-    /// The emulator, which is whatever device a case names.
+    /// The emulator, which emulates the device of each case.
     Emulator,
 }
 
-/// What one call asks of a library.
+/// Coordinates of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// The function.
     pub entry: Entry,
-    /// Elements of a row of Q and K, and of V and O.
+    /// Head dim of Q and K, and of V and O.
     pub head_dim: HeadDim,
     /// Element type.
     pub dtype: Dtype,
     /// Causal mask.
     pub causal: bool,
-    /// Features of the kernel that it is drawn for: calls may ask for some of them, and for other masks.
+    /// Features of the kernel that it is drawn for. Calls may use some of them, and other masks.
     pub features: Features,
-    /// The emulated device's compute capability, or the GPU's.
+    /// Compute capability of the emulated device or of the GPU.
     pub capability: u32,
 }
 
 impl Scope {
-    /// Where calls run.
+    /// Device of the run.
     pub fn kind(&self) -> DeviceKind {
         match self.device {
             ScopeDevice::Gpu { .. } => DeviceKind::Gpu,
@@ -70,14 +70,14 @@ impl Scope {
         }
     }
 
-    /// Everything that can be asked of the library, without duplicates. On the emulator each kernel is called on the
-    /// device that it was made for; on a GPU whatever runs there.
+    /// All calls that the library can serve, without duplicates. On the emulator each kernel is called on the device it
+    /// was made for; on a GPU, all kernels that run there.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         for variant in &self.wanted {
             let entry = match variant.kind {
                 Kind::Fwd => Entry::Fwd,
-                // Nothing else computes them.
+                // No other kernel computes these.
                 Kind::FwdSplit if variant.features.any(|info| info.is_split_only) => Entry::Fwd,
                 Kind::Bwd => Entry::Bwd,
                 _ => continue,
@@ -95,7 +95,7 @@ impl Scope {
         points
     }
 
-    /// What can be asked of other families: kind, element type, and the device's compute capability.
+    /// Calls of other families: kind, element type, and the device's compute capability.
     pub fn drawn_points(&self) -> Vec<(kernel::Kind, Dtype, u32)> {
         let of = |variant: &Variant| {
             let capability = match self.device {
@@ -135,38 +135,39 @@ impl Scope {
         }
     }
 
-    /// The held kernels of a kind that the dispatcher may choose for a case on a device.
+    /// Kernels of a kind in the library that the dispatcher may choose for a case on a device.
     fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &attention::Point> {
         self.held.iter().filter(move |v| v.kind == kind && case.is_served_by(**v) && Self::runs(**v, capability))
     }
 
-    /// Whether a kernel runs on a device and finds enough shared memory there.
+    /// Whether a kernel runs on a device and fits its shared memory.
     fn runs(variant: attention::Point, capability: u32) -> bool {
         plan::runs_on(variant.target, capability, true)
             && (variant.target.compute_capability() == capability
                 || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
     }
 
-    /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.
+    /// Whether `kgen_fwd` can compute a case whose Q, K and V do not meet TMA's requirements.
     pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
         let capability = self.capability(case);
         self.candidates(Kind::Fwd, case, capability).any(|variant| !attention::needs_tma(*variant))
     }
 
-    /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.
+    /// Arithmetic of the sums in the kernel that computes a case: that of Hopper's tensor cores if such a kernel may be
+    /// chosen.
     pub fn arithmetic(&self, case: &FuzzCase) -> Arithmetic {
         let kinds = self.candidates(kind_for(case), case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
         let truncated = kinds.filter(|arithmetic| arithmetic.sums == Sums::Truncated).last();
         truncated.unwrap_or_else(|| Number::of(case.dtype).into())
     }
 
-    /// Whether the library holds any kernel for a case.
+    /// Whether the library has a kernel for a case.
     pub fn holds(&self, case: &FuzzCase) -> bool {
         self.candidates(kind_for(case), case, self.capability(case)).next().is_some()
     }
 }
 
-/// The kind of kernel that computes a case wherever any does.
+/// The kind of kernel that computes a case if any kernel does.
 fn kind_for(case: &FuzzCase) -> Kind {
     match case.entry {
         Entry::Bwd => Kind::Bwd,
@@ -175,7 +176,7 @@ fn kind_for(case: &FuzzCase) -> Kind {
     }
 }
 
-/// Shared memory that a block may have, where it is no target of the grid.
+/// Shared memory limit per block of a device that is not a target of the grid.
 fn shared_memory_limit(capability: u32) -> u32 {
     let of = |target: Target| Limits::of(target).shared_memory_per_block;
     let own = Target::ALL.iter().find(|target| target.compute_capability() == capability);

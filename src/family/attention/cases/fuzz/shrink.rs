@@ -1,5 +1,4 @@
-//! Makes a failing call smaller for as long as it keeps failing: fewer sequences, heads and rows, plainer everything
-//! else.
+//! Shrinks a failing call while it keeps failing: fewer sequences, heads and rows, and default values for the rest.
 
 use super::{
     case::{Entry, FuzzCase, Merging, Workspace},
@@ -16,23 +15,23 @@ use crate::{
     },
 };
 
-/// Calls that shrinking one failure may make.
+/// Maximum number of calls to shrink one failure.
 const TRIES: usize = 3000;
 
-/// Candidates that one worker is given.
+/// Number of candidates per worker.
 const AT_ONCE: usize = 40;
 
-/// Which of some calls fails first, and how.
+/// Finds the first failing call of a list, with its failure.
 pub type Probe<'a> = dyn FnMut(&[LibraryCall]) -> Option<(usize, String)> + 'a;
 
-/// About how long the call takes, to compare calls by.
+/// Approximate work of a call, to compare calls.
 pub fn work(case: &FuzzCase) -> usize {
     let products: usize = case.problem.sequences.iter().map(|&(q, k)| (q + 1) * (k + 1)).sum();
     products * case.problem.heads * (case.head_dim.qk + case.head_dim.v) as usize
 }
 
-/// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails
-/// first, and how; `proceed` whether there is time.
+/// A smaller failing call and its failure; `None` if none was found. `first_failure` finds the first failing call of a
+/// list; `proceed` is false when the time is up.
 pub fn shrink(case: &LibraryCall, proceed: &dyn Fn() -> bool, first_failure: &mut Probe<'_>) -> Option<(LibraryCall, String)> {
     let mut smallest: Option<(LibraryCall, String)> = None;
     let mut left = TRIES;
@@ -54,13 +53,13 @@ pub fn shrink(case: &LibraryCall, proceed: &dyn Fn() -> bool, first_failure: &mu
     smallest
 }
 
-/// Calls that are simpler than this one in one respect, the boldest first.
+/// Calls that are simpler than this one in one respect, the largest simplifications first.
 pub(super) fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     let mut all = Vec::new();
     let mut offer = |change: &dyn Fn(&mut FuzzCase)| {
         let mut changed = case.clone();
         change(&mut changed);
-        // What names its lengths by their origin has to list them once they are others.
+        // Lengths named by their style must be listed explicitly once they change.
         if changed.problem.sequences != case.problem.sequences {
             (changed.problem.times, changed.problem.drawn) = (1, None);
         }
@@ -122,7 +121,7 @@ pub(super) fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     all
 }
 
-/// The same shape, everything around it as usual. No two calls may each be the other's plainer one.
+/// The same shape with default options. Two calls must not each be a simplification of the other.
 fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.problem.layout = Layout::Bshd);
     if case.problem.layout != Layout::Bshd {
@@ -166,7 +165,7 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.seed = 0);
 }
 
-/// Requests fewer features: none, one fewer, or the plainer form of one.
+/// Uses fewer features: none, one fewer, or a simpler form of one.
 fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| {
         masks_and_scores().for_each(|room| room.leave_out(&mut c.problem.options));
@@ -188,7 +187,7 @@ mod tests {
         name.parse().expect("a case")
     }
 
-    /// Shrinks against a rule in place of a kernel.
+    /// Shrinks with a predicate in place of a kernel.
     fn shrunk(name: &str, fails: impl Fn(&FuzzCase) -> bool) -> Option<String> {
         let fails = |call: &LibraryCall| matches!(call, LibraryCall::Attention(case) if fails(case));
         let mut first = |cases: &[LibraryCall]| cases.iter().position(fails).map(|index| (index, "wrong".to_owned()));

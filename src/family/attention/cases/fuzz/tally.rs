@@ -1,4 +1,4 @@
-//! What a fuzzing run found, for people and as JSON.
+//! Results of a fuzzing run, as text and as JSON.
 
 use super::{
     call::{CallResult, Outcome},
@@ -8,31 +8,31 @@ use crate::{kernel::Dtype, kernel::Kind};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Calls computed by one kind of kernel, of one dtype.
+/// Counts of calls by kernel kind and dtype.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The kind, by the dispatcher's rules.
+    /// Kernel kind that the dispatcher tries first.
     pub kind: Kind,
-    /// Of Q, K and V.
+    /// Dtype of Q, K and V.
     pub dtype: Dtype,
-    /// Calls made.
+    /// Number of calls made.
     pub calls: u64,
-    /// Right.
+    /// Number of correct results.
     pub passed: u64,
-    /// Refused as `kgen.h` says.
+    /// Number of refusals as documented in `kgen.h`.
     pub refused: u64,
-    /// Wrong, or fatal.
+    /// Number of wrong results and crashes.
     pub failed: u64,
-    /// The call that came nearest to its tolerance, of those that passed.
+    /// The passed call that came closest to its tolerance.
     pub worst: Option<WorstCall>,
 }
 
-/// A call that came near to its tolerance.
+/// The call closest to its tolerance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorstCall {
-    /// Largest error as a part of what is allowed.
+    /// Largest error relative to the tolerance.
     pub ratio: f64,
-    /// Of which output.
+    /// The output with that error.
     pub output: String,
     /// The call's name.
     pub case: String,
@@ -43,15 +43,15 @@ pub struct WorstCall {
 pub struct Failure {
     /// Its number in the run.
     pub number: u64,
-    /// The kind that was to compute it.
+    /// Expected kernel kind.
     pub kind: Kind,
-    /// The call as it was drawn.
+    /// The call as drawn.
     #[serde(serialize_with = "name")]
     pub drawn: LibraryCall,
-    /// A smaller one that fails too, where one was found.
+    /// A smaller failing call, if shrinking found one.
     #[serde(serialize_with = "optional_name")]
     pub shrunk: Option<LibraryCall>,
-    /// What was wrong with the smallest.
+    /// Failure message of the smallest call.
     pub message: String,
 }
 
@@ -65,51 +65,51 @@ fn optional_name<S: Serializer>(case: &Option<LibraryCall>, serializer: S) -> Re
 }
 
 impl Failure {
-    /// The smallest call known to fail.
+    /// The smallest known failing call.
     pub fn smallest(&self) -> &LibraryCall {
         self.shrunk.as_ref().unwrap_or(&self.drawn)
     }
 }
 
-/// Why a run made no more calls.
+/// Reason for the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// All were made.
+    /// All calls were made.
     Done,
-    /// Its time was up.
+    /// The time limit was reached.
     TimeUp,
-    /// So many failed that more would tell nothing.
+    /// There were too many failures.
     TooManyFailures,
-    /// The user asked for it.
+    /// The user interrupted it.
     Interrupted,
 }
 
-/// What a run found.
+/// Report of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// `emulator`, or the GPU with its compute capability and driver.
     pub device: String,
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// Calls asked for.
+    /// Number of requested calls.
     pub asked: u64,
-    /// By kind and dtype.
+    /// Counts by kind and dtype.
     pub rows: Vec<Row>,
-    /// How often a call was refused, by reason.
+    /// Number of refused calls per reason.
     pub refusals: BTreeMap<String, u64>,
-    /// What failed, by number.
+    /// Failures, sorted by call number.
     pub failures: Vec<Failure>,
-    /// Wall-clock seconds of the calls.
+    /// Wall-clock time of the calls, in seconds.
     pub seconds: f64,
-    /// Why it ended.
+    /// Reason for the end of the run.
     pub ended: Ended,
     /// Workers that died or hung and were replaced.
     pub workers_lost: u64,
 }
 
 impl Report {
-    /// Calls of every kind, by what is counted.
+    /// Totals over all kinds, per count.
     pub fn total(&self, of: fn(&Row) -> u64) -> u64 {
         self.rows.iter().map(of).sum()
     }
@@ -123,7 +123,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes in one call.
+    /// Adds one call.
     pub fn count(&mut self, case: &LibraryCall, outcome: &Outcome) {
         let key = (outcome.path, case.dtype());
         let empty = || Row { kind: key.0, dtype: key.1, calls: 0, passed: 0, refused: 0, failed: 0, worst: None };
@@ -144,7 +144,7 @@ impl Tally {
         }
     }
 
-    /// The rows, and the refusals by reason.
+    /// The rows, and the refusals per reason.
     pub fn finish(self) -> (Vec<Row>, BTreeMap<String, u64>) {
         (self.rows.into_values().collect(), self.refusals)
     }

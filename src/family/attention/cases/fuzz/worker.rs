@@ -1,4 +1,4 @@
-//! The worker's side: makes the calls that are its share, one by one, and says of each that it begins and how it went.
+//! The worker process: makes its share of the calls, and reports the start and the result of each.
 
 use super::{
     call::{self, Outcome, Pool},
@@ -21,7 +21,7 @@ use std::{
 /// Version of the messages between parent and worker.
 pub const PROTOCOL: u32 = 1;
 
-/// What a worker is to do: one line of JSON on its standard input.
+/// Request to a worker: one line of JSON on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -30,7 +30,7 @@ pub struct Request {
     /// Shared library of kernels and dispatcher.
     #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
-    /// What it holds, and the device.
+    /// Kernels of the library, and the device.
     pub scope: Scope,
     /// The calls.
     pub work: Work,
@@ -38,28 +38,28 @@ pub struct Request {
     pub call_limit_seconds: f64,
 }
 
-/// Which calls a worker makes.
+/// The calls that a worker makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Numbers `first`, `first + step`, ... below `end`, drawn from the seed, until so many seconds have passed.
+    /// Numbers `first`, `first + step`, ... below `end`, drawn from the seed, until the time limit.
     Draw {
-        /// Of the run.
+        /// Seed of the run.
         seed: u64,
-        /// Number.
+        /// First number.
         first: u64,
-        /// Workers of the run.
+        /// Number of workers of the run.
         step: u64,
-        /// Number.
+        /// End of the numbers.
         end: u64,
-        /// No call begins later; `None`: all are made.
+        /// Time in seconds after which no call starts; `None`: no limit.
         seconds: Option<f64>,
     },
-    /// These, by name, up to and with the first that fails. They are numbered from 0.
+    /// A list of calls by name, up to and including the first that fails. Numbered from 0.
     Cases(Vec<String>),
 }
 
-/// What a worker says: lines of JSON on its standard output.
+/// Messages of a worker: lines of JSON on its standard output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -70,35 +70,35 @@ pub enum Event {
     },
     /// The device cannot be used.
     NoDevice {
-        /// Why.
+        /// Reason.
         message: String,
     },
-    /// A call begins.
+    /// A call starts.
     Begin {
-        /// Its number.
+        /// Call number.
         number: u64,
     },
     /// A call has ended.
     Done {
-        /// Its number.
+        /// Call number.
         number: u64,
-        /// How it went.
+        /// Its result.
         outcome: Outcome,
     },
-    /// All calls are made, or the time is up.
+    /// All calls are made, or the time limit is reached.
     Finished,
 }
 
 /// Serves one request.
 ///
 /// # Errors
-/// A message for the parent's log, where the request cannot be read or nothing reads the answers.
+/// A message for the parent's log, if the request is invalid or the parent has closed the pipe.
 pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
-    // Workers share the cores between them. A second pool is refused; then the first one serves.
+    // Workers share the cores. Creating a second thread pool fails, and the first one is used.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let mut say = |event: &Event| reply.say(event).map_err(|e| format!("cannot report: {e}"));
     let mut caller = Caller { request: &request, devices: HashMap::new(), pool: Pool::draw() };
@@ -127,10 +127,10 @@ pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String>
     say(&Event::Finished)
 }
 
-/// What makes calls.
+/// State for making calls.
 struct Caller<'a> {
     request: &'a Request,
-    /// By function, opened when first called.
+    /// Functions by name, opened at their first call.
     devices: HashMap<&'static str, Opened>,
     pool: Pool,
 }

@@ -1,4 +1,4 @@
-//! Calls that concern declared scores, each with one thing wrong.
+//! Invalid calls with declared scores, each with one error.
 
 use super::{numbers, push};
 use crate::{
@@ -9,17 +9,17 @@ use crate::{
     family::attention::abi::{SCORE_TABLES, ScoreParams},
 };
 
-/// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version
-/// cannot name its score, and its sequences are shorter.
+/// Expectations that differ for a kernel with a declared score, by the names of the changes: a caller of an earlier
+/// version cannot pass its score, and its maximum sequence length is smaller.
 const OTHERWISE_WITH_SCORE: [&str; 4] =
     ["a structure of the first version", "a structure of version 2", "blocks whose number wraps", "rows of a tile that wrap"];
 
-/// Whether a change does with a kernel what its list says.
+/// Whether a change has the expected result for a kernel.
 pub(super) fn holds(variant: Point, change: &Change) -> bool {
     variant.features.score().is_none() || !OTHERWISE_WITH_SCORE.contains(&change.0)
 }
 
-/// What a kernel without a declared score does.
+/// Expectations for a kernel without a declared score.
 const WITHOUT_SCORE: &[Change] = &[
     ("a declared score", |c| numbers(c).features.score.id = 5, Refused(ERROR_MISMATCH, "built without a declared score")),
     (
@@ -29,7 +29,7 @@ const WITHOUT_SCORE: &[Change] = &[
     ),
 ];
 
-/// What a kernel with one does.
+/// Expectations for a kernel with a declared score.
 const WITH_SCORE: &[Change] = &[
     (
         "no declared score",
@@ -48,7 +48,7 @@ const WITH_SCORE: &[Change] = &[
         |c| *numbers(c).seqlen_k = (1 << 28) - 1023,
         Refused(ERROR_INVALID_VALUE, "with a declared score"),
     ),
-    // What is refused is said in turn: the length is not.
+    // Errors are reported in order, so the length is not reported.
     (
         "as many keys as a score allows, and no k",
         |c| {
@@ -93,14 +93,14 @@ const WITH_SCORE: &[Change] = &[
 const WITH_TABLES: &[Change] =
     &[("no table", |c| drop_tensor(c, SCORE_TABLES[0]), Refused(ERROR_INVALID_VALUE, "score.tables[0] must not be NULL"))];
 
-/// Where an integer divides.
+/// Expectations if the score divides by an integer.
 const WITH_DIVISOR: &[Change] = &[(
     "a divisor of 0",
     |c| numbers(c).features.score.integers = [0; 8],
     Refused(ERROR_INVALID_VALUE, "is 0; the score divides by it"),
 )];
 
-/// What concerns declared scores.
+/// Expectations that concern declared scores.
 pub(super) fn of_score(variant: Point) -> Vec<&'static [Change]> {
     let Some(score) = variant.features.score() else { return vec![WITHOUT_SCORE] };
     let divides = score.score.iter().chain(&score.mask).any(|expr| !expr.divisors().is_empty());

@@ -1,4 +1,4 @@
-//! Calls of split-KV's kernels, each with one thing wrong: those that split, the one that merges, and the scheduler.
+//! Invalid calls of split-KV's kernels, each with one error: the split kernel, the combine kernel and the scheduler.
 
 use super::{blocks, fwd, numbers, strides};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     device::{Call, ERROR_INVALID_VALUE, Element, Image},
 };
 
-/// What all three kernels of split-KV do.
+/// Expectations for all three kernels.
 pub(super) const SPLITTING: &[Change] = &[
     ("no splits", |c| fwd(c).num_splits = 0, Refused(ERROR_INVALID_VALUE, "num_splits 0 must lie in 1 .. 256")),
     (
@@ -21,7 +21,7 @@ pub(super) const SPLITTING: &[Change] = &[
     ("a negative total_q", |c| fwd(c).total_rows[0] = -1, Refused(ERROR_INVALID_VALUE, "total_q -1 must not be negative")),
 ];
 
-/// What those two do that have partial results.
+/// Expectations for the two with partial results.
 pub(super) const PARTIAL: &[Change] = &[
     ("no workspace", |c| drop_tensor(c, "workspace"), Refused(ERROR_INVALID_VALUE, "the workspace has 0 bytes")),
     ("a number too little of workspace", small_workspace, Refused(ERROR_INVALID_VALUE, "the workspace has")),
