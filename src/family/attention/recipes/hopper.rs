@@ -132,19 +132,11 @@ impl Recipe for HopperForward {
         None
     }
 
-<<<<<<< HEAD
-    /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
-    /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where warpgroups share keys, the
-    /// maximum and sum of each row that a slot has room for besides; of a bias the part of the next tile. Where producer warps widen K and
-    /// V, stages of each as they come, two more places in which the first warp tells the others of the work, what it
-    /// knows of a list of work, and each warp's barriers for stages of K and V as they come.
-=======
     /// Slots of Q, stages of K and of V, the producer's description of the work item in each slot, and the full and
     /// empty barriers of each slot and of each stage of K and V. If warpgroups share keys, also the maximum and sum of
     /// each row that a slot has room for. If producer warps widen K and V, also stages of the unwidened tiles, two
     /// slots in which the first warp passes work items to the others, its state of the work list, and each warp's
-    /// barriers for the unwidened stages.
->>>>>>> main
+    /// barriers for the unwidened stages. The next tile of a bias, if it is staged.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
@@ -320,9 +312,8 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
-<<<<<<< HEAD
-/// Bytes of a tile of the bias, if there is room for it beside one Q for each warpgroup. Packed rows, and kernels that widen K and V, read their biases from device
-/// memory.
+/// Bytes of a tile of the bias, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V read
+/// the bias from device memory.
 fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
     let is_staged = may_stage_bias(variant.features) && KvFormat::of(variant.features).is_none();
     let bytes = tile.m * bias_pitch(tile.n);
@@ -330,29 +321,21 @@ fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
     (is_staged && room(variant, tile) >= q + bytes.next_multiple_of(TMA_TILE_ALIGNMENT)).then_some(bytes)
 }
 
-/// Bytes that stages of K and V leave, and announcements, sums, zeros and barriers, each in a place of its own.
-fn room(variant: Point, tile: &Tile) -> u32 {
-=======
 /// Bytes left by the stages of K and V, the descriptions of work, sums, zeros and barriers, each in its own region.
-fn beside_stages(variant: Point, tile: &Tile) -> u32 {
->>>>>>> main
+fn room(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
     let sums = if shared_keys::may_share(variant, tile) { 2 * TMA_TILE_ALIGNMENT } else { 0 };
     let beside = tile.stages * (keys + values) + sums + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
-<<<<<<< HEAD
 /// The room that a staged bias leaves.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let bias = staged_bias_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
     room(variant, tile) - bias
 }
 
-/// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
-=======
 /// The widths of Q Kᵀ and of P V, which has one product per run of equal panels.
->>>>>>> main
 pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
     let mut widths = vec![n];
     let mut wide = 0;
