@@ -2,8 +2,6 @@
 // staged (fp32, columns that are not adjacent) is read from device memory by add_bias.
 #pragma once
 
-#include <limits.h>
-
 #include "kgen.h"
 #include "kgen/bias.cuh"
 #include "kgen/cp_async.cuh"
@@ -25,10 +23,14 @@ struct staged_bias {
     static constexpr uint32_t pitch = COLUMNS * 2 + 16;
     static_assert(COLUMNS % 16 == 0, "a row has an odd number of pieces");
 
-    uint32_t rows;            // the address of the warp's rows in shared memory
-    int position = 0;         // of the first row
-    int first_key = INT_MAX;  // of column 0; INT_MAX: nothing is staged
+    uint32_t rows;  // the address of the warp's rows in shared memory
 };
+
+// Whether the bias of a call is staged.
+template <class Params>
+KGEN_DEVICE bool is_staged(const Params& p) {
+    return p.bias != nullptr && p.bias_dtype != KGEN_DTYPE_FP32 && p.bias_column_stride == 1;
+}
 
 // A row of the bias from one key on.
 struct bias_source {
@@ -37,7 +39,7 @@ struct bias_source {
 
     template <class Params>
     KGEN_DEVICE bias_source(const Params& p, const head_bias& bias, int position, int key) {
-        const uint8_t* first = bias.start + (bias_row_offset(p, bias, position) + key) * 2;
+        const uint8_t* first = bias.start + (bias.row(position) * p.bias_row_stride + key) * 2;
         shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(first) % 16);
         pieces = first - shift;
     }
@@ -66,22 +68,20 @@ KGEN_DEVICE bool is_bias_aligned(const Params& p, const head_bias& bias, int pos
     return p.bias_row_stride % 8 == 0 && bias_source(p, bias, position, key).shift == 0;
 }
 
-// Starts to copy the warp's part of a tile, once all lanes have read the one before. `position`: of its first row.
+// Starts to copy the warp's part of a tile of a staged bias, once all lanes have read the one before. `position`: of its
+// first row.
 template <int ROWS, int COLUMNS, class Params>
-KGEN_DEVICE void stage_bias(staged_bias<ROWS, COLUMNS>& staged, const Params& p, const head_bias& bias, int position,
+KGEN_DEVICE void stage_bias(const staged_bias<ROWS, COLUMNS>& staged, const Params& p, const head_bias& bias, int position,
                             int first_key) {
     constexpr int PIECES = COLUMNS / 8;
     constexpr int LANES = PIECES <= 2 ? 2 : PIECES <= 4 ? 4 : PIECES <= 8 ? 8 : PIECES <= 16 ? 16 : 32;  // a row
     constexpr int ROWS_A_PASS = 32 / LANES;
-    staged.first_key = INT_MAX;
-    if (bias.start == nullptr || p.bias_dtype == KGEN_DTYPE_FP32 || p.bias_column_stride != 1) return;
-    staged.first_key = first_key;
-    staged.position = position;
     warp_sync();
     const int lane = static_cast<int>(lane_index()), piece = lane % LANES;
     const uint32_t own = staged.rows + lane / LANES * staged.pitch + piece * 16;
-    const int query = position - bias.first_position;
-    const bool is_inside = query >= 0 && query + ROWS - 1 <= bias.last_row && first_key >= 0 && first_key + COLUMNS <= bias.keys;
+    const int query = position - (bias.keys - bias.queries);
+    const bool is_inside =
+        query >= 0 && query + ROWS <= bias.queries && first_key >= 0 && first_key + COLUMNS <= bias.keys;
     if (is_inside && is_bias_aligned(p, bias, position, first_key)) {
         const uint8_t* from = bias.start + ((query + lane / LANES) * p.bias_row_stride + first_key) * 2 + piece * 16;
         const int64_t step = ROWS_A_PASS * 2 * p.bias_row_stride;
@@ -110,17 +110,14 @@ KGEN_DEVICE void await_bias() {
     warp_sync();
 }
 
-// add_bias for both rows of a lane in a piece of 16 rows, of which the tile may be staged. `position`: of the first of
-// the two.
+// add_bias of a staged bias, from the tile that was staged last, for both rows of a lane in piece `piece` of 16 rows.
+// `position`: of the first of the two.
 template <class T, int ROWS, int COLUMNS, class Params, int CHUNKS>
 KGEN_DEVICE void add_staged_bias(float (&s)[CHUNKS][4], float scale, const Params& p, const head_bias& bias,
-                                 const staged_bias<ROWS, COLUMNS>& staged, int position, int first_key) {
-    const int lane = static_cast<int>(lane_index()), first_row = position - lane / 4 - staged.position;
-    const uint32_t rows = staged.rows + first_row * staged.pitch;
-    if (first_key != staged.first_key) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) add_bias<T>(s, h, scale, p, bias, position + h * 8, first_key);
-    } else if (is_bias_aligned(p, bias, position, first_key)) {
+                                 const staged_bias<ROWS, COLUMNS>& staged, int piece, int position, int first_key) {
+    const int lane = static_cast<int>(lane_index());
+    const uint32_t rows = staged.rows + piece * 16 * staged.pitch;
+    if (is_bias_aligned(p, bias, position, first_key)) {
         // Four 8x8 matrices in the layout of s.
         const uint32_t own = rows + lane % 16 * staged.pitch + lane / 16 * 16;
         KGEN_UNROLL
