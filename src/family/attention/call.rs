@@ -136,7 +136,7 @@ mod tests {
             chunk: 7,
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
-            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, hides: true, far: true }),
+            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, aligned: true, hides: true, far: true }),
             sinks: Some(SinkType::Bf16),
             dropout: Some(Dropout { thousandths: 170, state: 2 }),
             pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),

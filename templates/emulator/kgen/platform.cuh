@@ -48,6 +48,11 @@ KGEN_DEVICE T* opaque(T* value) {
     return value;
 }
 
+template <class T>
+KGEN_DEVICE T* opaque_after(T* value, float) {
+    return value;
+}
+
 KGEN_DEVICE int opaque(int value) { return value; }
 
 // The CUDA built-in functions that kernels use.

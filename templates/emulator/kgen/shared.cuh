@@ -35,6 +35,12 @@ KGEN_DEVICE uint32_t load_shared_word(uint32_t address, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE uint32_t load_shared_half(uint32_t address, KGEN_AT) {
+    uint16_t value;
+    emulator::load_shared(address, &value, 2, at);
+    return value;
+}
+
 KGEN_DEVICE words4 load_shared(uint32_t address, KGEN_AT) {
     words4 value;
     emulator::load_shared(address, &value, 16, at);

@@ -34,6 +34,8 @@ pub struct Bias {
     pub wide: bool,
     /// Whether columns are not adjacent.
     pub apart: bool,
+    /// Whether rows begin at multiples of eight elements.
+    pub aligned: bool,
     /// Whether some elements are -∞.
     pub hides: bool,
     /// Whether every third row is so negative that fp32 loses the scores entirely.
@@ -95,8 +97,17 @@ impl Bias {
     /// Every form of a bias.
     pub fn all() -> impl Iterator<Item = Self> {
         let either = [false, true];
-        itertools::iproduct!(either, either, either, either, either, either, either)
-            .map(|(batch, head, row, wide, apart, hides, far)| Self { repeats: [batch, head, row], wide, apart, hides, far })
+        let numbers = itertools::iproduct!(either, either, either, either);
+        itertools::iproduct!(either, either, either, numbers, either).map(
+            |(batch, head, row, (wide, apart, hides, far), aligned)| Self {
+                repeats: [batch, head, row],
+                wide,
+                apart,
+                aligned,
+                hides,
+                far,
+            },
+        )
     }
 
     /// Its name in names of cases: `bias-batch1-fp32`.
@@ -108,6 +119,7 @@ impl Bias {
             (row, "-row1"),
             (self.wide, "-fp32"),
             (self.apart, "-apart"),
+            (self.aligned, "-aligned"),
             (self.hides, "-hides"),
             (self.far, "-far"),
         ];
@@ -120,12 +132,13 @@ impl Bias {
         self.repeats.contains(&true)
     }
 
-    /// Batch, head, row and column stride for a bias of `heads` heads, `rows` rows and `keys` columns; odd gaps follow
-    /// every row, so that rows are aligned or not.
+    /// Batch, head, row and column stride for a bias of `heads` heads, `rows` rows and `keys` columns. Unless rows are
+    /// to be aligned, their stride is odd.
     pub fn strides(self, [heads, rows, keys]: [usize; 3]) -> [i64; 4] {
         let column = if self.apart { 3 } else { 1 };
-        let row = keys * column + 1 + keys % 2;
-        let head = if self.repeats[2] { row } else { rows * row + 5 };
+        let row = if self.aligned { (keys * column).next_multiple_of(8) } else { keys * column + 1 + keys % 2 };
+        let gap = if self.aligned { 8 } else { 5 };
+        let head = if self.repeats[2] { row } else { rows * row + gap };
         let batch = if self.repeats[1] { head } else { heads * head };
         let used = |axis: usize, stride: usize| if self.repeats[axis] { 0 } else { stride as i64 };
         [used(0, batch), used(1, head), used(2, row), column as i64]
@@ -274,6 +287,9 @@ impl FeatureRoom for Biased {
             Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(biased(HIDING)),
             counted(Problem::new(&[(n + 1, 17)], 2, 2)).asking(biased(Bias { repeats: [true, true, false], ..Bias::default() })),
             Problem::new(&[(m + 1, n + 17)], 2, 2).asking(biased(Bias { wide: true, far: true, ..Bias::default() })),
+            Problem::new(&[(2 * m + 3, 3 * n + 8)], 4, 2).asking(biased(ALIGNED)),
+            Problem::new(&[(m + 1, 2 * n + 3)], 2, 1).asking(biased(Bias { hides: true, ..ALIGNED })),
+            borders.batch().asking(biased(Bias { repeats: [true, false, true], ..ALIGNED })),
         ]
     }
 
@@ -298,6 +314,9 @@ impl FeatureRoom for Biased {
             of_batch(Bias { repeats: [false, true, true], apart: true, ..Bias::default() }),
             of_batch(Bias { repeats: [true; 3], hides: true, wide: true, ..Bias::default() }),
             plain(borders.packed(), HIDING).with_lse_gradient(),
+            of_batch(ALIGNED),
+            plain(Problem::new(&[(3 * m + 5, 2 * borders.n + 8)], 2, 1), Bias { hides: true, ..ALIGNED }),
+            plain(borders.packed(), Bias { repeats: [false, true, false], ..ALIGNED }),
             still(Problem::new(&[(m + 1, 71)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
             still(Problem::new(&[(17, 41)], 2, 2).asking(biased(Bias { wide: true, apart: true, ..Bias::default() }))),
             BackwardProblem { bias_gradient: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },
@@ -315,7 +334,8 @@ impl FeatureRoom for Biased {
     fn draw(&self, draw: &mut Draw<'_>, options: &mut CallOptions) {
         let mut flip = |n| once_in(draw.rng, n);
         let repeats = [flip(2), flip(2), flip(3)];
-        options.bias = Some(Bias { repeats, wide: flip(3), apart: flip(4), hides: flip(2), far: false });
+        let (wide, apart, aligned, hides) = (flip(3), flip(4), flip(2), flip(2));
+        options.bias = Some(Bias { repeats, wide, apart, aligned, hides, far: false });
     }
 
     fn leave_out(&self, options: &mut CallOptions) {
@@ -326,12 +346,15 @@ impl FeatureRoom for Biased {
         &[
             |options| options.bias = options.bias.map(|_| Bias::default()),
             |options| options.bias = options.bias.map(|bias| Bias { hides: false, ..bias }),
-            |options| options.bias = options.bias.map(|bias| Bias { apart: false, wide: false, ..bias }),
+            |options| options.bias = options.bias.map(|bias| Bias { apart: false, aligned: false, wide: false, ..bias }),
         ]
     }
 }
 
-const HIDING: Bias = Bias { repeats: [true, false, false], wide: false, apart: false, hides: true, far: false };
+const HIDING: Bias = Bias { repeats: [true, false, false], wide: false, apart: false, aligned: false, hides: true, far: false };
+
+/// Rows that are staged by whole pieces and read as matrices.
+const ALIGNED: Bias = Bias { repeats: [false; 3], wide: false, apart: false, aligned: true, hides: false, far: false };
 
 /// A call that requests a bias.
 pub fn biased(bias: Bias) -> CallOptions {

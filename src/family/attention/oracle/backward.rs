@@ -32,11 +32,11 @@ impl BackwardProblem {
         Self { lse_gradient: true, ..self }
     }
 
-    /// The same, requesting bit-identical results for the same inputs: no gradient of a bias that is summed in no fixed
-    /// order.
+    /// The same, requesting bit-identical results for the same inputs; then no gradient of a repeated bias, which is a
+    /// sum in no fixed order.
     pub fn deterministic(problem: Problem) -> Self {
-        let repeated = problem.options.bias.is_some_and(Bias::is_repeated);
-        Self { deterministic: true, bias_gradient: !repeated, ..Self::plain(problem) }
+        let is_repeated = problem.options.bias.is_some_and(Bias::is_repeated);
+        Self { deterministic: true, bias_gradient: !is_repeated, ..Self::plain(problem) }
     }
 
     /// True if the launcher gets a pointer for the gradient of the sinks.

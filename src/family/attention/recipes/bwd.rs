@@ -3,6 +3,7 @@
 use super::{
     Backward, CopyPath, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
+    staged_bias::{bias_pitch, with_staged_bias},
 };
 use crate::{
     grid::TileFile,
@@ -107,7 +108,7 @@ impl Recipe for PortableBackward {
     }
 
     /// Q, dO and the row statistics, once per stage; then K and V, whose memory is reused to store dK and dV; then P
-    /// and dS. Every tile starts at a multiple of 128 bytes.
+    /// and dS; then the next step's part of a bias, if it fits. Every tile starts at a multiple of 128 bytes.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let HeadDim { qk, v } = columns(variant);
         let stage = [
@@ -122,7 +123,10 @@ impl Recipe for PortableBackward {
             ("V (then dV)", tile.n * v * 2, Some("V_OFFSET")),
             ("P^T and dS^T", tile.stages * tile.n * tile.m * 2, Some("WEIGHTS_OFFSET")),
         ];
-        Region::lay_out(stage.into_iter().chain(second).chain(rest))
+        // A value warp's keys of a step's queries.
+        let bias = tile.warps / 2 * tile.m * bias_pitch(2 * tile.n / tile.warps);
+        let bias = variant.features.has(Feature::Bias).then_some(bias);
+        Region::lay_out(with_staged_bias(stage.into_iter().chain(second).chain(rest), variant.target, tile, bias))
     }
 
     /// Accumulators of m16n8k16, 4 fp32 registers per thread for each 16x8 block: dK or dV throughout; S or dP, then dQ

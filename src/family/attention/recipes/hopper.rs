@@ -1,10 +1,11 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 only.
 
 use super::{
-    CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
-    Tile, Turns,
+    BIAS_OFFSET, CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath,
+    TensorCore, Tile, Turns,
     defaults::{default_of, tile_file},
     shared_keys,
+    staged_bias::{bias_pitch, may_stage_bias},
 };
 use crate::{
     family::attention::design::{FeatureParts, panels},
@@ -135,7 +136,7 @@ impl Recipe for HopperForward {
     /// empty barriers of each slot and of each stage of K and V. If warpgroups share keys, also the maximum and sum of
     /// each row that a slot has room for. If producer warps widen K and V, also stages of the unwidened tiles, two
     /// slots in which the first warp passes work items to the others, its state of the work list, and each warp's
-    /// barriers for the unwidened stages.
+    /// barriers for the unwidened stages. The next tile of a bias, if it is staged.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
@@ -156,11 +157,12 @@ impl Recipe for HopperForward {
             ("stages of V", tile.stages * values, Some("V_OFFSET")),
             ("work", (q_slots + more_work) * work_bytes(variant) + list, Some("WORK_OFFSET")),
         ];
+        let bias = staged_bias_bytes(variant, tile).map(|bytes| ("rows of the bias", bytes, Some(BIAS_OFFSET)));
         let small = [
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages + more_barriers) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        let regions = as_they_come.into_iter().flatten().chain(rings).chain(sums).chain(small);
+        let regions = as_they_come.into_iter().flatten().chain(rings).chain(bias).chain(sums).chain(small);
         Region::lay_out_aligned(regions, TMA_TILE_ALIGNMENT)
     }
 
@@ -310,12 +312,27 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
+/// Bytes of a tile of the bias, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V read
+/// the bias from device memory.
+fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
+    let is_staged = may_stage_bias(variant.features) && KvFormat::of(variant.features).is_none();
+    let bytes = tile.m * bias_pitch(tile.n);
+    let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
+    (is_staged && room(variant, tile) >= q + bytes.next_multiple_of(TMA_TILE_ALIGNMENT)).then_some(bytes)
+}
+
 /// Bytes left by the stages of K and V, the descriptions of work, sums, zeros and barriers, each in its own region.
-fn beside_stages(variant: Point, tile: &Tile) -> u32 {
+fn room(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
     let sums = if shared_keys::may_share(variant, tile) { 2 * TMA_TILE_ALIGNMENT } else { 0 };
     let beside = tile.stages * (keys + values) + sums + 3 * TMA_TILE_ALIGNMENT;
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
+}
+
+/// The room that a staged bias leaves.
+fn beside_stages(variant: Point, tile: &Tile) -> u32 {
+    let bias = staged_bias_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
+    room(variant, tile) - bias
 }
 
 /// The widths of Q Kᵀ and of P V, which has one product per run of equal panels.
