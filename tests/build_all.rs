@@ -2,8 +2,11 @@
 
 #[path = "support/bench.rs"]
 mod bench;
+#[path = "support/emulator.rs"]
+mod emulator;
 
 use bench::{Bench, make_executable, support, walk};
+use emulator::lend_emulator;
 use predicates::str::contains;
 use std::{
     fs,
@@ -14,6 +17,7 @@ use std::{
 #[test]
 fn build_all_checks_what_compiled_and_nothing_else() {
     let bench = Bench::new();
+    lend_emulator(&bench.path("cache"));
     let slice = ["build-all", "--kind", "fwd", "--head-dim", "32", "--dtype", "bf16", "--target", "sm80", "--format", "json"];
     let failed = "flash_fwd_hdim32_bf16_causal_sm80";
     let done = bench.kgen(&slice).env("MOCK_NVCC_ERROR", failed).assert().code(1);
@@ -43,6 +47,7 @@ fn the_emulator_is_compiled_while_kernels_are() {
 #[test]
 fn ctrl_c_during_the_check_says_what_is_kept_and_names_no_kernel_that_was_not_checked() {
     let bench = Bench::new();
+    lend_emulator(&bench.path("cache"));
     let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
     command.envs(bench.environment()).env_remove("CUDA_HOME").current_dir(bench.dir.path());
     command.args(["build-all", "--kind", "fwd", "--head-dim", "16", "--dtype", "bf16", "--target", "sm80"]);

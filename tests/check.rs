@@ -1,9 +1,12 @@
 //! Checks that go wrong: kernels that hang, crash, refuse, write wrong results or none, and the reports of `kgen
 //! check`.
 
+#[path = "support/emulator.rs"]
+mod emulator;
 mod support;
 
 use assert_cmd::Command;
+use emulator::lend_emulator;
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
     device::DeviceKind,
@@ -267,7 +270,7 @@ fn an_interruption_ends_a_hanging_worker_at_once() {
     assert_says(&verdicts[0], Status::Interrupted, &["interrupted"]);
 }
 
-/// `kgen check` of one small variant; the tests' runs share the emulator but not the verdicts.
+/// `kgen check` of one small variant, with the tests' emulator in the cache.
 fn kgen(cache: &Path, args: &[&str]) -> Command {
     let mut command = Command::from_std(kgen_process(cache, args));
     command.timeout(Duration::from_secs(120));
@@ -276,6 +279,7 @@ fn kgen(cache: &Path, args: &[&str]) -> Command {
 
 /// The same command as a [`process::Command`], without a time limit.
 fn kgen_process(cache: &Path, args: &[&str]) -> process::Command {
+    lend_emulator(cache);
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);
     // Hides this machine's GPUs.
@@ -388,6 +392,7 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
 #[test]
 fn of_kernels_that_are_one_program_one_is_run_and_each_has_failures_of_its_own() {
     let folder = folder();
+    lend_emulator(folder.path());
     let verdicts = |more: &[&str]| -> Vec<serde_json::Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
         command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", folder.path());
@@ -419,6 +424,7 @@ fn of_kernels_that_are_one_program_one_is_run_and_each_has_failures_of_its_own()
 #[test]
 fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
     let folder = folder();
+    lend_emulator(folder.path());
     let check = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
         command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", folder.path());
@@ -462,6 +468,7 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
 fn kernels_of_the_templates_for_racecheck_pass_too() {
     let (root, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")), folder());
     let copy = folder.path().join("templates");
+    lend_emulator(folder.path());
     let script = root.join("scripts/racecheck/templates.py");
     let made = process::Command::new("python3").arg(script).arg(&copy).output().expect("python3 starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));

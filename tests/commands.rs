@@ -2,8 +2,11 @@
 
 #[path = "support/bench.rs"]
 mod bench;
+#[path = "support/emulator.rs"]
+mod emulator;
 
 use bench::{ONE, OTHER, support, walk};
+use emulator::lend_emulator;
 use kgen::command::{self, CommandError, Context, Event, Observer};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -167,10 +170,9 @@ fn a_command_stops_when_it_is_asked_to() {
 
 #[test]
 fn a_kernel_is_checked_on_the_emulator() {
-    // The cache persists: the emulator takes long to compile.
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("commands/kgen");
     let folder = folder();
-    let context = Context { cache_dir: Some(cache), ..context(&folder) };
+    lend_emulator(&folder.path().join("cache"));
+    let context = context(&folder);
     let kept = Kept::default();
     let run = |case: &str, observer: &dyn Observer| {
         let asked = request(json!({ "selection": { "names": [ONE] }, "device": "emulator", "case": case, "fresh": true,

@@ -1,9 +1,12 @@
 //! `kgen check --fuzz`: with a mock driver (`support/mock_gpu.c`) and a library with configurable faults
 //! (`support/mock_library.cpp`), and on the emulator with unmodified kernels and with planted faults.
 
+#[path = "support/emulator.rs"]
+mod emulator;
 mod support;
 
 use assert_cmd::Command;
+use emulator::lend_emulator;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{path::Path, process, sync::LazyLock, time::Duration};
@@ -139,7 +142,7 @@ fn what_cannot_be_called_is_bad_usage() {
 /// `kgen check` on the emulator, which is kept between runs of the tests.
 fn emulated(args: &[&str]) -> Command {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-cache");
-    std::fs::create_dir_all(&cache).expect("it is writable");
+    lend_emulator(&cache);
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache);
     command.args(["check", "--device", "emulator"]).args(args).timeout(Duration::from_secs(600));

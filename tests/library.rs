@@ -36,8 +36,15 @@ struct Library {
     /// The emulator and the kernels.
     kernels: Vec<PathBuf>,
     dispatcher: PathBuf,
-    dispatcher_without_ptx: PathBuf,
 }
+
+/// The emulator's object, compiled once for all libraries.
+static RUNTIME: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library_runtime");
+    std::fs::create_dir_all(&folder).expect("made");
+    let templates = Path::new(ROOT).join("templates");
+    compile_to(&folder.join("runtime.o"), &templates.join("include"), &templates.join("emulator/runtime.cpp"), &[])
+});
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     Library::new("library", &[variant(Kind::Fwd, 64, Dtype::Bf16, true), variant(Kind::Fwd, 40, Dtype::Fp16, false)])
@@ -73,14 +80,11 @@ impl Library {
         write_tree(&folder, &files, Prune::Yes).expect("written");
 
         let compile = |file: &Path, name: &str, flags: &[&str]| compile_cpp(&folder, file, name, flags);
-        let runtime = compile(&Path::new(ROOT).join("templates/emulator/runtime.cpp"), "runtime", &[]);
         let kernels = plans.iter().map(|plan| plan.variant.name());
         let kernels = kernels.map(|name| compile(&folder.join(format!("{name}.cu")), &name, flags));
-        let source = folder.join("kgen_dispatch.cpp");
         Self {
-            kernels: kernels.chain([runtime]).collect(),
-            dispatcher: compile(&source, "dispatch", flags),
-            dispatcher_without_ptx: compile(&source, "dispatch_without_ptx", &["-DKGEN_NO_PTX"]),
+            kernels: kernels.chain([RUNTIME.clone()]).collect(),
+            dispatcher: compile(&folder.join("kgen_dispatch.cpp"), "dispatch", flags),
             folder,
         }
     }
@@ -103,15 +107,19 @@ impl Library {
     }
 }
 
+/// Compiles a file against the headers of a generated folder into an object in that folder.
 fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    let object = folder.join(name).with_extension("o");
+    compile_to(&folder.join(name).with_extension("o"), &folder.join("include"), file, flags)
+}
+
+fn compile_to(object: &Path, include: &Path, file: &Path, flags: &[&str]) -> PathBuf {
     let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1"]);
     // The emulator's own types are hidden; a kernel's parameters, which contain tensor maps, need not be.
     command.args(["-Wno-attributes", "-I"]);
-    command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(folder.join("include"));
-    run(command.args(flags).args(["-x", "c++", "-c"]).arg(file).arg("-o").arg(&object));
-    object
+    command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(include);
+    run(command.args(flags).args(["-x", "c++", "-c"]).arg(file).arg("-o").arg(object));
+    object.to_owned()
 }
 
 fn run(command: &mut Command) -> String {
@@ -220,7 +228,9 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
 #[test]
 fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
     let source = Path::new(ROOT).join("tests/library/requests.c");
-    let program = LIBRARY.program(&source, "requests_without_ptx", &LIBRARY.dispatcher_without_ptx);
+    let folder = &LIBRARY.folder;
+    let dispatcher = compile_cpp(folder, &folder.join("kgen_dispatch.cpp"), "dispatch_without_ptx", &["-DKGEN_NO_PTX"]);
+    let program = LIBRARY.program(&source, "requests_without_ptx", &dispatcher);
     let said = run(Command::new(program).args(["89", "40", "0", "0", "90", "40", "0", "0"]));
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "flash_fwd_hdim40_fp16_sm80 80 89");
@@ -251,13 +261,8 @@ fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
     std::fs::write(folder.join("launchers.cpp"), text).expect("written");
     let objects =
         ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
-    let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end").clone();
-    Library {
-        kernels: vec![objects[0].clone(), runtime],
-        dispatcher: objects[1].clone(),
-        dispatcher_without_ptx: objects[1].clone(),
-        folder,
-    }
+    let [launchers, dispatcher] = objects;
+    Library { kernels: vec![launchers, RUNTIME.clone()], dispatcher, folder }
 }
 
 /// Behaviour of a launcher without a kernel: it fails with its name, or succeeds if a program requests that.

@@ -1,6 +1,10 @@
 //! `scripts/mutate.py`, which measures the sensitivity of `kgen check`, distinguishes a caught mutant from a known
 //! equivalent one.
 
+#[path = "support/emulator.rs"]
+mod emulator;
+
+use emulator::lend_emulator;
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -22,6 +26,7 @@ fn output(mutant: [&str; 3], listed: &Path, more: &[&str]) -> Output {
     // Kept between runs of the tests: entries are keyed by their content.
     let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("mutants-{}", listed.file_name().expect("a folder").to_string_lossy()));
+    lend_emulator(&work.join("worker-0/cache"));
     let [work, listed] = [work.as_path(), listed].map(|path| path.to_str().expect("a path in UTF-8"));
     let mut arguments =
         vec!["scripts/mutate.py", "--kgen", env!("CARGO_BIN_EXE_kgen"), "--jobs", "1", "--level", "smoke", "--format", "json"];

@@ -2,10 +2,13 @@
 
 #[path = "support/bench.rs"]
 mod bench;
+#[path = "support/emulator.rs"]
+mod emulator;
 
 use assert_cmd::assert::Assert;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bench::{Bench, ONE, OTHER, SLICE};
+use emulator::lend_emulator;
 use predicates::str::contains;
 use sha2::{Digest, Sha256};
 use std::{
@@ -226,6 +229,7 @@ fn bad_input_is_refused_by_name() {
 #[test]
 fn python_loads_a_wheel_for_the_emulator_without_torch() {
     let bench = Bench::new();
+    lend_emulator(&bench.path("cache"));
     let selection = ["wheel", "flash_fwd_hdim16_fp16_sm80", "--device", "emulator", "--format", "json"];
     let done = bench.kgen(&selection).timeout(Duration::from_secs(600)).assert().success();
     let (path, bytes) = made(&bench, &report(&done));

@@ -115,10 +115,15 @@ fn widen_e4m3(bits: u8) -> f32 {
     let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
     let magnitude = match bits & 0x7f {
         0x7f => f32::NAN,
-        0..8 => mantissa * 2.0_f32.powi(-9),
-        _ => (8.0 + mantissa) * 2.0_f32.powi(exponent - 10),
+        0..8 => mantissa * power_of_two(-9),
+        _ => (8.0 + mantissa) * power_of_two(exponent - 10),
     };
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+/// 2 to the power of `exponent`, a normal number: `powi` calls a function that multiplies.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits((127 + exponent).cast_unsigned() << 23)
 }
 
 /// Rounds to `mantissa` bits (multiples of 2 to the power of `last` for subnormals), saturating at `largest`.
@@ -130,7 +135,7 @@ fn round_to_byte(value: f32, mantissa: i32, last: i32, largest: f32) -> u8 {
     // Exponent of the last place, which is at least the subnormal exponent.
     let magnitude = value.abs().min(largest);
     let exponent = ((magnitude.to_bits() >> 23).cast_signed() - 127 - mantissa).max(last);
-    let places = (magnitude * 2.0_f32.powi(-exponent)).round_ties_even();
+    let places = (magnitude * power_of_two(-exponent)).round_ties_even();
     // A mantissa that rounds up to twice its range is the next exponent; the carry into the exponent's bits gives
     // exactly that.
     sign | (((exponent - last) << mantissa) + places as i32) as u8
@@ -139,6 +144,11 @@ fn round_to_byte(value: f32, mantissa: i32, last: i32, largest: f32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_normal_power_of_two_is_what_powi_gives() {
+        assert!((-126..=127).all(|exponent| power_of_two(exponent) == 2.0_f32.powi(exponent)));
+    }
 
     #[test]
     fn the_unit_roundoff_is_the_error_of_the_worst_tie() {

@@ -34,18 +34,23 @@ impl Expr {
     /// # Panics
     /// If `at` lacks a declared value.
     pub fn value(&self, at: &At<'_>) -> f64 {
-        self.rounded(at, &|value| value)
+        self.evaluated(at, &mut |_, value| value)
     }
 
     /// The same with every real intermediate result rounded by `round`, for example to fp32.
     ///
     /// # Panics
     /// As [`Self::value`].
-    pub fn rounded(&self, at: &At<'_>, round: &dyn Fn(f64) -> f64) -> f64 {
+    pub fn rounded(&self, at: &At<'_>, round: impl Fn(f64) -> f64) -> f64 {
+        self.evaluated(at, &mut |expr, value| if expr.kind() == Type::Real { round(value) } else { value })
+    }
+
+    /// The value, where `pass` receives every result that its operation may have to round, and replaces it.
+    fn evaluated(&self, at: &At<'_>, pass: &mut impl FnMut(&Self, f64) -> f64) -> f64 {
         let value = match self {
             Self::Leaf(leaf) => value_of_leaf(leaf, at),
             Self::Unary(op, a) => {
-                let a = a.rounded(at, round);
+                let a = a.evaluated(at, pass);
                 match op {
                     Unary::Negate => return -a,
                     Unary::Abs => return a.abs(),
@@ -57,7 +62,7 @@ impl Expr {
                 }
             }
             Self::Binary(op, a, b) => {
-                let (a, b) = (a.rounded(at, round), b.rounded(at, round));
+                let (a, b) = (a.evaluated(at, pass), b.evaluated(at, pass));
                 match op {
                     Binary::Add => a + b,
                     Binary::Subtract => a - b,
@@ -72,10 +77,10 @@ impl Expr {
                 }
             }
             Self::Select(c, a, b) => {
-                return if c.rounded(at, round) == 0.0 { b.rounded(at, round) } else { a.rounded(at, round) };
+                return if c.evaluated(at, pass) == 0.0 { b.evaluated(at, pass) } else { a.evaluated(at, pass) };
             }
         };
-        if self.kind() == Type::Real { round(value) } else { value }
+        pass(self, value)
     }
 
     /// The truth of a condition; for a number, true if it is not 0.

@@ -97,7 +97,7 @@ mod tests {
             for _ in 0..500 {
                 let values = Values::random(&mut random);
                 let exact = expr.value(&values.at());
-                let rounded = expr.rounded(&values.at(), &|value| f64::from(value as f32));
+                let rounded = expr.rounded(&values.at(), |value| f64::from(value as f32));
                 let bound = expr.fp32_error(&values.at(), 0.0);
                 assert!((rounded - exact).abs() <= bound, "`{text}` is {exact}, rounded {rounded}, bound {bound}");
                 compared += 1;

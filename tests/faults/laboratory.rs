@@ -1,12 +1,13 @@
 //! The kernels in which faults are planted, and the check that must reject them.
 
 use super::{
+    hints::{LastCase, hints},
     list::{Fault, List, folder, lists},
     parts::{Parted, is_part, parted, with_marks},
 };
 use itertools::Itertools;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel as Form, Level, Status, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel as Form, Level, Observer, Status, Verdict, run},
     device::EmulatorKit,
     family::attention::{Kind, Point},
     grid::Grid,
@@ -140,8 +141,9 @@ impl Laboratory {
         kit.clone()
     }
 
-    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure.
-    pub fn check(&self, plan: &Plan, text: String, cases: Option<&str>) -> Verdict {
+    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure. A pass
+    /// of an earlier run counts: it is keyed by everything that it depends on.
+    fn check(&self, plan: &Plan, text: String, cases: Option<&str>, observer: &dyn Observer) -> Verdict {
         let options = CheckOptions {
             cases: kgen::family::cases,
             level: Level::Smoke,
@@ -151,7 +153,7 @@ impl Laboratory {
             jobs: 1,
             gpu_jobs: 1,
             time_limit: Duration::from_secs(300), // the machine may be busy
-            fresh: true,
+            fresh: false,
             cache: Self::cache(),
             kit: Some(self.kit()),
             gpu: None,
@@ -159,7 +161,7 @@ impl Laboratory {
         };
         let (variant, tiling, compiled_for) = (plan.variant, plan.tiling(), plan.compiled_for());
         let request = CheckRequest { variant, tiling, compiled_for, kernel: Form::Source(text) };
-        run(&[request], &options, &()).pop().expect("one verdict")
+        run(&[request], &options, observer).pop().expect("one verdict")
     }
 
     /// Checks that a text of a kernel passes.
@@ -167,7 +169,7 @@ impl Laboratory {
     /// # Errors
     /// The verdict, if it does not.
     pub fn passes(&self, kernel: &Kernel, text: String) -> Result<(), String> {
-        let verdict = self.check(&kernel.plan, text, None);
+        let verdict = self.check(&kernel.plan, text, None, &());
         if verdict.passed() { Ok(()) } else { Err(format!("{}: {:?}: {}", kernel.name, verdict.status, verdict.message)) }
     }
 
@@ -176,17 +178,37 @@ impl Laboratory {
     ///
     /// # Errors
     /// Each kernel that is not rejected so, and its verdict.
-    pub fn caught(&self, grid: &str, fault: &Fault) -> Result<(), String> {
-        let planted = self.planted(grid, fault)?;
+    pub fn caught(&self, list: &List, fault: &Fault) -> Result<(), String> {
+        let planted = self.planted(&list.grid, fault)?;
         let one = fault.name.bytes().map(usize::from).sum::<usize>() % planted.len();
         let every_kernel = std::env::var_os("KGEN_EVERY_FAULT").is_some();
         let chosen = planted.into_iter().enumerate().filter(|(place, _)| every_kernel || *place == one);
-        let wrong: Vec<String> =
-            chosen.filter_map(|(_, (kernel, text))| self.rejected(fault, &kernel.plan, text).err()).collect();
+        let trial = list.trial(fault);
+        let wrong: Vec<String> = chosen
+            .filter_map(|(_, (kernel, text))| match self.rejected(fault, &kernel.plan, &text, hints().case(&trial)) {
+                Ok(Some((case, passed))) => {
+                    hints().see(&trial, case, passed);
+                    None
+                }
+                Ok(None) => None,
+                Err(verdict) => Some(verdict),
+            })
+            .collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
     }
 
-    fn rejected(&self, fault: &Fault, plan: &Plan, text: String) -> Result<(), String> {
+    /// Checks that a text is rejected as the fault's entry specifies: by the case `hint`, or else by all cases. In the
+    /// latter case it returns the case that shows the fault and the time spent on those before it.
+    ///
+    /// # Errors
+    /// The verdict, if it is another.
+    pub fn rejected(
+        &self,
+        fault: &Fault,
+        plan: &Plan,
+        text: &str,
+        hint: Option<&str>,
+    ) -> Result<Option<(String, Duration)>, String> {
         let (wanted, sign) = match fault.expect.as_str() {
             "fail" => (Status::Fail, String::new()),
             "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
@@ -195,10 +217,17 @@ impl Laboratory {
             kind => (Status::Fail, format!("{kind}: ")),
         };
         let says = fault.says.as_deref().unwrap_or_default();
-        let Verdict { status, message, .. } = self.check(plan, text, fault.cases.as_deref());
-        if status == wanted && message.contains(&sign) && message.contains(says) {
-            return Ok(());
+        let is_wanted =
+            |verdict: &Verdict| verdict.status == wanted && verdict.message.contains(&sign) && verdict.message.contains(says);
+        if hint.is_some() && is_wanted(&self.check(plan, text.to_owned(), hint, &())) {
+            return Ok(None);
         }
+        let last = LastCase::default();
+        let verdict = self.check(plan, text.to_owned(), fault.cases.as_deref(), &last);
+        if is_wanted(&verdict) {
+            return Ok(last.take());
+        }
+        let Verdict { status, message, .. } = verdict;
         Err(format!("{}: {status:?}, expected {wanted:?} with `{sign}` and `{says}`: {message}", plan.variant))
     }
 }

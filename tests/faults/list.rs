@@ -15,6 +15,13 @@ pub struct List {
     pub faults: Vec<Fault>,
 }
 
+impl List {
+    /// The name of a fault's trial.
+    pub fn trial(&self, fault: &Fault) -> String {
+        format!("{}/{}", self.name, fault.name)
+    }
+}
+
 /// A file of faults.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,6 +7,7 @@
 
 mod code;
 mod code_rules;
+mod hints;
 mod laboratory;
 mod list;
 mod lists;
@@ -15,6 +16,7 @@ mod plant;
 mod statements;
 mod unharmed;
 
+use hints::hints;
 use laboratory::laboratory;
 use libtest_mimic::{Arguments, Trial};
 use list::Fault;
@@ -34,12 +36,10 @@ fn trials() -> Vec<Trial> {
         trials_of("emulator", statements::statements()),
         trials_of("lists", lists::rules()),
         trials_of("code", code_rules::rules()),
+        trials_of("hints", hints::rules()),
     ];
     let faults = laboratory().lists.iter().flat_map(|list| {
-        let trial = |fault: &'static Fault| {
-            let caught = || Ok(laboratory().caught(&list.grid, fault)?);
-            Trial::test(format!("{}/{}", list.name, fault.name), caught)
-        };
+        let trial = |fault: &'static Fault| Trial::test(list.trial(fault), || Ok(laboratory().caught(list, fault)?));
         list.faults.iter().map(trial)
     });
     several.into_iter().flatten().chain(unharmed::trials()).chain(faults).collect()
@@ -49,5 +49,9 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let asked = || std::env::var("RUST_TEST_THREADS").ok()?.parse().ok();
     arguments.test_threads = arguments.test_threads.or_else(asked);
-    libtest_mimic::run(&arguments, trials()).exit_code()
+    let trials = trials();
+    let names: Vec<String> = trials.iter().map(|trial| trial.name().to_owned()).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    hints().write(&names);
+    conclusion.exit_code()
 }

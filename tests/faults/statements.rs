@@ -5,6 +5,7 @@ use kgen::toolchain::host_compiler_in_process;
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::LazyLock,
 };
 
 pub fn statements() -> Bodies {
@@ -16,15 +17,35 @@ pub fn statements() -> Bodies {
     ]
 }
 
-/// Compiles and runs a program of statements.
-fn all_hold(statements: &str) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The compiler with the flags of programs and runtime.
+fn compiler() -> Command {
     let mut compiler = Command::new(host_compiler_in_process().expect("a host compiler").path);
     compiler.args(["-std=c++17", "-ffp-contract=off", "-O1", "-Wall", "-Wextra", "-Werror"]);
-    compiler.arg("-I").arg(root.join("templates/emulator")).arg("-I").arg(root.join("templates/include"));
-    compiler.arg(root.join(format!("tests/emulator/{statements}.cpp"))).arg(root.join("templates/emulator/runtime.cpp"));
-    if !compiler.arg("-o").arg(&program).status().expect("it starts").success() {
+    for headers in ["templates/emulator", "templates/include"] {
+        compiler.arg("-I").arg(Path::new(ROOT).join(headers));
+    }
+    compiler
+}
+
+/// The runtime's object, compiled once for all programs; none if it does not compile.
+fn runtime() -> Option<&'static Path> {
+    static RUNTIME: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let object = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("statements_runtime.o");
+        let mut compiler = compiler();
+        compiler.arg("-c").arg(Path::new(ROOT).join("templates/emulator/runtime.cpp")).arg("-o").arg(&object);
+        compiler.status().expect("it starts").success().then_some(object)
+    });
+    RUNTIME.as_deref()
+}
+
+/// Compiles and runs a program of statements.
+fn all_hold(statements: &str) -> Result<(), String> {
+    let runtime = runtime().ok_or("runtime.cpp does not compile")?;
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
+    let source = Path::new(ROOT).join(format!("tests/emulator/{statements}.cpp"));
+    if !compiler().arg(source).arg(runtime).arg("-o").arg(&program).status().expect("it starts").success() {
         return Err(format!("{statements}.cpp does not compile"));
     }
     let done = Command::new(&program).output().expect("it starts");

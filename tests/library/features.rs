@@ -1,6 +1,6 @@
 //! The dispatcher's choice of kernels for calls with features, and the equality of the rules in Rust and C++.
 
-use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
+use super::{LIBRARY, ROOT, RUNTIME, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Append, Bias, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     kernel::{Dtype, Feature, HeadDim, Target},
@@ -307,8 +307,10 @@ fn the_rule_in_rust_is_that_of_the_header() {
     let folder = &LIBRARY.folder;
     let object = compile_cpp(folder, &Path::new(ROOT).join("tests/library/serves.cpp"), "serves", &[]);
     let program = folder.join("serves");
-    let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end");
-    run(Command::new(host_compiler_in_process().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
+    run(Command::new(host_compiler_in_process().expect("a C++ compiler").path)
+        .args([&object, &*RUNTIME])
+        .arg("-o")
+        .arg(&program));
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let sides = [-1, 0, 1, 100, (1 << 30) - 2, (1 << 30) - 1, i32::MAX];
     let drawn: Vec<(CallOptions, bool, Point)> = (0..CALLS)

@@ -164,7 +164,7 @@ impl DeclaredRule {
 
     /// The same with every step in fp32.
     pub fn naive(&self, s: f32, q: i64, k: usize) -> f32 {
-        self.visible(f64::from(s), q, k, |score, at| score.rounded(at, &|value| f64::from(value as f32))) as f32
+        self.visible(f64::from(s), q, k, |score, at| score.rounded(at, |value| f64::from(value as f32))) as f32
     }
 
     fn visible(&self, s: f64, q: i64, k: usize, of: impl Fn(&Expr, &At<'_>) -> f64) -> f64 {

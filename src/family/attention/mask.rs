@@ -57,9 +57,8 @@ impl Mask {
         row as i64 + self.keys as i64 - self.queries as i64
     }
 
-    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or a bias may hide some of them,
-    /// but neither the first nor the last.
-    pub fn keys(&self, row: usize) -> Range<usize> {
+    /// The keys that causality, window and chunk leave to query `row`.
+    fn allowed(&self, row: usize) -> Range<usize> {
         let position = self.position(row);
         let (mut first, mut end) = (0, self.keys as i64);
         if self.causal {
@@ -80,7 +79,13 @@ impl Mask {
             end = end.min(start + chunk);
         }
         let first = first.min(self.keys as i64);
-        let shown = first as usize..end.max(first) as usize;
+        first as usize..end.max(first) as usize
+    }
+
+    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or a bias may hide some of them,
+    /// but neither the first nor the last.
+    pub fn keys(&self, row: usize) -> Range<usize> {
+        let shown = self.allowed(row);
         if self.declared.is_none() && self.bias.is_none() {
             return shown;
         }
@@ -93,12 +98,12 @@ impl Mask {
 
     /// True if query `row` sees `key`.
     pub fn sees(&self, row: usize, key: usize) -> bool {
-        self.keys(row).contains(&key) && self.shows(row, key)
+        self.allowed(row).contains(&key) && self.shows(row, key)
     }
 
     /// Number of keys that query `row` sees.
     pub fn count(&self, row: usize) -> usize {
-        self.keys(row).filter(|key| self.shows(row, *key)).count()
+        self.allowed(row).filter(|key| self.shows(row, *key)).count()
     }
 
     /// Query-key pairs that count as work. By convention a causal mask counts half of them if both sides are equally
