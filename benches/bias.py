@@ -46,6 +46,7 @@ def flex():
         from torch.nn.attention.flex_attention import flex_attention
     except ImportError as error:
         raise Absent("FlexAttention is absent: this torch is too old") from error
+    torch._dynamo.config.recompile_limit = 1000  # beyond it, calls of further shapes are not compiled
     compiled = torch.compile(flex_attention, dynamic=False)
 
     def attend(q, k, v, bias):

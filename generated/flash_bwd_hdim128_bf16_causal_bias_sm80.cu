@@ -10,7 +10,7 @@
 //
 // Three kernels, in sequence:
 //   prepare    computes delta of every row, and zeroes the sums of dQ
-//   gradients  one block of 8 warps takes 128 keys and iterates over the queries in tiles of 64,
+//   gradients  one block of 8 warps takes 128 keys and iterates over the queries in tiles of 32,
 //              with dK and dV in registers
 //   finish     converts dQ from fp32 sums to its own type
 // With KGEN_FLAG_DETERMINISTIC the second omits dQ, whose parts arrive in no fixed order, and the last is replaced by
@@ -23,7 +23,7 @@
 // P^T goes from one to the other through shared memory, dS^T through the same bytes to all warps, which share
 // dQ += dS K of the previous step.
 //
-// Plan: 164864 bytes of shared memory, 1 block (8 warps) per SM, limited by registers.
+// Plan: 125440 bytes of shared memory, 1 block (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
 //       flash_bwd_hdim128_bf16_causal_bias_sm80.cu
@@ -42,6 +42,7 @@
 #include "kgen/mma.cuh"
 #include "kgen/platform.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/staged_bias.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/types.cuh"
@@ -54,7 +55,7 @@ using element = bf16;
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_N = 128;  // keys per block
-constexpr int BLOCK_M = 64;  // queries per step
+constexpr int BLOCK_M = 32;  // queries per step
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 1;
@@ -75,23 +76,25 @@ using weight_tile = shared_tile<BLOCK_N, BLOCK_M>;  // P^T, then dS^T
 static_assert(DQ_WARPS_M * DQ_WARPS_D == WARPS && DQ_ROWS * DQ_WARPS_M * 16 == BLOCK_M, "dQ is shared by all warps");
 
 // Shared memory:
-//   Q at 0 (16384 bytes)
-//   dO at 16384 (16384 bytes)
-//   shifts at 32768 (256 bytes)
-//   deltas at 33024 (256 bytes)
-//   the same of the second stage at 33280 (33280 bytes)
-//   K (then dK) at 66560 (32768 bytes)
-//   V (then dV) at 99328 (32768 bytes)
-//   P^T and dS^T at 132096 (32768 bytes)
+//   Q at 0 (8192 bytes)
+//   dO at 8192 (8192 bytes)
+//   shifts at 16384 (128 bytes)
+//   deltas at 16512 (128 bytes)
+//   the same of the second stage at 16640 (16640 bytes)
+//   K (then dK) at 33280 (32768 bytes)
+//   V (then dV) at 66048 (32768 bytes)
+//   P^T and dS^T at 98816 (16384 bytes)
+//   rows of the bias at 115200 (10240 bytes)
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t DOUT_OFFSET = 16384;
-constexpr uint32_t SHIFTS_OFFSET = 32768;
-constexpr uint32_t DELTAS_OFFSET = 33024;
-constexpr uint32_t K_OFFSET = 66560;
-constexpr uint32_t V_OFFSET = 99328;
-constexpr uint32_t WEIGHTS_OFFSET = 132096;
-constexpr uint32_t SHARED_BYTES = 164864;
-constexpr uint32_t STAGE_BYTES = 33280;  // Q, dO, shifts and deltas of one step
+constexpr uint32_t DOUT_OFFSET = 8192;
+constexpr uint32_t SHIFTS_OFFSET = 16384;
+constexpr uint32_t DELTAS_OFFSET = 16512;
+constexpr uint32_t K_OFFSET = 33280;
+constexpr uint32_t V_OFFSET = 66048;
+constexpr uint32_t WEIGHTS_OFFSET = 98816;
+constexpr uint32_t BIAS_OFFSET = 115200;
+constexpr uint32_t SHARED_BYTES = 125440;
+constexpr uint32_t STAGE_BYTES = 16640;  // Q, dO, shifts and deltas of one step
 
 constexpr float LOG2_E = 1.44269504088896341f;
 
@@ -232,41 +235,97 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     }
 }
 
-// Adds the bias to S^T. `key`, `query`: the lane's first key and the tile's first query.
+// s = s * softmax_scale + bias on S^T, from device memory. `key`, `query`: the lane's first key and the tile's first
+// query.
 template <class T>
 KGEN_DEVICE void add_bias_of_type(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
-    const T* start = reinterpret_cast<const T*>(bias.start);
     const int lane_query = query + static_cast<int>(lane_index() % 4 * 2);
+    const T* start = reinterpret_cast<const T*>(bias.start) + lane_query * p.bias_row_stride +
+                     key * p.bias_column_stride;
     KGEN_UNROLL
     for (int j = 0; j < BLOCK_M / 8; ++j) {
         KGEN_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const int q = lane_query + j * 8 + e;
-            if (q > bias.last_row) continue;
-            const T* row = start + q * p.bias_row_stride;
             KGEN_UNROLL
             for (int t = 0; t < N_TILES; ++t) {
                 KGEN_UNROLL
                 for (int h = 0; h < 2; ++h) {
-                    const int k = key + t * 16 + h * 8;
-                    if (k >= bias.keys) continue;
-                    s[t][j][2 * h + e] += bias_value<element>(load_global(row + k * p.bias_column_stride));
+                    const int q = j * 8 + e, k = t * 16 + h * 8;
+                    T value = 0;
+                    if (lane_query + q < bias.queries && key + k < bias.keys)
+                        value = load_global(start + q * p.bias_row_stride + k * p.bias_column_stride);
+                    s[t][j][2 * h + e] = fused_multiply_add(s[t][j][2 * h + e], p.softmax_scale,
+                                                            bias_value<element>(value));
                 }
             }
         }
     }
 }
 
-// The scores of S^T: products are scaled, and the bias is added.
-KGEN_DEVICE void scale_and_add_bias(scores& s, const bwd_arguments& p, const head_bias& bias, int key, int query) {
+// What a value warp stages: its keys of the queries of a step.
+using warp_bias = staged_bias<BLOCK_M, WARP_KEYS>;
+
+// The same with a staged bias, whose elements of two queries are a pair of the transposed tile. `warp_key`: the warp's
+// first key.
+KGEN_DEVICE void add_staged_bias(scores& s, const bwd_arguments& p, const head_bias& bias, const warp_bias& staged,
+                                 int warp_key, int query) {
+    const int position = bias.keys - bias.queries + query;
+    // Aligned rows are 8x8 matrices.
+    const bool by_matrix = is_bias_aligned(p, bias, position, warp_key);
+    const int lane = static_cast<int>(lane_index()), lane_query = lane % 4 * 2;
     KGEN_UNROLL
-    for (int t = 0; t < N_TILES; ++t) {
+    for (int j = 0; j < BLOCK_M / 8; ++j) {
+        uint32_t pairs[2 * N_TILES];
+        if (by_matrix) {
+            KGEN_UNROLL
+            for (int t = 0; t < N_TILES; t += 2) {
+                uint32_t fragment[4];
+                ldmatrix_x4_transposed(fragment, staged.rows + (j * 8 + lane % 8) * warp_bias::pitch +
+                                                 (t * 16 + lane / 8 * 8) * 2);
+                KGEN_UNROLL
+                for (int i = 0; i < 4 && 2 * t + i < 2 * N_TILES; ++i) pairs[2 * t + i] = fragment[i];
+            }
+        } else {
+            uint32_t row[2];
+            KGEN_UNROLL
+            for (int e = 0; e < 2; ++e) {
+                const int own = j * 8 + lane_query + e;
+                row[e] = staged.rows + own * warp_bias::pitch + bias_source(p, bias, position + own, warp_key).shift +
+                         lane / 4 * 2;
+            }
+            KGEN_UNROLL
+            for (int i = 0; i < 2 * N_TILES; ++i)
+                pairs[i] = load_shared_half(row[0] + i * 16) | load_shared_half(row[1] + i * 16) << 16;
+        }
         KGEN_UNROLL
-        for (int i = 0; i < BLOCK_M / 2; ++i) s[t][i / 4][i % 4] *= p.softmax_scale;
+        for (int t = 0; t < N_TILES; ++t) {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                float low, high;
+                unpack<element>(pairs[2 * t + h], low, high);
+                s[t][j][2 * h] = fused_multiply_add(s[t][j][2 * h], p.softmax_scale, low);
+                s[t][j][2 * h + 1] = fused_multiply_add(s[t][j][2 * h + 1], p.softmax_scale, high);
+            }
+        }
     }
-    if (bias.start == nullptr) return;
-    if (p.bias_dtype == KGEN_DTYPE_FP32) add_bias_of_type<float>(s, p, bias, key, query);
-    else add_bias_of_type<uint16_t>(s, p, bias, key, query);
+}
+
+// The scores of S^T: products are scaled, and the bias is added. `warp_key`: the warp's first key.
+KGEN_DEVICE void scale_and_add_bias(scores& s, const bwd_arguments& p, const head_bias& bias, const warp_bias& staged,
+                                    int warp_key, int query) {
+    if (bias.start == nullptr) {
+        KGEN_UNROLL
+        for (int t = 0; t < N_TILES; ++t) {
+            KGEN_UNROLL
+            for (int i = 0; i < BLOCK_M / 2; ++i) s[t][i / 4][i % 4] *= p.softmax_scale;
+        }
+    } else if (is_staged(p)) {
+        add_staged_bias(s, p, bias, staged, warp_key, query);
+    } else if (p.bias_dtype == KGEN_DTYPE_FP32) {
+        add_bias_of_type<float>(s, p, bias, warp_key + static_cast<int>(lane_index() / 4), query);
+    } else {
+        add_bias_of_type<uint16_t>(s, p, bias, warp_key + static_cast<int>(lane_index() / 4), query);
+    }
 }
 
 // The gradient of the bias of one query head of one sequence.
@@ -274,16 +333,38 @@ struct bias_gradient {
     float* start;  // element (0, 0); NULL: it is not requested
     int64_t row_stride, column_stride;
     int queries, keys;
+    bool is_repeated;  // an element belongs to several heads, batch entries or queries
 
-    KGEN_DEVICE void add(int query, int key, float value) const {
-        if (start != nullptr && query < queries && key < keys)
-            add_global(start + query * row_stride + key * column_stride, value);
+    // Adds a lane's elements of two queries, `query` and the next, and of keys `key` + 8 * i; those that are not
+    // repeated are stored.
+    KGEN_DEVICE void add(int query, int key, const float (&values)[2 * N_TILES][2]) const {
+        if (start == nullptr) return;
+        float* row = start + query * row_stride + key * column_stride;
+        const bool is_inside = query + 1 < queries && key + 8 * (2 * N_TILES - 1) < keys && column_stride == 1;
+        if (is_inside && is_repeated) {
+            KGEN_UNROLL
+            for (int i = 0; i < 4 * N_TILES; ++i)
+                add_global((i % 2 == 0 ? row : row + row_stride) + i / 2 * 8, values[i / 2][i % 2]);
+        } else if (is_inside) {
+            KGEN_UNROLL
+            for (int i = 0; i < 4 * N_TILES; ++i)
+                store_global((i % 2 == 0 ? row : row + row_stride) + i / 2 * 8, values[i / 2][i % 2]);
+        } else {
+            KGEN_UNROLL
+            for (int i = 0; i < 4 * N_TILES; ++i) {
+                if (query + i % 2 >= queries || key + i / 2 * 8 >= keys) continue;
+                float* element = row + i % 2 * row_stride + i / 2 * 8 * column_stride;
+                if (is_repeated) add_global(element, values[i / 2][i % 2]);
+                else store_global(element, values[i / 2][i % 2]);
+            }
+        }
     }
 };
 
 KGEN_DEVICE bias_gradient bias_gradient_of(const bwd_arguments& p, int batch, int head, int queries, int keys) {
     float* start = p.dbias == nullptr ? nullptr : p.dbias + batch * p.dbias_batch_stride + head * p.dbias_head_stride;
-    return {start, p.dbias_row_stride, p.dbias_column_stride, queries, keys};
+    const bool is_repeated = p.dbias_batch_stride == 0 || p.dbias_head_stride == 0 || p.dbias_row_stride == 0;
+    return {start, p.dbias_row_stride, p.dbias_column_stride, queries, keys, is_repeated};
 }
 
 // Zeroes a row of the gradient of the bias, one block for each: of the axes that are not repeated, all elements that
@@ -293,7 +374,12 @@ KGEN_KERNEL(THREADS, 1) clear_bias_gradient(KGEN_PARAMETER bwd_arguments p) {
     const uint32_t block = block_index();
     float* row = p.dbias + block / rows / heads * p.dbias_batch_stride + block / rows % heads * p.dbias_head_stride +
                  block % rows * p.dbias_row_stride;
-    for (int key = thread_index(); key < p.seqlen_k; key += THREADS)
+    int done = 0;
+    if (p.dbias_column_stride == 1 && reinterpret_cast<uintptr_t>(row) % 16 == 0) {
+        done = p.seqlen_k / 4 * 4;
+        for (int key = thread_index() * 4; key < done; key += 4 * THREADS) store_global(row + key, words4{0, 0, 0, 0});
+    }
+    for (int key = done + thread_index(); key < p.seqlen_k; key += THREADS)
         store_global(row + key * p.dbias_column_stride, 0.0f);
 }
 
@@ -346,6 +432,7 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
         KGEN_UNROLL
         for (int i = 0; i < 2; ++i)
             load_shared_pair(deltas + (step * 16 + i * 8 + lane_index() % 4 * 2) * 4, delta[i][0], delta[i][1]);
+        float exact[2][2 * N_TILES][2];  // before they are rounded
         KGEN_UNROLL
         for (int t = 0; t < N_TILES; ++t) {
             const words4 fragment = load_shared(fragment_place(tile, warp_key, t, step));
@@ -358,12 +445,13 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
                 low *= d[i % 2 * 2] - delta[i / 2][0];
                 high *= d[i % 2 * 2 + 1] - delta[i / 2][1];
                 ds[t][step][i] = pack<element>(low, high);
-                const int of_key = key + t * 16 + i % 2 * 8,
-                    of_query = query + step * 16 + i / 2 * 8 + static_cast<int>(lane_index() % 4 * 2);
-                dbias.add(of_query, of_key, low);
-                dbias.add(of_query + 1, of_key, high);
+                exact[i / 2][2 * t + i % 2][0] = low;
+                exact[i / 2][2 * t + i % 2][1] = high;
             }
         }
+        KGEN_UNROLL
+        for (int i = 0; i < 2; ++i)
+            dbias.add(query + step * 16 + i * 8 + static_cast<int>(lane_index() % 4 * 2), key, exact[i]);
     }
 }
 
@@ -521,6 +609,15 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     };
     // The query head of the step with `left` heads to go, its own included.
     const auto head_at = [&](int left) { return (work.head_k + 1) * (p.num_heads / p.num_heads_k) - left; };
+    warp_bias staged;
+    staged.rows = shared + BIAS_OFFSET + warp % PAIRS * BLOCK_M * warp_bias::pitch;
+    // Starts to copy the bias of the queries that are copied, if any are left.
+    const auto stage_next_bias = [&] {
+        if (heads_left == 0 || !is_staged(p)) return;
+        const head_bias bias = read_bias(p, work.batch, head_at(heads_left), queries.rows, work.keys.rows);
+        stage_bias(staged, p, bias, bias.keys - bias.queries + tile * BLOCK_M,
+                   work.first_key + warp % PAIRS * WARP_KEYS);
+    };
     // Adds dQ of the step whose queries have index `at` in the workspace.
     const auto add_dq = [&](int at, uint32_t ds) {
         if (p.dq_sums != nullptr)
@@ -536,8 +633,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
                                        stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
         if (is_value_warp) {
             const int lane_key = warp_key + lane_index() / 4;
-            scale_and_add_bias(s, p, read_bias(p, work.batch, head, queries.rows, work.keys.rows),
-                               work.first_key + lane_key, first_query);
+            scale_and_add_bias(s, p, read_bias(p, work.batch, head, queries.rows, work.keys.rows), staged,
+                               work.first_key + warp_key, first_query);
+            stage_next_bias();
             const int position = begin + first_query, key = work.first_key + lane_key;
             if (first_query < clear_first || first_query + BLOCK_M > clear_end)
                 mask(s, {p, key, position, work.keys.rows});
@@ -564,6 +662,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + K_OFFSET, k, p.k_row_stride, first_key, keys.rows);
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + V_OFFSET, v, p.v_row_stride, first_key, keys.rows);
         copy_queries(shared);
+        if (is_value_warp) stage_next_bias();
     }
 
     int phase = 0;  // index of the buffer, of two of each kind, that this step uses
@@ -801,11 +900,9 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         multiply<dq_query_tile, dq_key_tile>(s, q_tile, warp_row, k_tile);
         multiply<dq_query_tile, dq_key_tile>(dp, dout_tile, warp_row, v_tile);
         KGEN_UNROLL
-        for (int j = 0; j < DQ_N / 2; ++j) s[0][j / 4][j % 4] *= p.softmax_scale;
-        KGEN_UNROLL
         for (int h = 0; h < 2; ++h)
-            add_bias<element>(s[0], h, p, biases, position + warp_row + h * 8 + static_cast<int>(lane_index() / 4),
-                              first_key);
+            add_bias<element>(s[0], h, p.softmax_scale, p, biases,
+                              position + warp_row + h * 8 + static_cast<int>(lane_index() / 4), first_key);
         uint32_t ds[1][DQ_N / 16][4];
         KGEN_UNROLL
         for (int j = 0; j < DQ_N / 8; ++j) {
@@ -849,9 +946,10 @@ extern "C" int flash_bwd_hdim128_bf16_causal_bias_sm80(const kgen_bwd_params* gi
     const uint64_t query_blocks = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
     const uint64_t key_blocks = product(tiles_of(p.seqlen_k, BLOCK_N), p.num_heads_k, p.batch);
     const uint64_t dq_blocks = product(tiles_of(p.seqlen_q, DQ_M), p.num_heads, p.batch);
-    const uint64_t bias_rows = p.dbias == nullptr ? 0 : product(p.dbias_row_stride == 0 ? 1 : p.seqlen_q,
-                                                                p.dbias_head_stride == 0 ? 1 : p.num_heads,
-                                                                p.dbias_batch_stride == 0 ? 1 : p.batch);
+    const bool clears = p.dbias != nullptr;
+    const uint64_t bias_rows = !clears ? 0 : product(p.dbias_row_stride == 0 ? 1 : p.seqlen_q,
+                                                     p.dbias_head_stride == 0 ? 1 : p.num_heads,
+                                                     p.dbias_batch_stride == 0 ? 1 : p.batch);
     const uint64_t grids[] = {query_blocks, key_blocks, dq_blocks, bias_rows};
     for (const uint64_t blocks : grids) {
         if (const int code = check_blocks(SELF.name, blocks, p)) return code;

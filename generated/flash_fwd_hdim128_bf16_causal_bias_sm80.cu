@@ -8,7 +8,7 @@
 // the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
 // K and V have one buffer each: V(j) is copied during Q K^T, K(j - 1) during the softmax and P V (cp.async).
 //
-// Plan: 49152 bytes of shared memory; accumulators, fragments and addresses need about 200 registers per thread;
+// Plan: 59392 bytes of shared memory; accumulators, fragments and addresses need about 200 registers per thread;
 // 2 blocks (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c
@@ -27,6 +27,7 @@
 #include "kgen/mma.cuh"
 #include "kgen/platform.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/staged_bias.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/types.cuh"
@@ -54,10 +55,12 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   Q (then O) at 0 (32768 bytes)
 //   K at 32768 (8192 bytes)
 //   V at 40960 (8192 bytes)
+//   rows of the bias at 49152 (10240 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 32768;
 constexpr uint32_t V_OFFSET = 40960;
-constexpr uint32_t SHARED_BYTES = 49152;
+constexpr uint32_t BIAS_OFFSET = 49152;
+constexpr uint32_t SHARED_BYTES = 59392;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
@@ -190,6 +193,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 struct score_factors {
     float to_score;  // converts products, capped if there is a cap, to scores
     head_bias bias;
+    staged_bias<32, BLOCK_N> staged;
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
@@ -203,12 +207,6 @@ KGEN_DEVICE float read_factors(score_factors& factors, const kgen_fwd_params& p,
 template <int CHUNKS>
 KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, const kgen_fwd_params& p,
                             int position, int first_key) {
-    KGEN_UNROLL
-    for (int j = 0; j < CHUNKS; ++j) {
-        s[j][2 * h] *= factors.to_score;
-        s[j][2 * h + 1] *= factors.to_score;
-    }
-    add_bias<element>(s, h, p, factors.bias, position, first_key);
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
@@ -258,13 +256,11 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-            // Subtracted before it is scaled: a bias may be so large that the rounding of the product would overflow.
-            const float top = state.max[t][h] == -infinity() ? 0.0f : state.max[t][h];
+            const float shift = 0.0f - log2_scale * less_if_far(s[t], h, state.max[t][h]);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
-                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h] - top, log2_scale, 0.0f));
-                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1] - top, log2_scale, 0.0f));
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
                 state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
             }
         }
@@ -393,11 +389,20 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const auto prepare = [&](scores& s, int tile) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
-            KGEN_UNROLL
-            for (int h = 0; h < 2; ++h)
-                adjust_row(s[t], h, factors, p,
-                           position + warp_row + static_cast<int>(lane_index() / 4) + t * 16 + h * 8, tile * BLOCK_N);
+            if (is_staged(p)) {
+                add_staged_bias<element>(s[t], factors.to_score, p, factors.bias, factors.staged, t,
+                                         position + warp_row + static_cast<int>(lane_index() / 4) + t * 16,
+                                         tile * BLOCK_N);
+            } else {
+                KGEN_UNROLL
+                for (int h = 0; h < 2; ++h)
+                    add_bias<element, false>(s[t], h, factors.to_score, p, factors.bias,
+                                             position + warp_row + static_cast<int>(lane_index() / 4) + t * 16 + h * 8,
+                                             tile * BLOCK_N);
+            }
         }
+        if (is_staged(p) && tile > first_tile)
+            stage_bias(factors.staged, p, factors.bias, position + warp_row, (tile - 1) * BLOCK_N);
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
             mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), tile * BLOCK_N, keys.rows});
         }
@@ -405,6 +410,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     };
 
     if (end_tile > first_tile) {
+        factors.staged.rows = shared + BIAS_OFFSET + warp_row * factors.staged.pitch;
+        if (is_staged(p)) stage_bias(factors.staged, p, factors.bias, position + warp_row, (end_tile - 1) * BLOCK_N);
         copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query,
                                                          queries.rows);
         copy_k(end_tile - 1, shared + K_OFFSET);

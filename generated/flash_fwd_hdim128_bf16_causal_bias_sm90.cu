@@ -16,7 +16,7 @@
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
 // zeros or, in a packed tensor, hold rows of the previous sequence.
 //
-// Plan: 198784 bytes of shared memory; O, S and P need about 184 of 240 registers.
+// Plan: 217200 bytes of shared memory; O, S and P need about 184 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim128_bf16_causal_bias_sm90.cu
 
@@ -36,6 +36,7 @@
 #include "kgen/quad.cuh"
 #include "kgen/registers.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/staged_bias.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
@@ -58,7 +59,7 @@ constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_M = 128;  // queries per block
 constexpr int BLOCK_N = 128;  // keys per step
 constexpr int STAGES = 2;
-constexpr int Q_SLOTS = 4;  // buffers for the Q of one warpgroup
+constexpr int Q_SLOTS = 3;  // buffers for the Q of one warpgroup
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
@@ -68,19 +69,21 @@ using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
 // Shared memory:
-//   slots of Q at 0 (65536 bytes)
-//   stages of K at 65536 (65536 bytes)
-//   stages of V at 131072 (65536 bytes)
-//   work at 196608 (128 bytes)
-//   zeros at 197632 (8 bytes)
-//   mbarriers at 198656 (128 bytes)
+//   slots of Q at 0 (49152 bytes)
+//   stages of K at 49152 (65536 bytes)
+//   stages of V at 114688 (65536 bytes)
+//   work at 180224 (96 bytes)
+//   rows of the bias at 181248 (34816 bytes)
+//   zeros at 216064 (8 bytes)
+//   mbarriers at 217088 (112 bytes)
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t K_OFFSET = 65536;
-constexpr uint32_t V_OFFSET = 131072;
-constexpr uint32_t WORK_OFFSET = 196608;
-constexpr uint32_t ZEROS_OFFSET = 197632;
-constexpr uint32_t BARRIERS_OFFSET = 198656;
-constexpr uint32_t SHARED_BYTES = 198784;
+constexpr uint32_t K_OFFSET = 49152;
+constexpr uint32_t V_OFFSET = 114688;
+constexpr uint32_t WORK_OFFSET = 180224;
+constexpr uint32_t BIAS_OFFSET = 181248;
+constexpr uint32_t ZEROS_OFFSET = 216064;
+constexpr uint32_t BARRIERS_OFFSET = 217088;
+constexpr uint32_t SHARED_BYTES = 217200;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
@@ -147,8 +150,10 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else {
+        } else if (stage >= CONSUMERS - MORE_Q) {
             stage += MORE_Q;
+        } else {
+            parity ^= 1;
         }
     }
 };
@@ -354,6 +359,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 struct score_factors {
     float to_score;  // converts products, capped if there is a cap, to scores
     head_bias bias;
+    staged_bias<16, BLOCK_N> staged;
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
@@ -367,12 +373,6 @@ KGEN_DEVICE float read_factors(score_factors& factors, const kgen_fwd_params& p,
 template <int CHUNKS>
 KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& factors, const kgen_fwd_params& p,
                             int position, int first_key) {
-    KGEN_UNROLL
-    for (int j = 0; j < CHUNKS; ++j) {
-        s[j][2 * h] *= factors.to_score;
-        s[j][2 * h + 1] *= factors.to_score;
-    }
-    add_bias<element>(s, h, p, factors.bias, position, first_key);
 }
 
 // Updates the headroom: the tolerated growth rises with the sums. Call it while products run, which hides its latency.
@@ -417,15 +417,13 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
 // `zeros` is added to the arguments of the exponentials. Shortly before the end, `nearly_done` is called with a
 // register of P.
 template <class Call>
-KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2],
+KGEN_DEVICE void exponentiate(weights& p, scores& s, row_state& state, float log2_scale, const float (&zeros)[2],
                               const Call& nearly_done) {
-    float shift[2], top[2];
+    float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
-        // Subtracted before it is scaled: a bias may be so large that the rounding of the product would overflow.
-        top[h] = state.max[h] == -infinity() ? 0.0f : state.max[h];
-        shift[h] = zeros[h];
+        const float top = less_if_far(s, h, state.max[h]);
+        shift[h] = zeros[h] - log2_scale * top;
     }
     constexpr int steps = BLOCK_N / 16;
     KGEN_UNROLL
@@ -433,8 +431,8 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
         KGEN_UNROLL
         for (int i = 0; i < 4; ++i) {
             const int j = 2 * step + i / 2, h = i % 2;
-            const float low = exp2_fast(fused_multiply_add(s[j][2 * h] - top[h], log2_scale, shift[h]));
-            const float high = exp2_fast(fused_multiply_add(s[j][2 * h + 1] - top[h], log2_scale, shift[h]));
+            const float low = exp2_fast(fused_multiply_add(s[j][2 * h], log2_scale, shift[h]));
+            const float high = exp2_fast(fused_multiply_add(s[j][2 * h + 1], log2_scale, shift[h]));
             state.sum[h] += low + high;
             p[step][i] = pack<element>(low, high);
         }
@@ -527,7 +525,8 @@ KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, 
     }
 }
 
-// A consumer warpgroup: processes its 64 rows of every work item of the block.
+// A consumer warpgroup: processes its 64 rows of every work item of the block. STAGED: the bias is staged.
+template <bool STAGED>
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
@@ -535,6 +534,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale);
+    factors.staged.rows = shared + BIAS_OFFSET + warp_row * factors.staged.pitch;
 
     q_slot_place q_place(warpgroup);
     ring_place<STAGES> k_place, v_place;
@@ -620,8 +620,18 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) adjust_row(s, h, factors, p, at.position + lane_row + h * 8, at.first_key);
+        if constexpr (STAGED) await_bias();
+        if constexpr (STAGED) {
+            add_staged_bias<element>(s, factors.to_score, p, factors.bias, factors.staged, 0, at.position + lane_row,
+                                     at.first_key);
+        } else {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h)
+                add_bias<element, false>(s, h, factors.to_score, p, factors.bias, at.position + lane_row + h * 8,
+                                         at.first_key);
+        }
+        if (STAGED && !at.is_last())
+            stage_bias(factors.staged, p, factors.bias, at.position + warp_row, at.first_key - BLOCK_N);
         const int row = at.position + warpgroup_row;  // position of the warpgroup's first row
         if (at.first_key < first_seen(p, row + WARPGROUP_ROWS - 1) ||
             at.first_key + BLOCK_N > end_seen(p, row, at.keys)) {
@@ -664,7 +674,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     row_state state;
     weights weight;
     float factor[2];
-    const auto take_exponentials = [&](const scores& s) {
+    const auto take_exponentials = [&](scores& s) {
         float zeros[2];
         await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
         exponentiate(weight, s, state, log2_scale, zeros,
@@ -675,6 +685,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         pass_over_k(at);
         pass_over_v(at);
         factors.bias = read_bias(p, at.head / p.num_heads, at.head % p.num_heads, at.queries, at.keys);
+        if constexpr (STAGED) stage_bias(factors.staged, p, factors.bias, at.position + warp_row, at.first_key);
         clear(o);
         state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
         {
@@ -747,7 +758,12 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         if (thread_index() == 0) fetch(given, shared, barrier);
     } else {
         claim_registers<240>();
-        attend(given, shared, barrier, warpgroup - 1);
+        // In one function, the two ways to read a bias would take the registers of both.
+        if (is_staged(given.call)) {
+            attend<true>(given, shared, barrier, warpgroup - 1);
+        } else {
+            attend<false>(given, shared, barrier, warpgroup - 1);
+        }
     }
 }
 

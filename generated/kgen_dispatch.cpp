@@ -30,7 +30,7 @@
 // rows that a multiprocessor runs at once (split-KV only); the inputs of the prediction of its time: `origin`.
 #define KGEN_KERNELS(KERNEL) \
     KERNEL(append_kv_bf16_sm80, kgen_append_kv_params, 0, KGEN_KIND_APPEND_KV, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_bias_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_bias_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 125440, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_dropout_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
@@ -65,8 +65,8 @@
     KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
     KERNEL(flash_fwd_combine_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 4096, 232448, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 59392, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_bias_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 90, 90, 90, 217200, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_dropout_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \

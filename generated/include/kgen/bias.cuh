@@ -14,9 +14,11 @@ namespace kgen {
 // The bias of one query head of one sequence.
 struct head_bias {
     const uint8_t* start;  // element (0, 0); NULL: there is no bias
-    int first_position;    // of query 0
-    int last_row;          // the last query: later rows of a tile read its bias, which does not matter
-    int keys;              // keys beyond have no bias
+    int queries, keys;     // of the sequence; queries and keys beyond have no bias
+
+    // The query at `position`. Rows of a tile that are no queries read the first or the last query's bias, which does
+    // not matter.
+    KGEN_DEVICE int row(int position) const { return min(max(position - (keys - queries), 0), queries - 1); }
 };
 
 template <class Params>
@@ -24,7 +26,7 @@ KGEN_DEVICE head_bias read_bias(const Params& p, int batch, int head, int querie
     const int64_t offset = batch * p.bias_batch_stride + head * p.bias_head_stride;
     const int shift = p.bias_dtype == KGEN_DTYPE_FP32 ? 2 : 1;
     const uint8_t* start = p.bias == nullptr ? nullptr : static_cast<const uint8_t*>(p.bias) + (offset << shift);
-    return {start, keys - queries, queries - 1, keys};
+    return {start, queries, keys};
 }
 
 // An element of the bias as fp32. T: the 16-bit type.
@@ -67,38 +69,64 @@ KGEN_DEVICE void load_bias(const uint16_t* row, int64_t stride, int key, int key
     unpack<T>(both, low, high);
 }
 
-// Adds a row's bias to a lane's part of the row: columns `key` + j * 8 and the next.
+// s = s * `scale` + the bias of the row, for a lane's part of the row: columns `key` + j * 8 and the next.
 template <class T, bool ADJACENT, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
-                         int key) {
+KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, float scale, const Element* row, int64_t stride, int key,
+                         int keys) {
     KGEN_UNROLL
     for (int j = 0; j < CHUNKS; ++j) {
         float low, high;
-        load_bias<T, ADJACENT>(row, stride, key + j * 8, bias.keys, low, high);
-        s[j][2 * h] += low;
-        s[j][2 * h + 1] += high;
+        load_bias<T, ADJACENT>(row, stride, key + j * 8, keys, low, high);
+        s[j][2 * h] = fused_multiply_add(s[j][2 * h], scale, low);
+        s[j][2 * h + 1] = fused_multiply_add(s[j][2 * h + 1], scale, high);
+        if (j % 2 == 1) row = opaque_after(row, s[j][2 * h + 1]);  // few loads at a time: registers are scarce
     }
 }
 
-template <class T, class Element, int CHUNKS>
-KGEN_DEVICE void add_row(float (&s)[CHUNKS][4], int h, const head_bias& bias, const Element* row, int64_t stride,
-                         int key) {
-    if (stride == 1 && reinterpret_cast<uintptr_t>(row + key) % (2 * sizeof(Element)) == 0)
-        add_row<T, true>(s, h, bias, row, stride, key);
-    else add_row<T, false>(s, h, bias, row, stride, key);
+template <class T, bool BY_PAIRS, class Element, int CHUNKS>
+KGEN_DEVICE void add_row_from(float (&s)[CHUNKS][4], int h, float scale, const Element* row, int64_t stride, int key,
+                              int keys) {
+    if (BY_PAIRS && stride == 1 && reinterpret_cast<uintptr_t>(row + key) % (2 * sizeof(Element)) == 0)
+        add_row<T, true>(s, h, scale, row, stride, key, keys);
+    else add_row<T, false>(s, h, scale, row, stride, key, keys);
 }
 
-// Adds the bias to a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit type.
-template <class T, class Params, int CHUNKS>
-KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, const Params& p, const head_bias& bias, int position,
-                          int first_key) {
-    if (bias.start == nullptr) return;
-    const int64_t offset = min(max(position - bias.first_position, 0), bias.last_row) * p.bias_row_stride;
+// A row's maximum as exponentials take it: 0 if the row has seen no key, which leaves every exponential 0. A bias may be
+// so large that the maximum times log2(e) is rounded to far from it; then the maximum is subtracted from the lane's
+// part of the row, and 0 takes its place. Up to 1024 the rounding changes weights by less than 2^-14.
+template <int CHUNKS>
+KGEN_DEVICE float less_if_far(float (&s)[CHUNKS][4], int h, float max) {
+    if (max == -infinity()) return 0.0f;
+    if (absolute(max) <= 1024.0f) return max;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] -= max;
+        s[j][2 * h + 1] -= max;
+    }
+    return 0.0f;
+}
+
+// s = s * `scale` + bias, for a lane's part of the row at `position`; `first_key`: the key of column 0. T: the 16-bit
+// type. BY_PAIRS: adjacent elements are loaded together where they are aligned, which takes registers.
+template <class T, bool BY_PAIRS = true, class Params, int CHUNKS>
+KGEN_DEVICE void add_bias(float (&s)[CHUNKS][4], int h, float scale, const Params& p, const head_bias& bias,
+                          int position, int first_key) {
+    if (bias.start == nullptr) {
+        KGEN_UNROLL
+        for (int j = 0; j < CHUNKS; ++j) {
+            s[j][2 * h] *= scale;
+            s[j][2 * h + 1] *= scale;
+        }
+        return;
+    }
+    const int64_t offset = bias.row(position) * p.bias_row_stride, stride = p.bias_column_stride;
     const int key = first_key + static_cast<int>(lane_index() % 4 * 2);
     if (p.bias_dtype == KGEN_DTYPE_FP32) {
-        add_row<T>(s, h, bias, reinterpret_cast<const float*>(bias.start) + offset, p.bias_column_stride, key);
+        const float* row = reinterpret_cast<const float*>(bias.start) + offset;
+        add_row_from<T, BY_PAIRS>(s, h, scale, row, stride, key, bias.keys);
     } else {
-        add_row<T>(s, h, bias, reinterpret_cast<const uint16_t*>(bias.start) + offset, p.bias_column_stride, key);
+        const uint16_t* row = reinterpret_cast<const uint16_t*>(bias.start) + offset;
+        add_row_from<T, BY_PAIRS>(s, h, scale, row, stride, key, bias.keys);
     }
 }
 

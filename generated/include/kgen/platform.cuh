@@ -33,6 +33,14 @@ KGEN_DEVICE T* opaque(T* value) {
     return value;
 }
 
+// Returns `value`, which the compiler takes to be unknown until `first` has been computed: loads through it cannot
+// begin earlier.
+template <class T>
+KGEN_DEVICE T* opaque_after(T* value, float first) {
+    asm volatile("" : "+l"(value) : "f"(first));
+    return value;
+}
+
 KGEN_DEVICE int opaque(int value) {
     asm volatile("" : "+r"(value));
     return value;

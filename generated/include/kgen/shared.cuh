@@ -41,6 +41,13 @@ KGEN_DEVICE uint32_t load_shared_word(uint32_t address) {
     return value;
 }
 
+// The element in the lower half.
+KGEN_DEVICE uint32_t load_shared_half(uint32_t address) {
+    uint16_t value;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+    return value;
+}
+
 KGEN_DEVICE words4 load_shared(uint32_t address) {
     words4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -43,6 +43,11 @@ impl Dropout {
         (f64::from(self.thousandths) / 1000.0) as f32
     }
 
+    /// The factor on kept weights.
+    pub fn scale(self) -> f64 {
+        1.0 / f64::from(1.0 - self.probability())
+    }
+
     /// The largest byte of a kept weight, by FlashAttention-2's rule.
     fn most_of_kept(self) -> u8 {
         (f64::from(1.0 - self.probability()) * 255.0).floor() as u8
@@ -81,7 +86,7 @@ pub struct HeadDropout {
 impl HeadDropout {
     /// The factor on kept weights.
     pub fn scale(self) -> f64 {
-        1.0 / f64::from(1.0 - self.dropout.probability())
+        self.dropout.scale()
     }
 
     /// The factor on the weight of a key: 0 if it is dropped.
@@ -174,7 +179,7 @@ impl FeatureRoom for DroppedOut {
         problem.options.dropout.iter().map(|dropout| ("rng_state", dropout.image())).collect()
     }
 
-    fn ask(&self, options: &mut CallOptions, _n: usize) {
+    fn request(&self, options: &mut CallOptions, _n: usize) {
         options.dropout = Some(USUAL);
     }
 

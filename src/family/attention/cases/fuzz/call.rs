@@ -14,6 +14,7 @@ use crate::{
         cases::backward::BackwardCase,
         cases::split::counters_for,
         cases::split::what_counters_say,
+        features::Dropout,
         oracle::backward::BackwardProblem,
         oracle::{
             dims::Dims,
@@ -279,7 +280,8 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     Drawn { call, judge: Box::new(judge), may_differ: &[] }
 }
 
-/// |O| cannot exceed the largest element of V by more than the rounding error of P and, in FP8, of O's separate sum.
+/// |O| cannot exceed the largest element of V, times the factor on kept weights, by more than the rounding error of P
+/// and, in FP8, of O's separate sum.
 const BEYOND_V: f64 = 1.125;
 
 /// Compares the sampled rows of O and LSE with the reference. Of the other rows, those that see no key must be exactly
@@ -304,6 +306,7 @@ fn compare(
     let group = problem.heads / problem.heads_k;
     let has_factors = problem.options.pages.is_some_and(|pages| pages.descales.is_some());
     let by_page = if has_factors { PageFactors::LARGEST } else { 1.0 };
+    let kept = problem.options.dropout.map_or(1.0, Dropout::scale);
     let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
         for head in 0..problem.heads {
@@ -311,7 +314,7 @@ fn compare(
             let sink = problem.options.sink(head);
             let sampled = references.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
             let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
-            let bound = BEYOND_V * f64::from(largest * by_page) * f64::from(problem.factors(sequence, head / group)[2]);
+            let bound = BEYOND_V * kept * f64::from(largest * by_page) * f64::from(problem.factors(sequence, head / group)[2]);
             for row in 0..rows {
                 let masked = mask.keys(row).is_empty();
                 let known =
