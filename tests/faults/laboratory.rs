@@ -141,8 +141,8 @@ impl Laboratory {
         kit.clone()
     }
 
-    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure. A pass
-    /// of an earlier run counts: it is keyed by everything that it depends on.
+    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure. A
+    /// pass of an earlier run counts: it is keyed by everything that it depends on.
     fn check(&self, plan: &Plan, text: String, cases: Option<&str>, observer: &dyn Observer) -> Verdict {
         let options = CheckOptions {
             cases: kgen::family::cases,

@@ -7,8 +7,8 @@
 
 #include "kgen/emulator.h"
 
-// The functions that kernels call by name. C's <math.h> would take a fifteenth of a kernel's compile time, and <cmath> a
-// quarter.
+// The functions that kernels call by name. C's <math.h> would take a fifteenth of a kernel's compile time, and <cmath>
+// a quarter.
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
