@@ -81,8 +81,8 @@ def flash_attn_func(
         rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights (`dropout_mask`). None:
             each call draws them from PyTorch's generator of the device.
         attn_bias: (batch, heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the
-            scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity, or less
-            than -2^126, hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
+            scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity
+            hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
             of the result, in each call. A bias that is not bool has a gradient, summed over axes of 1; not beside
             `softcap`, and not over axes of 1 if `deterministic`. NaN and +infinity give NaN.
 
