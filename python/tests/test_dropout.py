@@ -305,8 +305,14 @@ def test_a_compiled_checkpoint_repeats_the_mask(inputs):
         torch.manual_seed(9)
         out = function(*leaves)
         torch.rand(5, device=out.device)
-        results.append((out, *torch.autograd.grad(out, leaves, torch.ones_like(out))))
-    assert all(torch.equal(a, b) for a, b in zip(*results))
+        dout = torch.randn_like(out)
+        results.append((out, *torch.autograd.grad(out, leaves, dout)))
+        # O is linear in V: with the same mask in both passes <O, dO> = <V, dV>.
+        o_by_do, v_by_dv = (x.double() * y.double() for x, y in ((out, dout), (leaves[2], results[-1][3])))
+        assert abs(o_by_do.sum() - v_by_dv.sum()) < 0.05 * o_by_do.norm()
+    # On a GPU, torch.compile gives checkpoints random numbers of their own.
+    if out.device.type == "cpu":
+        assert all(torch.equal(a, b) for a, b in zip(*results))
 
 
 #: Numbers of the operators, from max_seqlen_q to softcap.

@@ -1,7 +1,7 @@
 /* Prints the kernel that the dispatcher chooses for each input line. The fields of a line: version of the caller's
  * structure, head dim, flags, left and right window, chunk, softcap, whether slopes, sinks, a page table (2: with
- * descale factors per page for K, 3: for V), qv, a cache, new rows, a bias and dropout are passed, kv_dtype, and num_splits. Members
- * that the structure's version lacks contain garbage. Prints the code and message of kgen_fwd (this library's launchers
+ * descale factors per page for K, 3: for V), qv, a cache, new rows, a bias and dropout are passed, kv_dtype, and
+ * num_splits. Members that the structure's version lacks contain garbage. Prints the code and message of kgen_fwd (this library's launchers
  * fail with their own names) and the workspace bytes. */
 #include <inttypes.h>
 #include <stddef.h>

@@ -150,8 +150,8 @@ mod tests {
         let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
         let keys = Features::from_iter(keys);
         assert_eq!(all.wanted(false), (false, Features::of_all(|info| info.is_mask_or_score).with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-hides-far sinks-bf16 dropout0.17@2 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
-             new3-rotary32-interleaved-clipped-starts";
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-aligned-hides-far sinks-bf16 \
+             dropout0.17@2 page16-shared3-counter-v-descales qv leftpad kv-e5m2 new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));
         assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");

@@ -316,7 +316,7 @@ impl FeatureRoom for Biased {
             plain(borders.packed(), HIDING).with_lse_gradient(),
             of_batch(ALIGNED),
             plain(Problem::new(&[(3 * m + 5, 2 * borders.n + 8)], 2, 1), Bias { hides: true, ..ALIGNED }),
-            plain(borders.packed(), Bias { repeats: [false, true, false], ..ALIGNED }),
+            plain(borders.packed(), ALIGNED),
             still(Problem::new(&[(m + 1, 71)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
             still(Problem::new(&[(17, 41)], 2, 2).asking(biased(Bias { wide: true, apart: true, ..Bias::default() }))),
             BackwardProblem { bias_gradient: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },

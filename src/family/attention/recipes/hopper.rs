@@ -312,8 +312,8 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
-/// Bytes of a tile of the bias, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V read
-/// the bias from device memory.
+/// Bytes of a tile of the bias, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V
+/// read the bias from device memory.
 fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
     let is_staged = may_stage_bias(variant.features) && KvFormat::of(variant.features).is_none();
     let bytes = tile.m * bias_pitch(tile.n);
