@@ -91,8 +91,8 @@ KGEN_DEVICE void add_row_from(float (&s)[CHUNKS][4], int h, float scale, const E
     else add_row<T, false>(s, h, scale, row, stride, key, keys);
 }
 
-// A row's maximum as exponentials take it: 0 if the row has seen no key, which leaves every exponential 0. A bias may be
-// so large that the maximum times log2(e) is rounded to far from it; then the maximum is subtracted from the lane's
+// A row's maximum as exponentials take it: 0 if the row has seen no key, which leaves every exponential 0. A bias may
+// be so large that the maximum times log2(e) is rounded to far from it; then the maximum is subtracted from the lane's
 // part of the row, and 0 takes its place. Up to 1024 the rounding changes weights by less than 2^-14.
 template <int CHUNKS>
 KGEN_DEVICE float less_if_far(float (&s)[CHUNKS][4], int h, float max) {

@@ -1,5 +1,5 @@
-// A warp's part of a tile of a 16-bit bias, copied to shared memory while the warp works on the tile before. What is not
-// staged (fp32, columns that are not adjacent) is read from device memory by add_bias.
+// A warp's part of a tile of a 16-bit bias, copied to shared memory while the warp works on the tile before. What is
+// not staged (fp32, columns that are not adjacent) is read from device memory by add_bias.
 #pragma once
 
 #include "kgen.h"
@@ -68,11 +68,11 @@ KGEN_DEVICE bool is_bias_aligned(const Params& p, const head_bias& bias, int pos
     return p.bias_row_stride % 8 == 0 && bias_source(p, bias, position, key).shift == 0;
 }
 
-// Starts to copy the warp's part of a tile of a staged bias, once all lanes have read the one before. `position`: of its
-// first row.
+// Starts to copy the warp's part of a tile of a staged bias, once all lanes have read the one before. `position`: of
+// its first row.
 template <int ROWS, int COLUMNS, class Params>
-KGEN_DEVICE void stage_bias(const staged_bias<ROWS, COLUMNS>& staged, const Params& p, const head_bias& bias, int position,
-                            int first_key) {
+KGEN_DEVICE void stage_bias(const staged_bias<ROWS, COLUMNS>& staged, const Params& p, const head_bias& bias,
+                            int position, int first_key) {
     constexpr int PIECES = COLUMNS / 8;
     constexpr int LANES = PIECES <= 2 ? 2 : PIECES <= 4 ? 4 : PIECES <= 8 ? 8 : PIECES <= 16 ? 16 : 32;  // a row
     constexpr int ROWS_A_PASS = 32 / LANES;
