@@ -68,10 +68,9 @@ impl FeatureRule {
     fn is_kept(&self, features: Features, dtype: Dtype) -> bool {
         let has_any = |set: &[Feature]| set.iter().any(|feature| features.has(*feature));
         let is_declared = features.score.is_some_and(|declared| declared.score.is_some());
-        !(self.excludes_declared_score && is_declared)
-            && !has_any(self.excludes)
-            && !self.excludes_dtypes.contains(&dtype)
-            && self.requires.iter().all(|set| has_any(set))
+        let is_excluded =
+            has_any(self.excludes) || self.excludes_dtypes.contains(&dtype) || self.excludes_declared_score && is_declared;
+        !is_excluded && self.requires.iter().all(|set| has_any(set))
     }
 }
 
@@ -432,7 +431,7 @@ impl Features {
         self == Self::NONE
     }
 
-    /// Whether scores are changed before the mask: by softcap, ALiBi, a bias or a declared score.
+    /// Whether scores are changed before the mask: by softcap, `ALiBi`, a bias or a declared score.
     pub fn changes_scores(self) -> bool {
         self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }

@@ -16,7 +16,7 @@ pub struct CallOptions {
     pub chunk: u32,
     /// Softcap in hundredths; 0: none.
     pub softcap_hundredths: u32,
-    /// ALiBi slopes.
+    /// Slopes of `ALiBi`.
     pub alibi: Option<Slopes>,
     /// Tensor added to the scores.
     pub bias: Option<Bias>,

@@ -1,4 +1,4 @@
-//! ALiBi: each score is reduced by slope · distance between query and key.
+//! `ALiBi`: each score is reduced by slope · distance between query and key.
 
 use super::{
     FeatureRoom, Simpler, named,

@@ -357,8 +357,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let largest_dlse = f64::from(dlse.unwrap_or_default().iter().fold(0.0_f32, |largest, value| largest.max(value.abs())));
-    let largest_dp = longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) * dropout.map_or(1.0, HeadDropout::scale);
-    let of_gradient = 2.0_f64.powi(-20) * (largest_dp + largest_dlse);
+    let dp_limit = longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) * dropout.map_or(1.0, HeadDropout::scale);
+    let of_gradient = 2.0_f64.powi(-20) * (dp_limit + largest_dlse);
     let of_ds = steepest * of_gradient;
     if let Some(scores) = &mut scores {
         scores.sum_error.iter_mut().for_each(|error| *error *= of_gradient);

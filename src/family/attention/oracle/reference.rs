@@ -249,9 +249,9 @@ fn attend_rows(
         head.lse[row] = softmax_in_place(scores, sink);
         let largest = scores.iter().copied().fold(0.0, f64::max);
         head.dominated[row] = (largest >= DOMINANT).then_some(1.0 - largest);
-        for ((p, key), value) in scores.iter().zip(seen).zip(v64[elements_v].chunks_exact(dim_v)) {
-            let p = p * rules.kept(row, key);
-            o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
+        for ((weight, key), value) in scores.iter().zip(seen).zip(v64[elements_v].chunks_exact(dim_v)) {
+            let kept = weight * rules.kept(row, key);
+            o.iter_mut().zip(value).for_each(|(o, v)| *o += kept * v);
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }

@@ -26,7 +26,7 @@ fn columns(variant: Point) -> HeadDim {
 }
 
 /// Number of warps along the columns of dQ. Four makes the warps' blocks most nearly square. But a warp's columns are
-/// found by XORing address bits within a panel, which allows only two warps if a panel of 32 columns is beside one of
+/// found by flipping address bits within a panel, which allows only two warps if a panel of 32 columns is beside one of
 /// 16; and with few columns four warps would have unequal shares.
 fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
     let columns = columns(variant).qk;
