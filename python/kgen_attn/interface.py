@@ -137,15 +137,18 @@ def flash_attn_func(
         _direct[asked] = planned(layout, q, k, v, NONE, numbers)
     if padded:
         out = out[..., :head_dim_v]
-    if not return_attn_probs:
-        return out
-    without = dropped[1] == 0.0
-    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
+    return _with_probs(out, lse, q, k, optional, numbers, dropped) if return_attn_probs else out
 
 
 def _lasts(asked: tuple) -> bool:
     """True if the arguments' values stay the same: a tensor used as a number may change later."""
     return all(type(value) in _NUMBERS for value in (*asked[1:4], *asked[4], *asked[5:]))
+
+
+def _with_probs(out, lse, q, k, optional: tuple, numbers: tuple, dropped: tuple) -> tuple:
+    """What `return_attn_probs` asks for: O, the log-sum-exp, and S_dmask, which is empty without dropout."""
+    without = dropped[1] == 0.0
+    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
 
 def flash_attn_varlen_func(
@@ -247,10 +250,7 @@ def flash_attn_varlen_func(
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
-    if not return_attn_probs:
-        return out
-    without = dropped[1] == 0.0
-    return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
+    return _with_probs(out, lse, q, k, optional, numbers, dropped) if return_attn_probs else out
 
 
 def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:

@@ -28,7 +28,8 @@ def scaled_dot_product_attention(
         key, value: (batch, heads, seqlen_k, head_dim or head_dim_v); with `enable_gqa` the number of heads may be a
             divisor of the query's.
         attn_mask: of a shape that broadcasts to (batch, heads, seqlen_q, seqlen_k). bool, True where a query sees a key,
-            or float32 or the type of `query`, added to the scores, with a gradient. -infinity hides a key; a query that sees no key gives zeros.
+            or float32 or the type of `query`, added to the scores, with a gradient. -infinity hides a
+            key; a query that sees no key gives zeros.
         returns: (batch, heads, seqlen_q, head_dim_v), a transposed view of what `flash_attn_func` gives.
 
     Arguments:
