@@ -256,7 +256,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            const float shift = 0.0f - log2_scale * less_if_far(s[t], h, state.max[t][h]);
+            const float shift = 0.0f - log2_scale * subtract_far_maximum(s[t], h, state.max[t][h]);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
                 s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));

@@ -422,7 +422,7 @@ KGEN_DEVICE void exponentiate(weights& p, scores& s, row_state& state, float log
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        const float top = less_if_far(s, h, state.max[h]);
+        const float top = subtract_far_maximum(s, h, state.max[h]);
         shift[h] = zeros[h] - log2_scale * top;
     }
     constexpr int steps = BLOCK_N / 16;

@@ -91,11 +91,11 @@ KGEN_DEVICE void add_row_from(float (&s)[CHUNKS][4], int h, float scale, const E
     else add_row<T, false>(s, h, scale, row, stride, key, keys);
 }
 
-// A row's maximum as exponentials take it: 0 if the row has seen no key, which leaves every exponential 0. A bias may
-// be so large that the maximum times log2(e) is rounded to far from it; then the maximum is subtracted from the lane's
-// part of the row, and 0 takes its place. Up to 1024 the rounding changes weights by less than 2^-14.
+// Returns the maximum that the exponentials of a row subtract: 0 if the row has seen no key, so that all of them are 0.
+// If |max| exceeds 1024, the rounding error of max * log2(e) would change weights by more than 2^-14: then max is
+// subtracted from the lane's part of the row here, and 0 is returned.
 template <int CHUNKS>
-KGEN_DEVICE float less_if_far(float (&s)[CHUNKS][4], int h, float max) {
+KGEN_DEVICE float subtract_far_maximum(float (&s)[CHUNKS][4], int h, float max) {
     if (max == -infinity()) return 0.0f;
     if (absolute(max) <= 1024.0f) return max;
     KGEN_UNROLL
