@@ -15,7 +15,8 @@ NAN = float("nan")
 SUITES = {}  # name: function, options of its command, and how it ends
 PLACES = {
     "site": {"default": os.environ.get("PEERS_SITE"), "help": "folder with the unpacked wheel fa3-fwd (PEERS_SITE)"},
-    "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel"},
+    "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel",
+        "default": os.environ.get("PEERS") and os.path.join(os.environ["PEERS"], "_vllm_fa3_C.abi3.so")},
     "fa4": {"metavar": "FOLDER", "help": "where FlashAttention-4 and CuTe DSL are unpacked"},
 }
 
@@ -23,7 +24,11 @@ PLACES = {
 def suite(group="head_dim", tables=True, **options):
     """Makes a function of a `Bench` a command of its file. `options` are `arguments`'; `group` is the size by which the
     geometric means are grouped, `tables` whether there are tables at the end."""
-    return lambda function: SUITES.setdefault(function.__name__, (function, options, group, tables))[0]
+    def keep(function):
+        if function.__module__ == "__main__":  # not those of a file that is only imported
+            SUITES[function.__name__] = function, options, group, tables
+        return function
+    return keep
 
 
 def main(doc):
