@@ -44,15 +44,16 @@ def main(doc):
     args = made.parse_args()
     function, _, group, tables = SUITES[args.suite]
     bench = Bench(args)
-    code = function(bench)
-    sys.exit(bench.finish(group, tables) or code)
+    complaint = function(bench)
+    sys.exit(complaint or bench.finish(group, tables))
 
 
 def arguments(to, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, places=(), positional=(), seed=1,
         limit_s=float("inf"), **options):
     """Adds to a parser what all suites have and what one has. `library` None: no --library; "": without a default.
     `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a tuple the
-    words to choose from, a list numbers, and a dictionary the arguments of `add_argument`."""
+    words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if there is
+    one."""
     add = to.add_argument
     for name in positional:
         add(name)
@@ -142,6 +143,8 @@ class Bench:
         self.points, self.failed, self.libraries, self.noted = [], 0, {}, set()
         if args.quick:
             args.rounds, args.round_ms = min(args.rounds, 3), min(args.round_ms, 3)
+        if args.gpu is None:
+            args.gpu = timing.torch is not None and timing.torch.cuda.is_available()
         if args.gpu:
             if timing.torch is None:
                 sys.exit(f"{self.name}: PyTorch is not installed")
@@ -324,12 +327,15 @@ class Bench:
             flush=True)
         return rows
 
+    def print_tables(self, group):
+        print(f"{self.head}; {self.args.rounds} rounds of {self.args.round_ms:g} ms\n\n{table(self.points)}")
+        if means := geomeans(self.points, group):
+            print(f"\n{means}")
+
     def finish(self, group="head_dim", tables=True):
         """Prints the tables, and returns the exit code: 1 if any result of kgen was wrong."""
         if tables:
-            print(f"{self.head}; {self.args.rounds} rounds of {self.args.round_ms:g} ms\n\n{table(self.points)}")
-            if means := geomeans(self.points, group):
-                print(f"\n{means}")
+            self.print_tables(group)
         print(f"\n{len(by_case(self.points))} cases, {self.failed} wrong, {time.monotonic() - self.begun:.0f} s")
         return 1 if self.failed else 0
 

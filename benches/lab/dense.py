@@ -1,5 +1,7 @@
 """Attention of whole sequences of one length: tensors (batch, seqlen, heads, head_dim), kgen's calls, and errors."""
 
+import copy
+
 from . import attention
 from .bench import Contender
 from .kgen import bwd_params, fwd_params
@@ -28,6 +30,12 @@ class Dense:
             self.qkv, self.descales = zip(*map(attention.quantised, self.plain))
             last = zip((x[-1:, :, -1:] for x in self.qkv), (x[-1:, None, -1:, None] for x in self.descales))
             self.wide = [x.double() * descale.double() for x, descale in last]
+
+    def with_tensors(self, q, k, v):
+        """The same point with other Q, K and V, such as caches of pages."""
+        other = copy.copy(self)
+        other.qkv = [q, k, v]
+        return other
 
     def forward(self, library, name="kgen_fwd", change=lambda p: None, causal=None, fields={}, **given):
         """A contender: a launcher of a library that writes O and the LSE; `change` completes its parameters."""
