@@ -165,9 +165,9 @@ class Step:
             turned = attention.rotated(self.q[:live], cos, sin)
             right["Q after append_kv"] = near(self.rotated_q[:live].float(), turned)
         before.view_as(self.flat())[slots] = self.flat()[slots]
-        right["rows of the cache that are not new"] = torch.equal(before.view(torch.int16), self.cache.view(torch.int16))
-        unwritten = self.o[live:].isnan().all() and self.lse[:, live:].isnan().all()
-        right["rows that no sequence has"] = bool(unwritten)
+        before, now = (x.view(torch.int16) for x in (before, self.cache))
+        right["rows of the cache that are not new"] = torch.equal(before, now)
+        right["rows that no sequence has"] = bool(self.o[live:].isnan().all() and self.lse[:, live:].isnan().all())
         return [what for what, is_right in right.items() if not is_right]
 
     def errors(self):
@@ -219,9 +219,10 @@ def decode_graph(bench):
         candidates, chosen = bench.library.explain(step.params)
         numbers = {"microseconds": stats.summary(times), "round_microseconds": times, "launches_a_round": 1,
             "repeated": "graph", "l2": "warm", "relative_error": worst, "allowed_error": 1.0}
+        shape = {"batch": SEQUENCES, "heads": HEADS, "heads_k": HEADS_K, "head_dim": dim, "page_size": PAGE,
+            "total_q": schedule.tokens}
         bench.add(f"{name} d{dim}", "kgen", *(("wrong", "; ".join(wrong), None) if wrong else ("ok", "", numbers)),
-            dtype="bf16", layout="paged", shape={"batch": SEQUENCES, "heads": HEADS, "heads_k": HEADS_K, "head_dim": dim,
-                "page_size": PAGE, "total_q": schedule.tokens},
+            dtype="bf16", layout="paged", shape=shape,
             details={"replays": len(times), "worst_lse": worst_lse, "path": candidates[chosen].path,
                 "splits": candidates[chosen].num_splits})
 

@@ -9,7 +9,7 @@ import random
 import statistics
 import time
 
-from lab import attention, main, record, stats, suite, timing
+from lab import Contender, attention, main, record, suite
 from lab.kgen import (
     DTYPE_NUMBERS, FLAG_CAUSAL, FLAG_PATHS, PARTS, PATHS, FwdParams, fwd_params, made, packed_params,
 )
@@ -22,7 +22,6 @@ except ImportError:
 
 MOST_BYTES = 6 << 30  # for tensors and for a workspace
 MOST_FLOPS = 6e11
-SLOW = 4  # times the best: timed by a single replay
 KERNELS = {"dense": "dense", "short": "short", "split": "split", "scheduled": "split"}
 # Name of a factor, and the constant that it scales.
 FACTORS = {
@@ -304,9 +303,9 @@ def fit(bench):
     python3 benches/dispatch.py fit regret.jsonl [--library build/lib/libkgen.so]
 
     A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
-    (docs/dispatch.md), and every part depends on a number in src/family/attention/cost (chain and step include the tiles
-    after a block's first as well, which are scaled with them). So the raw data suffice to estimate the predictions and
-    choices of other constants: factors on them are optimised, one after another, for the logarithms of the times. An
+    (docs/dispatch.md), and every part depends on a number in src/family/attention/cost (chain and step include the
+    tiles after a block's first as well, which are scaled with them). So the raw data suffice to estimate the predictions
+    and choices of other constants: factors on them are optimised, one after another, for the logarithms of the times. An
     error counts quadratically up to a quarter and linearly beyond, so that one shape that the model does not describe
     has little weight, and a factor stays near 1 unless the times require another, always between 1/2 and 2. The factors
     are evaluated on shapes excluded from the fit, a fifth at a time, and printed only if they are better there than
@@ -392,8 +391,8 @@ def name_of(shape):
     return f"{words} {attention.mask(shape['causal'])}{lengths}"
 
 
-class Problem:
-    """Tensors of a shape, K and V in several copies."""
+class Request:
+    """Tensors of a shape, K and V in several copies, and calls of `kgen_fwd` on them."""
 
     def __init__(self, shape, copies):
         (rows_q, rows_k), self.shape, self.packed = sizes(shape), shape, is_packed(shape)
@@ -402,113 +401,73 @@ class Problem:
             dtype=shape["dtype"])
         self.q = make(rows_q, shape["queries"], shape["heads"])
         kv_bytes = 4 * rows_k * shape["heads_k"] * shape["head_dim"]
-        self.count = max(1, min(copies, (256 << 20) // max(1, kv_bytes)))
-        self.l2 = "cold" if self.count * kv_bytes > torch.cuda.get_device_properties(0).L2_cache_size else "warm"
-        self.kv = [[make(rows_k, shape["keys"], shape["heads_k"]) for _ in "kv"] for _ in range(self.count)]
+        count = max(1, min(copies, (256 << 20) // max(1, kv_bytes)))
+        self.l2 = "cold" if count * kv_bytes > torch.cuda.get_device_properties(0).L2_cache_size else "warm"
+        self.kv = [[make(rows_k, shape["keys"], shape["heads_k"]) for _ in "kv"] for _ in range(count)]
         self.o = torch.empty_like(self.q)
         lse = (shape["heads"], rows_q) if self.packed else (shape["batch"], shape["heads"], shape["queries"])
-        self.lse = torch.empty(lse, device="cuda")
+        self.lse, self.reference = torch.empty(lse, device="cuda"), None
 
-    def params(self, copy=0, **forced):
+    def params(self, kv, **forced):
         shape, numbers = self.shape, lambda values: torch.tensor(values, dtype=torch.int32, device="cuda")
-        tensors = (self.q, *self.kv[copy], self.o, self.lse, shape["causal"])
+        tensors = (self.q, *kv, self.o, self.lse, shape["causal"])
         if self.packed:
             starts = [numbers([0, *lengths]).cumsum(0, dtype=torch.int32) for lengths in shape["lengths"]]
             return packed_params(*tensors, *shape["lengths"], starts[0], cu_seqlens_k=starts[1], **forced)
         return fwd_params(*tensors, **lengths_fields(shape, numbers), **forced)
 
-    def runner(self, library, **forced):
-        all_params = [self.params(copy, **forced) for copy in range(self.count)]
-        if library.workspace_bytes(all_params[0]) > MOST_BYTES:
-            raise MemoryError(f"{library.workspace_bytes(all_params[0])} bytes of workspace")
-        return Runner([library.call("kgen_fwd", p) for p in all_params])
+    def contender(self, library, details={}, **forced):
+        all_params = [self.params(kv, **forced) for kv in self.kv]
+        size = library.workspace_bytes(all_params[0])
+        if size > MOST_BYTES:
+            raise MemoryError(f"{size} bytes of workspace")
+        return Contender([library.call("kgen_fwd", p) for p in all_params], own=True, details=details)
 
-    def output(self, runner):
-        """O of the first copy; for padded sequences, only their own rows."""
-        self.o.fill_(float("nan"))
-        runner.calls[0]()
+    def judge(self, _):
+        """The largest difference of O to the first path's, by its largest element or 1; of padded sequences, only their
+        own rows count."""
+        o = self.o.float()
         if self.shape["lengths"] and not self.packed:
-            return torch.cat([self.o[b, :length] for b, length in enumerate(self.shape["lengths"][0])]).float()
-        return self.o.float()
-
-
-class Runner:
-    """Calls as a CUDA graph, and their times."""
-
-    def __init__(self, calls):
-        self.calls, self.times = calls, []
-
-    def capture(self, count):
-        self.captured, self.graph = count, timing.capture([self.calls[i % len(self.calls)] for i in range(count)])
-        self.graph.replay()
-
-    def measure(self, round_us=0):
-        """A round of about that duration; records the time of a call."""
-        replays = max(1, round(round_us / (self.times[-1] * self.captured))) if self.times else 1
-        self.times.append(timing.elapsed_us(self.graph.replay, replays) / self.captured)
-
-    def us(self):
-        return sorted(self.times)[len(self.times) // 2]
-
-
-def race(runners, count, round_us):
-    for _, runner in timing.interleave(list(runners.values()), count):
-        runner.measure(round_us)
-    for runner in runners.values():
-        runner.times = runner.times[1:] or runner.times  # the first determines the length of a round
+            o = torch.cat([o[b, :length] for b, length in enumerate(self.shape["lengths"][0])])
+        self.reference = o.clone() if self.reference is None else self.reference
+        far = (o - self.reference).abs().max().item() / max(1.0, self.reference.abs().max().item())
+        self.o.fill_(float("nan"))  # for the next path
+        return far
 
 
 def measure(bench, shape, library, old):
     """Times a shape, and returns its rows, which `of_rows` reads."""
-    args, problem, name = bench.args, Problem(shape, bench.args.copies), name_of(shape)
-    asked_for = problem.params(workspace=256, workspace_bytes=1 << 62)  # never dereferenced
+    request, name, contenders = Request(shape, bench.args.copies), name_of(shape), {}
+    asked_for = request.params(request.kv[0], workspace=256, workspace_bytes=1 << 62)  # never dereferenced
     candidates, chosen = library.explain(asked_for)
     if chosen is None:
         raise SystemExit(f"{name}: {library.last_error()}")
-    runners, details, reference = {}, {}, None
+    same = {"causal": int(shape["causal"]), "seqlen_q": shape["queries"], "seqlen_k": shape["keys"],
+        **{key: shape[key] for key in ("batch", "heads", "heads_k", "head_dim")}}
+    rows, always = [], ["own", "old"]
     for place, c in enumerate(map(told, candidates)):
-        details[place] = {**c, "chosen": place == chosen}
-        if not c["excluded"]:
-            try:
-                splits = c["splits"] if c["path"] not in ("dense", "short") else 0
-                runners[place] = problem.runner(library, flags=FLAG_PATHS[c["path"].upper()], num_splits=splits)
-            except (MemoryError, torch.cuda.OutOfMemoryError) as error:
-                details[place]["excluded"] = str(error).splitlines()[0]
-    runners["own"] = problem.runner(library)
-    runners |= {"old": problem.runner(old)} if old else {}
-    for runner in runners.values():
-        o = problem.output(runner)
-        reference = o if reference is None else reference
-        far = (o - reference).abs().max().item()
-        if not far <= 0.02 * max(1.0, reference.abs().max().item()):
-            raise SystemExit(f"{name}: O of two paths differs by {far}, or has NaN")
-        runner.capture(problem.count)
-        runner.measure()
-
-    def near(some, times):
-        best = min(runner.us() for runner in some.values())
-        return {key: r for key, r in some.items() if r.us() <= times * best or key in ("own", "old", chosen)}
-
-    quick = near(runners, SLOW)
-    for runner in quick.values():  # a fifth of a millisecond of calls per graph
-        runner.capture(max(problem.count, min(64, math.ceil(200 / runner.us()))))
-    race(quick, 2, 500 * args.round_ms)
-    close = near(quick, 1.2)
-    for runner in close.values():
-        runner.times.clear()
-    race(close, args.rounds + 1, 1e3 * args.round_ms)
-    sizes = {"batch": "batch", "heads": "heads", "heads_k": "heads_k", "seqlen_q": "queries", "seqlen_k": "keys",
-        "head_dim": "head_dim"}
-    sizes = {key: shape[word] for key, word in sizes.items()} | {"causal": int(shape["causal"])}
-    rows = []
-    for key in [*details, *(word for word in ("own", "old") if word in runners)]:
-        timed, found = runners.get(key), details.get(key, {})
-        status = ("ok", "") if timed else ("absent", f"excluded: {found['excluded']}")
-        numbers = timed and {"microseconds": stats.summary(timed.times), "round_microseconds": timed.times,
-            "repeated": "graph", "l2": problem.l2}
-        rows.append(bench.add(name, label(found) if found else key, *status, numbers, shape=sizes, dtype=shape["dtype"],
-            details={"request": shape, **found}))
-    return rows
+        details, way = {"request": shape, **c, "chosen": place == chosen}, label(c)
+        way += f", candidate {place}" if way in contenders else ""
+        splits = c["splits"] if c["path"] not in ("dense", "short") else 0
+        try:
+            if not c["excluded"]:
+                contenders[way] = request.contender(library, details, num_splits=splits,
+                    flags=FLAG_PATHS[c["path"].upper()])
+        except (MemoryError, torch.cuda.OutOfMemoryError) as error:
+            details["excluded"] = str(error).splitlines()[0]
+        always += [way] if place == chosen else []
+        if details["excluded"]:
+            rows.append(bench.add(name, way, "absent", f"excluded: {details['excluded']}", shape=same,
+                dtype=shape["dtype"], details=details))
+    contenders["own"] = request.contender(library, {"request": shape})
+    if old:
+        contenders["old"] = request.contender(old, {"request": shape})
+    request.o.fill_(float("nan"))
+    found = bench.point(name, same, contenders, judge=request.judge, dtype=shape["dtype"], layout=None, l2=request.l2,
+        graph=True, base="own", near=(1.2, always))
+    if bench.failed:
+        raise SystemExit(f"{name}: O of two paths differs")
+    return rows + list(found.values())
 
 
 def head_dims_of(library, dtype):
@@ -531,10 +490,10 @@ def regret(bench):
     dispatcher's own choice, with the workspace that it requests. A second library's dispatcher is timed in the same
     rounds. regret = time of the dispatcher / time of the fastest forced path - 1.
 
-    Calls are graph replays; all are timed once first, then those within a fifth of the best in more rounds. They rotate
-    through --copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a model.
-    O of every path is compared with the first path's. A row is a forced path (`split 4`), the dispatcher (`own`) or the
-    other library's dispatcher (`old`); its details contain the request and the prediction's parts. `fit` evaluates the
+    Calls are graph replays; all are timed in one round, and those within a fifth of the best in all. They rotate
+    through --copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a
+    model. O of every path is compared with the first path's. A row is a forced path (`split 4`), the dispatcher (`own`)
+    or the other library's dispatcher (`old`); its details contain the request and the prediction's parts. `fit` evaluates the
     rows, and fits the model's constants to them; --fit does so directly."""
     args, (library, old) = bench.args, [*bench.libraries.values(), None][:2]
     head_dims = args.head_dim or head_dims_of(library, args.dtype)
@@ -551,7 +510,7 @@ def regret(bench):
     print(summary(found))
     for name, lib in (("own", library), ("old", old)):
         if lib:  # the GPU has finished its kernel by then
-            call = Problem(found[0]["shape"], 1).runner(lib).calls[0]
+            call = Request(found[0]["shape"], 1).contender(lib).calls[0]
             bench.host(f"a call on the host, {name}", call, 1, 300, time.perf_counter, settle=torch.cuda.synchronize)
     if args.fit:
         print(fitted(found))

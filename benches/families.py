@@ -1,8 +1,8 @@
 """Kernels that are limited by memory: vector_add, transpose, reduce and rmsnorm, compared with the card's bandwidth,
 PyTorch, torch.compile and CuPy in one process.
 
-    kgen build --target sm90 --build-dir build-families --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp
-    python3 benches/families.py families --library build-families/lib/libkgen.so --out families.jsonl
+    kgen build --target sm90 --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp
+    python3 benches/families.py families --library build/lib/libkgen.so --out families.jsonl
 
 nvcc (for the read probe, the naive and the tiled transposition) and CuPy are skipped with a note if they are missing.
 The library may come from another machine. L2 is cold: calls rotate through copies of the tensors that total 5 times the
@@ -39,7 +39,8 @@ def drawn(dtype, *shape):
     kind = kind_of(dtype)
     if kind.is_floating_point:
         return torch.randn(*shape, device="cuda", dtype=kind)
-    return torch.randint(torch.iinfo(kind).min, torch.iinfo(kind).max + (dtype == "b8"), shape, device="cuda", dtype=kind)
+    limits = torch.iinfo(kind)
+    return torch.randint(limits.min, limits.max + (dtype == "b8"), shape, device="cuda", dtype=kind)
 
 
 class CompiledPeers:
@@ -51,8 +52,9 @@ class CompiledPeers:
         if nvcc is None:
             raise Absent(f"{what}: there is no nvcc")
         card, library = torch.cuda.get_device_properties(0), f"{folder}/peers.so"
-        done = subprocess.run([nvcc, "-O3", f"-arch=sm_{card.major}{card.minor}", "-shared", "-Xcompiler", "-fPIC", "-o",
-            library, Path(__file__).resolve().with_name("families_peers.cu")], capture_output=True, text=True, timeout=300)
+        source = Path(__file__).resolve().with_name("families_peers.cu")
+        done = subprocess.run([nvcc, "-O3", f"-arch=sm_{card.major}{card.minor}", "-shared", "-Xcompiler", "-fPIC",
+            "-o", library, source], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise Absent(f"{what}: nvcc says {done.stderr.strip()[:300]}")
         self.library, self.never = ctypes.CDLL(library), torch.zeros(1, device="cuda", dtype=torch.int32)
@@ -110,7 +112,7 @@ class Families:
             self.copies_of_the_card["cudaMemcpy"] = lambda t: memcpy(t["out"], t["x"])
 
     def peers(self, operation, dtype, plain, fused):
-        """`plain` as `torch`, `fused` compiled unless --no-compile says otherwise, and CuPy's, as functions of a set."""
+        """`plain` as `torch`, `fused` compiled, without --no-compile, and CuPy's, as functions of a set."""
         peers = {"torch": plain}
         if self.bench.args.compile:
             turn = compiled(fused)
@@ -144,9 +146,9 @@ class Families:
         for label, call in {**peers, **references}.items():
             given = {"judge": unjudged, "bytes": size} if label in references else {"judge": judged}
             contenders[label] = Contender([lambda t=t, call=call: call(t) for t in sets], **given)
-        rows = self.bench.point(case, dict(zip(("rows", "columns") if len(what) == 2 else ("count",), what)), contenders,
-            allowed=0, dtype=case.split()[1], layout="row-major", moved=moved, l2="cold",
-            formula="what must be moved: three vectors, two matrices, one input",
+        shape = dict(zip(("rows", "columns") if len(what) == 2 else ("count",), what))
+        rows = self.bench.point(case, shape, contenders, allowed=0, dtype=case.split()[1], layout="row-major",
+            moved=moved, l2="cold", formula="what must be moved: three vectors, two matrices, one input",
             details={"floor": floor, "peers": sorted(peers)})
         timed = {label: row["numbers"] for label, row in rows.items() if row["numbers"]}
         best = max((label for label in references if label in timed), key=lambda label: timed[label]["rate"],
@@ -239,14 +241,15 @@ def plan(quick):
             for operation in OF_ROWS]
     if quick:
         return points
-    points += [(reduce, operation, "bf16", GIB // 2 // columns, columns) for columns in (1024, 32768, 128, 4096, 1 << 20)
-        for operation in OF_ROWS]
+    points += [(reduce, operation, "bf16", GIB // 2 // columns, columns)
+        for columns in (1024, 32768, 128, 4096, 1 << 20) for operation in OF_ROWS]
     # Sizes that were not used for tuning.
     return points + [
         (vector_add, "fp16", 100_000_007), (vector_add, "fp32", 50_331_653),
         *((transpose, dtype, 10_007, 9_001) for dtype in ("b32", "b16", "b8")),
-        (transpose, "b16", 50_000, 3_000), (transpose, "b8", 9_999, 9_999, True), (reduce, "sum", "fp32", 1, 77_777_777),
-        (reduce, "sum", "fp32", 30_011, 3_001), (reduce, "logsumexp", "fp16", 7_001, 12_344),
+        (transpose, "b16", 50_000, 3_000), (transpose, "b8", 9_999, 9_999, True),
+        (reduce, "sum", "fp32", 1, 77_777_777), (reduce, "sum", "fp32", 30_011, 3_001),
+        (reduce, "logsumexp", "fp16", 7_001, 12_344),
         (reduce, "sum", "fp16", 1, GIB // 2), (reduce, "logsumexp", "fp16", 1, GIB // 2),
         (reduce, "sum", "fp32", GIB // 4 // 4096, 4096)]
 
@@ -387,7 +390,8 @@ def rmsnorm(bench):
         h = x + residual
         return torch.nn.functional.rms_norm(h, weight.shape, weight, EPS), h
 
-    cases = [(f"{dtype} {rows}x{columns}", dtype, rows, columns) for dtype in ("bf16", "fp16") for rows, columns in SIZES]
+    cases = [(f"{dtype} {rows}x{columns}", dtype, rows, columns) for dtype in ("bf16", "fp16")
+        for rows, columns in SIZES]
     for name, dtype, rows, columns in bench.selected(cases):
         moved = 8 * rows * columns
         sets = [Normalised(dtype, rows, columns) for _ in range(1 + timing.copies_for(moved, 2, most=400))]

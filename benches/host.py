@@ -74,7 +74,8 @@ def of_engine(device):
     fused = torch.randn(batch, (heads + 2 * heads_k) * dim, **on).bfloat16()
     q = fused[:, : heads * dim].view(batch, heads, dim)
     k, v = torch.randn(64, heads_k, 16, 2 * dim, **on).bfloat16().transpose(1, 2).split(dim, -1)
-    out, cu = torch.empty(batch, heads, dim, dtype=torch.bfloat16, **on), torch.arange(batch + 1, dtype=torch.int32, **on)
+    out = torch.empty(batch, heads, dim, dtype=torch.bfloat16, **on)
+    cu = torch.arange(batch + 1, dtype=torch.int32, **on)
     used, table = torch.full((batch,), 100, dtype=torch.int32, **on), torch.zeros(batch, 8, dtype=torch.int32, **on)
     ones, sizes = torch.ones(1, **on).expand(batch, heads_k), (batch, 1, 128, heads, heads_k, dim, dim, torch.bfloat16)
     described = lambda splits: (*sizes, used, cu, *no * 4, 16, 0, True, -1, -1, False, splits, None, 0)
@@ -171,8 +172,8 @@ def gpu(bench):
     A round is as many calls as the launch queue accepts without blocking, then an untimed synchronisation; times are
     wall times. --op: a library of Torch ops in place of the package, kgen's or in a separate run vLLM's own."""
     torch, op = on_one_thread(), bench.args.op
-    tell = lambda what, call, number=400, contender="kgen": bench.host(what, call, 400, 15, time.perf_counter, contender,
-        torch.cuda.synchronize)
+    tell = lambda what, call, number=400, contender="kgen": bench.host(what, call, 400, 15, time.perf_counter,
+        contender, torch.cuda.synchronize)
     if op:
         torch.ops.load_library(op)
         vllm_ops("cuda", tell, "fa2" if "fa2" in op else "fa3", splits=(0, 1, 32))

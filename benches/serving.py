@@ -238,9 +238,9 @@ def kv_fp8(bench):
 
     A library's name says which cache it is for; `fp8` is for queries in E4M3 as well, any other name for a cache in
     E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers of
-    two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8 cache,
-    and has no form with bf16 queries; `fp8` is kgen's equivalent. Every O is compared with float64 on its own numbers.
-    Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for which the
+    two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
+    cache, and has no form with bf16 queries; `fp8` is kgen's equivalent. Every O is compared with float64 on its own
+    numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for which the
     target is 1.7 at B64 L4096."""
     if not {"bf16", "e4m3"} <= set(bench.libraries):
         return "kv_fp8: --library bf16=… and e4m3=… are needed"
@@ -309,8 +309,9 @@ def mla(bench):
             contenders["FA3"] = work.fa3(peers["fa3"], 0)
         if "flash_mla" in peers and len(set(queries)) == 1:
             module = peers["flash_mla"]
-            q = work.q.view(work.batch, queries[0], heads, work.dim)
-            given = work.table, work.used, LATENT, *module.get_mla_metadata(work.used, queries[0] * heads, 1), SCALE, True
+            q, counts = work.q.view(work.batch, queries[0], heads, work.dim), work.used
+            metadata = module.get_mla_metadata(counts, queries[0] * heads, 1)
+            given = work.table, counts, LATENT, *metadata, SCALE, True
             contenders["FlashMLA"] = Contender([
                 lambda cache=cache: module.flash_mla_with_kvcache(q, cache, *given)[0].flatten(0, 1)
                 for cache in work.caches])
@@ -406,7 +407,8 @@ class Append:
     def __init__(self, new, cached, fp8, rotary_dim, interleaved, page=16):
         batch, heads, heads_k, dim = self.shape.values()
         self.q, self.k, self.v = (attention.normal(batch, new, count, dim) for count in (heads, heads_k, heads_k))
-        self.q_out, each, self.fp8, self.interleaved = torch.empty_like(self.q), -(-(cached + new) // page), fp8, interleaved
+        self.q_out, self.fp8, self.interleaved = torch.empty_like(self.q), fp8, interleaved
+        each = -(-(cached + new) // page)
         kind = torch.float8_e4m3fn if fp8 else torch.bfloat16
         cache = torch.zeros(batch * each, page, heads_k, 2 * dim, device="cuda", dtype=torch.bfloat16).to(kind)
         self.caches = cache.split(dim, -1)
@@ -414,7 +416,8 @@ class Append:
         self.table = torch.randperm(batch * each, device="cuda").int().view(batch, each)
         self.lengths = torch.full((batch,), cached, device="cuda", dtype=torch.int32)
         self.tables = attention.rotary_tables(cached + new, rotary_dim) if rotary_dim else (None, None)
-        self.descale, self.positions = torch.rand(batch, heads_k, device="cuda") + 0.5, cached + torch.arange(new, device="cuda")
+        self.descale = torch.rand(batch, heads_k, device="cuda") + 0.5
+        self.positions = cached + torch.arange(new, device="cuda")
         self.places = self.table[:, self.positions // page].long(), (self.positions % page).expand(batch, new)
         # Bytes read and written, without tables.
         self.bytes = (4 * self.q.numel() if rotary_dim else 0) + 2 * self.k.numel() * (2 + cache.element_size())
@@ -459,11 +462,14 @@ def append_in_torch(q, k, v, q_out, k_cache, v_cache, places, cos, sin, position
     v_cache.index_put_(places, stored(v_new))
 
 
-# Name, new rows per sequence, cached rows; FP8 cache or not, rotated columns, interleaved.
-APPENDS = [(name + what, *rows, *given) for name, rows in (("decode", (1, 1000)), ("prefill of 512", (512, 0)))
-    for what, given in (("", (False, 128, False)), (", interleaved", (False, 128, True)),
-        (", half rotated", (False, 64, False)), (", fp8 cache", (True, 128, False)), (", not rotated", (False, 0, False)))
-    if name + what != "decode, half rotated"]
+# Name, new rows per sequence, cached rows, FP8 cache or not, rotated columns, interleaved.
+APPENDS = [
+    ("decode", 1, 1000, False, 128, False), ("decode, interleaved", 1, 1000, False, 128, True),
+    ("decode, fp8 cache", 1, 1000, True, 128, False), ("decode, not rotated", 1, 1000, False, 0, False),
+    ("prefill of 512", 512, 0, False, 128, False), ("prefill of 512, interleaved", 512, 0, False, 128, True),
+    ("prefill of 512, half rotated", 512, 0, False, 64, False), ("prefill of 512, fp8 cache", 512, 0, True, 128, False),
+    ("prefill of 512, not rotated", 512, 0, False, 0, False),
+]
 
 
 @suite("seqlen_new", kgen_only=False, check_only=False)
@@ -558,9 +564,9 @@ def fwd_kvcache(bench):
         and not kv_e5m2" --build-dir build-append
     python3 benches/serving.py fwd_kvcache --library build-append/lib/libkgen.so --out fwd_kvcache.jsonl
 
-    K and Q are rotated. Each sequence has 1 or 4 queries and as many new rows. `two` is `kgen_append_kv` and `kgen_fwd`;
-    `kvcache` is `kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which always uses one launch;
-    `attention` is `kgen_fwd` alone, on a cache that contains the rows. O and the rows in the cache of `kvcache` and
+    K and Q are rotated. Each sequence has 1 or 4 queries and as many new rows. `two` is `kgen_append_kv` and
+    `kgen_fwd`; `kvcache` is `kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which always uses one
+    launch; `attention` is `kgen_fwd` alone, on a cache that contains the rows. O and the rows in the cache of `kvcache` and
     `one` are compared with the results of `two`: rows bit for bit. Ratios are to `kvcache`."""
     counted = counters()[1]
     name_of = lambda case: "".join([f"B{case[0]} L{case[1]} d{case[3]}", f", {case[2]} queries" if case[2] > 1 else "",

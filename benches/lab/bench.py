@@ -288,10 +288,12 @@ class Bench:
         return {**numbers, "rate": numbers.get(key), "unit": {"tflops": "TFLOP/s", "gbs": "GB/s"}[key]}, refusal
 
     def point(self, case, shape, contenders, *, judge=unjudged, allowed=0.02, dtype="bf16", layout="bshd", flops=None,
-            moved=None, rate=None, formula="", l2="warm", graph=None, base=None, details=None):
+            moved=None, rate=None, formula="", l2="warm", graph=None, base=None, near=None, details=None):
         """Verifies {name: Contender}, times the correct ones in interleaved rounds, judges again the outputs of the
         timed calls, and writes a row for each. `flops` and `moved` (bytes) are per call, `formula` describes them.
-        Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. Returns {name: row}."""
+        Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. `near` is a factor and
+        names: other contenders that take longer than that times the fastest's in a first round are timed in that round
+        alone. Returns {name: row}."""
         rows, timers, proofs, card = {}, {}, {}, {}
         limits = {name: allowed if c.allowed is None else c.allowed for name, c in contenders.items()}
 
@@ -309,7 +311,11 @@ class Bench:
                 timers[name], graph = timer, (timer.repeated == "graph" if graph is None else graph)
         for name in timers:
             contenders[name].poison()  # values found afterwards were written by timed calls
-        times = timing.race(timers, self.args.rounds)
+        times = timing.race(timers, self.args.rounds if near is None else 1)
+        if near is not None:
+            most = near[0] * min((us for us, in times.values()), default=0)
+            close = {name: timer for name, timer in timers.items() if times[name][0] <= most or name in near[1]}
+            times |= timing.race(close, self.args.rounds)
         card |= record.card_state() if timers else {}
         if base not in timers:
             base = next((name for name in timers if contenders[name].own), next(iter(timers), None))
@@ -320,7 +326,7 @@ class Bench:
                 message = why or message
             numbers, refusal = self._numbers(times[name], timer, flops,
                 moved if contender.bytes is None else contender.bytes, rate, l2, dtype)
-            ratio = stats.ratio(times[name], times[base])
+            ratio = stats.ratio(times[name], times[base][: len(times[name])])
             numbers |= {"formula": formula, "ratio": {"to": base, "verdict": stats.verdict(ratio), **ratio}}
             add(name, *(("refused", refusal) if refusal else (status, message)), numbers)
         print(f"# {case}: " + "; ".join(f"{name} {cell(row)}" for name, row in rows.items()), file=sys.stderr,

@@ -1,6 +1,7 @@
-"""A GPU, a library of kgen, peers and compilers that only note what they are asked: benches run with them on any machine
-with PyTorch. Tensors of the GPU are on PyTorch's `meta` device, which has shapes and strides and no numbers, so that
-cases of any size run at once; a number that is read is about 0, and all comparisons hold. Nothing is computed or timed."""
+"""A GPU, a library of kgen, peers and compilers that only note what they are asked: benches run with them on any
+machine with PyTorch. Tensors of the GPU are on PyTorch's `meta` device, which has shapes and strides and no numbers, so
+that cases of any size run at once; a number that is read is about 0, and all comparisons hold. Nothing is computed or
+timed."""
 
 import contextlib
 import ctypes
@@ -163,7 +164,7 @@ class Modules:
         self._flash_attn_fwd = noted("fa4", lambda q, k, v: (torch.empty_like(q), None))
         self.varlen_attn = noted("varlen_attn", lambda q, *_: torch.empty_like(q))
         self.get_mla_metadata = noted("flash_mla metadata", lambda *_: (None, None))
-        self.flash_mla_with_kvcache = noted("flash_mla", lambda q, cache, table, used, latent, *_: (q[..., :latent], None))
+        self.flash_mla_with_kvcache = noted("flash_mla", lambda q, cache, table, used, dim, *_: (q[..., :dim], None))
 
     def flex_attention(self):
         """Is compiled, and not called."""
@@ -180,14 +181,17 @@ def rehearsal(note):
     card = SimpleNamespace(name="no GPU", major=9, minor=0, multi_processor_count=132, L2_cache_size=50 << 20)
     stream, nothing = SimpleNamespace(cuda_stream=0, wait_stream=lambda _: None), lambda *_, **__: None
     inside = lambda *_, **__: contextlib.nullcontext()
-    fa3_fwd = lambda given: note("fa3", told(given)) or [given["q"].new_empty(*given["q"].shape[:-1], given["v"].shape[-1])]
+    def fa3_fwd(given):
+        note("fa3", told(given))
+        return [given["q"].new_empty(*given["q"].shape[:-1], given["v"].shape[-1])]
 
     def fa3_init(self, path):
         self.fwd, self.metadata_op = fa3_fwd, lambda given: note("fa3 metadata", told(given))
 
     def fa2_backward(q, k, v, causal, scale=None):
-        lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
-        return torch.empty_like(q), lse, lambda dout, o: note("fa2 backward", told([q, k, v, causal, scale])) or [q, k, v]
+        lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], device=q.device)
+        note("fa2 forward and backward", told([q, k, v, causal, scale]))
+        return torch.empty_like(q), lse, lambda dout, o: [q, k, v]
 
     def compiled(function, **_):
         def flex(q, k, v, score_mod):
