@@ -279,10 +279,10 @@ class Package:
         self._forward, self._backward = forward.forward, backward.backward
 
     def forward(self, q, k, v, causal, scale):
-        return self._forward(q, k, v, (None,) * 13, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
+        return self._forward(q, k, v, (None,) * 14, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
 
     def backward(self, dout, q, k, v, o, lse, causal, scale):
-        return self._backward(dout, q, k, v, o, lse, *(None,) * 7, 0, 0, scale, causal, -1, -1, 0, 0.0, False)[:3]
+        return self._backward(dout, q, k, v, o, lse, *(None,) * 8, 0, 0, scale, causal, -1, -1, 0, 0.0, False, False)[:3]
 
 
 def one_call(kgen, draw, dtype, head_dim, scale):

@@ -237,6 +237,7 @@ serving.py fwd_kvcache --only B64
 decode_graph.py --quick
 errors.py accuracy --speed --seqlen 1024 --only x1
 errors.py windows --fa3 x
+errors.py gradients_scale1 --calls 8
 families.py families --quick
 families.py huge
 families.py rmsnorm --quick
@@ -292,7 +293,7 @@ class Rehearsals(unittest.TestCase):
             suites = re.findall(r"^@suite\(.*?\)\ndef (\w+)", path.read_text(), re.M | re.S)
             for name in suites if len(suites) > 1 else ():
                 # These call the package or a compiler: they are run by hand, `gpu` on a GPU.
-                if name not in ("package", "ops", "gpu", "dispatcher", "gradients_scale1"):
+                if name not in ("package", "ops", "gpu", "dispatcher"):
                     self.assertIn((path.name, name), rehearsed)
 
 

@@ -16,6 +16,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from . import kgen, peers, timing
+import kgen_attn.backward  # noqa: E402 (`kgen` puts it on the path)
+import kgen_attn.forward  # noqa: E402
+import kgen_attn.library  # noqa: E402
 
 ADDRESS = 1 << 20
 T = torch.Tensor
@@ -199,7 +202,12 @@ def rehearsal(note):
             return q + k + v + score_mod(0, 0, 0, 0, 0)
         return flex if function.__name__ == "flex_attention" else function
 
-    real_copies = timing.copies_for
+    def forward(q, k, v, optional, numbers):
+        note("kgen_attn forward", told([q, k, v, optional, numbers]))
+        return torch.empty_like(q), q.new_empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32)
+
+    real_copies, of_package = timing.copies_for, kgen_attn.backward.backward
+    backward = mock.create_autospec(of_package, side_effect=lambda dout, q, k, v, *_: (q, k, v, None, None))
     patches = [
         mock.patch.multiple(torch.cuda, get_device_properties=lambda _: card, synchronize=nothing, empty_cache=nothing,
             Event=Event, Stream=lambda: stream, stream=inside, graph=inside, current_stream=lambda: stream,
@@ -208,6 +216,9 @@ def rehearsal(note):
         mock.patch.object(torch, "compile", compiled), mock.patch.object(torch.ops, "load_library", nothing),
         mock.patch.object(ctypes, "CDLL", lambda path: Kernels(note, path)),
         mock.patch.multiple(peers.Fa3, __init__=fa3_init, arguments=staticmethod(lambda op, given: [given])),
+        mock.patch.object(kgen_attn.forward, "forward", forward),
+        mock.patch.object(kgen_attn.backward, "backward", backward),
+        mock.patch.object(kgen_attn.library, "library", lambda: SimpleNamespace(emulator=None)),
         mock.patch.multiple(peers, imported=Modules(note).imported, fa2_backward=fa2_backward),
         mock.patch.object(shutil, "which", lambda *_, **__: "nvcc"),
         mock.patch.object(subprocess, "run", compilers(note)),
