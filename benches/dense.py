@@ -9,14 +9,13 @@ Random normal inputs, bf16 unless it says otherwise. 16,384 tokens in total and 
 FLOPs are 4 B H Sq Sk D forward and 10 backward with the true head dim, halved for causal.
 """
 
-import ctypes
 import itertools
 
 from lab import Contender, attention, main, suite, unjudged
 from lab.attention import dense_shape, kernel_name, norm_error
 from lab.dense import Dense
 from lab.kgen import FLAG_WINDOW, BwdParams, FwdParams, put
-from lab.peers import Fa3, Fa3Wheel, Fa4, FlexAttention, Sdpa, fa2_backward, gradients_of
+from lab.peers import Fa3, Fa3Wheel, Sdpa, fa2_backward, gradients_of
 
 try:
     import torch
@@ -73,7 +72,7 @@ def forward(bench):
     --dtype says otherwise; kgen is then a call of kgen_fwd, and the row's details name the kernel that it chooses."""
     args = bench.args
     dtype = args.dtype or ("fp16" if args.short else "bf16")
-    peers = bench.peers(dense_peers(SIDES[dtype] if args.peers is None else args.peers, args.site, args.fa3))
+    peers = bench.peers(**dense_peers(SIDES[dtype] if args.peers is None else args.peers, args.site, args.fa3))
     shapes = [dense_shape(dim, seqlen, causal) for seqlen in args.seqlen for dim in args.head_dim
         for causal in (False, True) if args.mask in ("both", attention.mask(causal))]
     if args.short:
@@ -215,8 +214,7 @@ def features(bench):
     args, ours = bench.args, list(bench.libraries.items())
     if not args.compile_fa4 and [name for name, _ in ours] != ["plain", "window", "features"]:
         return "features: --library plain=…, window=… and features=… are needed, in this order"
-    peers = bench.peers({"fa3": (lambda: Fa3(args.fa3)) if args.fa3 and not args.compile_fa4 else None,
-        "fa4": (lambda: Fa4(args.fa4, args.fa4_seconds)) if args.fa4 else None})
+    peers = bench.peers(*([] if args.compile_fa4 else ["fa3"]), "fa4")
     case_of = lambda case: "{} d{head_dim} s{seqlen_q}".format(case[0], **case[1])
     for case in bench.selected(feature_cases(args.head_dim), case_of):
         _, shape, given, without = case
@@ -251,8 +249,8 @@ def alibi_dlse(bench):
         dim, heads, seqlen = shape["head_dim"], shape["heads"], shape["seqlen_q"]
         plain = kernel_name("bwd", dim, "bf16", shape["causal"], "sm90")
         point, slopes = Dense(shape, backward=True), torch.exp2(-8 * torch.arange(1, heads + 1, device="cuda") / heads)
-        o, lse = torch.empty_like(point.dout), torch.full((shape["batch"], heads, seqlen), 8.0, device="cuda")
-        o.copy_(point.dout)  # LSE 8 is typical for random inputs, O need not belong to them
+        # An LSE of 8 is typical for random inputs; O need not belong to them.
+        o, lse = point.dout.clone(), torch.full((shape["batch"], heads, seqlen), 8.0, device="cuda")
 
         def sloped(p):
             p.struct_size, p.slopes = OLD[type(p)], slopes.float()
@@ -268,23 +266,18 @@ def alibi_dlse(bench):
             p.struct_size = OLD[BwdParams]
             return []
 
-        def with_slopes(kind, target):
-            """A contender of each library."""
-            name = kernel_name(kind, dim, "bf16", False, target, SLOPED)
-            call = (lambda library: point.forward(library, name, sloped, False)) if kind == "fwd" else (
-                lambda library: point.backward(library, name, o, lse, sloped, False))
-            return name, dict.fromkeys(bench.libraries, call)
-
-        bwd = lambda change: lambda library: point.backward(library, plain, o, lse, change)
-        sides = {f"ALiBi {kind} {target}": (bench.libraries, *with_slopes(kind, target))
+        sloped_name = lambda kind, target: kernel_name(kind, dim, "bf16", False, target, SLOPED)
+        of_each = lambda change: {label: (library, change) for label, library in bench.libraries.items()}
+        sides = {f"ALiBi {kind} {target}": (kind, sloped_name(kind, target), False, of_each(sloped))
             for kind, target in (("fwd", "sm90"), ("fwd", "sm80"), ("bwd", "sm90"))}
-        sides["plain bwd sm90"] = bench.libraries, plain, dict.fromkeys(bench.libraries, bwd(without))
-        sides["dLSE bwd sm90"] = (dict.fromkeys(("without", "with dLSE"), newest), plain,
-            {"without": bwd(without), "with dLSE": bwd(with_dlse)})
-        for what, (libraries, name, makers) in sides.items():
+        sides["plain bwd sm90"] = "bwd", plain, None, of_each(without)
+        sides["dLSE bwd sm90"] = "bwd", plain, None, {"without": (newest, without), "with dLSE": (newest, with_dlse)}
+        for what, (kind, name, causal, calls) in sides.items():
             # A ratio is meaningful only if all sides exist.
-            if len(libraries) > 1 and all(library.holds(name) for library in libraries.values()):
-                contenders = {label: makers[label](library) for label, library in libraries.items()}
+            if len(calls) > 1 and all(library.holds(name) for library, _ in calls.values()):
+                contenders = {label: point.forward(library, name, change, causal) if kind == "fwd"
+                    else point.backward(library, name, o, lse, change, causal)
+                    for label, (library, change) in calls.items()}
                 bench.point(f"{what} {name_of(shape)}", shape, contenders, allowed=0.0, graph=False,
                     details={"what": what})
 
@@ -313,8 +306,7 @@ def bias(bench):
     scaled_dot_product_attention; its flash backend takes no mask. Backward calls give dQ, dK, dV and dBias, in fp32 for
     kgen and in bf16 for its peers, which is what each has; the peers' time is that of `torch.autograd.grad`. O and the
     gradients are compared with those of the `math` backend in fp32."""
-    peers = bench.peers({"flex": FlexAttention, "sdpa efficient": lambda: Sdpa("efficient"),
-        "sdpa cudnn": lambda: Sdpa("cudnn")})
+    peers = bench.peers("flex", "sdpa efficient", "sdpa cudnn")
     cases = itertools.product(bench.args.head_dim, bench.args.seqlen, (False, True))
     names = lambda case: f"d{case[0]} s{case[1]} {'repeated' if case[2] else 'own'}"
     for dim, seqlen, repeated in bench.selected(cases, names):
@@ -335,12 +327,9 @@ def bias(bench):
             return [dbias]
 
         def own(kind, target, library):
-            name = lambda kind, target: kernel_name(kind, dim, "bf16", False, target, ["bias"])
-            made = point.forward(library, name("fwd", target if kind == "fwd" else "sm80"), with_bias)
-            if kind == "fwd":
-                return made
-            made.calls[0]()
-            return point.backward(library, name("bwd", target), *made.out, with_bias)
+            targets = {"bwd": target, "fwd": target if kind == "fwd" else "sm80"}
+            name = lambda which: kernel_name(which, dim, "bf16", False, targets[which], ["bias"])
+            return point.of_kind(kind, library, name, with_bias)
 
         sides = {
             "fwd": ([o], 0.01, 2, lambda attend: Contender(lambda: attend.masked(*turned[:3], scores))),
@@ -384,13 +373,9 @@ def dropout(bench):
 
         def own(kind, p):
             change = lambda params: put(params, p_dropout=p, rng_state=state) and []
-            name = lambda kind: kernel_name(kind, shape["head_dim"], "bf16", shape["causal"], "sm80",
+            name = lambda which: kernel_name(which, shape["head_dim"], "bf16", shape["causal"], "sm80",
                 ["dropout"] if p else [])
-            made = point.forward(bench.library, name("fwd"), change, judge=error if p else unjudged)
-            if kind == "fwd":
-                return made
-            made.calls[0]()
-            return point.backward(bench.library, name("bwd"), *made.out, change)
+            return point.of_kind(kind, bench.library, name, change, judge=error if p else unjudged)
 
         attend = lambda *qkv: fa2(*qkv, causal=point.causal, dropout_p=chance)()
         peers = {"fwd": lambda: attend(*point.qkv), "bwd": gradients_of(attend, point.qkv, point.dout)[1]}

@@ -304,10 +304,10 @@ def fit(bench):
 
     A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
     (docs/dispatch.md), and every part depends on a number in src/family/attention/cost (chain and step include the
-    tiles after a block's first as well, which are scaled with them). So the raw data suffice to estimate the predictions
-    and choices of other constants: factors on them are optimised, one after another, for the logarithms of the times. An
-    error counts quadratically up to a quarter and linearly beyond, so that one shape that the model does not describe
-    has little weight, and a factor stays near 1 unless the times require another, always between 1/2 and 2. The factors
+    tiles after a block's first as well, which are scaled with them). So the raw data suffice to estimate the
+    predictions and choices of other constants: factors on them are optimised, one after another, for the logarithms of
+    the times. An error counts quadratically up to a quarter and linearly beyond, so that one shape that the model does
+    not describe has little weight, and a factor stays near 1 unless the times require another, always between 1/2 and 2. The factors
     are evaluated on shapes excluded from the fit, a fifth at a time, and printed only if they are better there than
     today's constants, in time and in regret. Needs only Python.
 
@@ -493,8 +493,8 @@ def regret(bench):
     Calls are graph replays; all are timed in one round, and those within a fifth of the best in all. They rotate
     through --copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a
     model. O of every path is compared with the first path's. A row is a forced path (`split 4`), the dispatcher (`own`)
-    or the other library's dispatcher (`old`); its details contain the request and the prediction's parts. `fit` evaluates the
-    rows, and fits the model's constants to them; --fit does so directly."""
+    or the other library's dispatcher (`old`); its details contain the request and the prediction's parts. `fit`
+    evaluates the rows, and fits the model's constants to them; --fit does so directly."""
     args, (library, old) = bench.args, [*bench.libraries.values(), None][:2]
     head_dims = args.head_dim or head_dims_of(library, args.dtype)
     if not head_dims:

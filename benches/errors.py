@@ -12,7 +12,7 @@ from pathlib import Path
 from lab import Contender, attention, main, stats, suite
 from lab.dense import Dense
 from lab.kgen import FLAG_PATHS, FLAG_WINDOW
-from lab.peers import Fa3, Fa3Wheel, Sdpa, fa2_backward
+from lab.peers import Fa3Wheel, fa2_backward
 
 try:
     import torch
@@ -157,8 +157,7 @@ def accuracy(bench):
     --speed: each library and a peer (FlashAttention-2 for sm80's kernels, else -3) in interleaved rounds, for randn
     times 1 and times 3, since a kernel may rescale O more often if few weights dominate. Ratios are to the first
     library. --timed is its kernel or path, as in the table of errors, --dtype its type."""
-    peers = bench.peers({"fa2": lambda: Sdpa("fa2"), "cudnn": lambda: Sdpa("cudnn"),
-        "fa3": lambda: Fa3Wheel(bench.args.site)})
+    peers = bench.peers("fa2", "cudnn", fa3=lambda: Fa3Wheel(bench.args.site))
     if bench.args.errors:
         compare_errors(bench, peers)
         print(error_table(bench.points), flush=True)
@@ -177,7 +176,7 @@ def windows(bench):
     """The largest error of O with windows over all rows of two heads, kgen's and FA3's, and its row.
 
     python3 benches/errors.py windows --library build-window/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so"""
-    peers = bench.peers({"fa3": (lambda: Fa3(bench.args.fa3)) if bench.args.fa3 else None})
+    peers = bench.peers("fa3")
     cases = [(dim, *window) for dim in bench.args.head_dim for window in WINDOWS]
     for case in bench.selected(cases, lambda case: "d{} s{} window {},{}".format(*case[:2], *case[2]), quick=None):
         dim, seqlen, window, causal = case
@@ -282,7 +281,8 @@ class Package:
         return self._forward(q, k, v, (None,) * 14, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
 
     def backward(self, dout, q, k, v, o, lse, causal, scale):
-        return self._backward(dout, q, k, v, o, lse, *(None,) * 8, 0, 0, scale, causal, -1, -1, 0, 0.0, False, False)[:3]
+        numbers = (0, 0, scale, causal, -1, -1, 0, 0.0, False, False)
+        return self._backward(dout, q, k, v, o, lse, *(None,) * 8, *numbers)[:3]
 
 
 def one_call(kgen, draw, dtype, head_dim, scale):

@@ -105,7 +105,7 @@ class Families:
 
     def __init__(self, bench):
         self.bench, self.missed = bench, []
-        peers = bench.peers({"compiled": CompiledPeers, "cudaMemcpy": cuda_memcpy})
+        peers = bench.peers(compiled=CompiledPeers, cudaMemcpy=cuda_memcpy)
         self.compiled, memcpy = peers.get("compiled"), peers.get("cudaMemcpy")
         self.copies_of_the_card = {"copy_": lambda t: t["out"].view(-1).copy_(t["x"].view(-1))}
         if memcpy:

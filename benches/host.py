@@ -194,10 +194,12 @@ def dispatcher(bench):
     generated, only = Path(bench.args.generated), bench.args.only
     text = (generated / "kgen_dispatch.cpp").read_text()
     words, stubs = [*only, "combine", "scheduler"] if only else [""], ""
+    bench.run["kernels"] = 0
     for name, params, workspace in re.findall(r"^ *KERNEL\((\w+), (\w+), ([01]), .*$", text, re.M):
         if not any(word in name for word in words):
             text = re.sub(rf"^ *KERNEL\({name}, .*\n", "", text, flags=re.M)
             continue
+        bench.run["kernels"] += 1
         stubs += f"int {name}(const {params}*, cudaStream_t) {{ return 0; }}\n"
         stubs += f"size_t {name}_workspace(const {params}*) {{ return 0; }}\n" if workspace == "1" else ""
     with tempfile.TemporaryDirectory() as folder:

@@ -144,7 +144,7 @@ class Peers(unittest.TestCase):
     def test_an_absent_peer_is_refused_by_its_name_with_a_remedy(self):
         makers = {
             "fa3": lambda: peers.Fa3Wheel("/nowhere"), "fa3_vllm": lambda: peers.Fa3("/nowhere/_vllm_fa3_C.abi3.so"),
-            "flash_mla": peers.flash_mla, "not asked for": None, "here": lambda: "peer",
+            "flash_mla": peers.flash_mla, "here": lambda: "peer",
         }
         there, absent = peers.found(makers)
         self.assertEqual((there, sorted(absent)), ({"here": "peer"}, ["fa3", "fa3_vllm", "flash_mla"]))
@@ -154,7 +154,7 @@ class Peers(unittest.TestCase):
     def test_absent_peers_are_rows_and_no_failures(self):
         made = bench_of()
         with contextlib.redirect_stderr(io.StringIO()):
-            made.peers({"fa4": lambda: peers.Fa4("/nowhere", 1)})
+            made.peers(fa4=lambda: peers.Fa4("/nowhere", 1))
         self.assertEqual([(row["contender"], row["status"]) for row in made.points], [("fa4", "absent")])
         self.assertEqual(made.failed, 0)
 

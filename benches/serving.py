@@ -16,16 +16,12 @@ from functools import partial
 from lab import Contender, attention, main, suite, timing, unjudged
 from lab.kgen import FLAG_CAUSAL, FLAG_PATHS, FLAG_ROTARY_INTERLEAVED, append_kv_params, fwd_params, packed_params, put
 from lab.paged import MERGING, Work, counters, even, spread
-from lab.peers import Fa3, Fa3Wheel, Sdpa, Varlen, compiled, flash_mla
+from lab.peers import Fa3, Fa3Wheel, compiled
 
 try:
     import torch
 except ImportError:
     torch = None
-
-
-def vllm_fa3(bench):
-    return bench.peers({"fa3": (lambda: Fa3(bench.args.fa3)) if bench.args.fa3 else None})
 
 
 # batch, keys, query heads, key heads, head dim
@@ -104,8 +100,7 @@ def decode(bench):
     the wheel `fa3-fwd` is installed (`fa3`) or if --fa3 or the folder `PEERS` has vLLM's library (`fa3_vllm`).
     `python3 benches/tiles.py split` times tiles at these shapes."""
     args, library = bench.args, bench.library
-    peers = bench.peers({"fa2": lambda: Sdpa("fa2"), "fa3": lambda: Fa3Wheel(args.site),
-        "fa3_vllm": lambda: Fa3(args.fa3)})
+    peers = bench.peers("fa2", fa3=lambda: Fa3Wheel(args.site), fa3_vllm=lambda: Fa3(args.fa3))
     for case in bench.selected([*DECODES, UNEQUAL], decode_name):
         problem = Decoding(*case)
         contenders = {label: problem.kgen(library) for label, library in bench.libraries.items()}
@@ -174,7 +169,8 @@ def paged(bench):
     skipped:
 
     kgen build --features packgqa,paged --target sm90 --dtype bf16 --head-dim 64,128 --causal --build-dir build-paged"""
-    args, library, peers = bench.args, bench.library, vllm_fa3(bench)
+    args, library, peers = bench.args, bench.library, bench.peers("fa3")
+    bench.run["copy_gbs"] = timing.copy_gbs()
     counter, counted = counters()
     for name, sizes in bench.selected([*decode_cases(), *prefill_cases(), *engine_cases()]):
         work = Work(*sizes)
@@ -240,11 +236,11 @@ def kv_fp8(bench):
     E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers of
     two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
     cache, and has no form with bf16 queries; `fp8` is kgen's equivalent. Every O is compared with float64 on its own
-    numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for which the
-    target is 1.7 at B64 L4096."""
+    numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for
+    which the target is 1.7 at B64 L4096."""
     if not {"bf16", "e4m3"} <= set(bench.libraries):
         return "kv_fp8: --library bf16=… and e4m3=… are needed"
-    peers = vllm_fa3(bench)
+    peers, bench.run["copy_gbs"] = bench.peers("fa3"), timing.copy_gbs()
     more = [("decode B64 L4096 4 queries", even(64, 4096, 32, 8, 128, queries=4)),
         ("decode B64 L4096 d64", even(64, 4096, 32, 8, 64))]
     for case, sizes in bench.selected([*decode_cases(), *more, *prefill_cases()]):
@@ -299,7 +295,7 @@ def mla(bench):
     queries have the same layout. kgen is called as in engines, with head dims 576 and 512 and V inside K; FA3 with
     `q_v`; FlashMLA, if it can be imported, by its own function. --splits times forced numbers of splits as well, to
     which the constants of `KernelCost::latent` are fitted."""
-    peers = bench.peers({"fa3": (lambda: Fa3(bench.args.fa3)) if bench.args.fa3 else None, "flash_mla": flash_mla})
+    peers, bench.run["copy_gbs"] = bench.peers("fa3", "flash_mla"), timing.copy_gbs()
     for name, queries, keys, heads in bench.selected(latent_cases()):
         work = Work(queries, keys, heads, 1, LATENT + TURNED, page=64, latent=LATENT, scale=SCALE)
         contenders = {label: work.kgen(library) for label, library in bench.libraries.items()}
@@ -379,7 +375,7 @@ def packed_batches(bench):
     Self-attention: `cu_seqlens_q` is `cu_seqlens_k`, lengths are uniform in the given range. O is compared on three
     sequences. `varlen_attn` needs PyTorch 2.10 or newer. --ways times each path that the library has kernels for, with
     and without a work counter; kgen's own choice is called with one."""
-    peers = bench.peers({"fa3": (lambda: Fa3(bench.args.fa3)) if bench.args.fa3 else None, "varlen_attn": Varlen})
+    peers = bench.peers("fa3", "varlen_attn")
     counter = counters()[0]
     name_of = lambda case: "{}x{}-{} h{}/{} d{}{}".format(*case[:6], " causal" if case[6] else "")
     for case in bench.selected(BATCHES, name_of):
@@ -566,9 +562,9 @@ def fwd_kvcache(bench):
 
     K and Q are rotated. Each sequence has 1 or 4 queries and as many new rows. `two` is `kgen_append_kv` and
     `kgen_fwd`; `kvcache` is `kgen_fwd_kvcache`, which chooses; `one` is `kgen_fwd` with `k_new`, which always uses one
-    launch; `attention` is `kgen_fwd` alone, on a cache that contains the rows. O and the rows in the cache of `kvcache` and
-    `one` are compared with the results of `two`: rows bit for bit. Ratios are to `kvcache`."""
-    counted = counters()[1]
+    launch; `attention` is `kgen_fwd` alone, on a cache that contains the rows. O and the rows in the cache of `kvcache`
+    and `one` are compared with the results of `two`: rows bit for bit. Ratios are to `kvcache`."""
+    counted, bench.run["copy_gbs"] = counters()[1], timing.copy_gbs()
     name_of = lambda case: "".join([f"B{case[0]} L{case[1]} d{case[3]}", f", {case[2]} queries" if case[2] > 1 else "",
         f", {case[4]}" if case[4] != "bf16" else ""])
     for case in bench.selected(STEPS, name_of):

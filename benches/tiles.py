@@ -118,7 +118,7 @@ def built(bench, folder, candidates, kind="fwd", dtype="bf16", masks=FULL_AND_CA
 def dense(bench, tiles, target, sides, dtype="bf16", run_as=None):
     """Times {head dim: {label: tile}} of each (head dim, causal) at the lengths of --seqlen."""
     rows = [row for row in tiles if not bench.args.head_dim or row[0] in bench.args.head_dim]
-    peers = bench.peers(dense_peers(sides, bench.args.site, None))
+    peers = bench.peers(**dense_peers(sides, bench.args.site, None))
     cases = [(attention.dense_shape(head_dim, seqlen, causal), found) for head_dim, causal, found in rows
         for seqlen in bench.args.seqlen]
     with tempfile.TemporaryDirectory() as folder:

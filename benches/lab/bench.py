@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from . import record, stats, timing
-from .peers import first_line, found as made_of
+from .peers import MAKERS, first_line, found as made_of
 
 NAN = float("nan")
 SUITES = {}  # name: function, options of its command, and how it ends
@@ -209,9 +209,11 @@ class Bench:
         self.points.append(self.writer.write(row))
         return row
 
-    def peers(self, makers):
-        """The peers created by {name: function or None}; rows give the reason for those that this machine lacks."""
-        there, absent = made_of(makers)
+    def peers(self, *names, **makers):
+        """The peers of these names (`peers.MAKERS`), without FA3's and FA4's if no argument names their place, and
+        those created by functions; rows give the reason for those that this machine lacks."""
+        asked = [name for name in names if name not in ("fa3", "fa4") or getattr(self.args, name)]
+        there, absent = made_of({**{name: partial(MAKERS[name], self.args) for name in asked}, **makers})
         for peer, reason in absent.items():
             self.note(reason)
             self.add("", peer, "absent", reason, own=False)

@@ -52,6 +52,14 @@ class Dense:
         p = bwd_params(tensors | gradients, lse, self.causal if causal is None else causal, deterministic)
         return Contender(library.call(name, p), out=[*gradients.values(), *change(p)], own=True, **given)
 
+    def of_kind(self, kind, library, name, change, **given):
+        """The contender `fwd`, or `bwd` on O and the LSE of a call of `fwd`; `name` gives the launcher of a kind."""
+        made = self.forward(library, name("fwd"), change, **given)
+        if kind == "fwd":
+            return made
+        made.calls[0]()
+        return self.backward(library, name("bwd"), *made.out, change)
+
     def peer(self, attend, **given):
         descales = {"descales": self.descales} if self.descales else {}
         return Contender(attend(*self.qkv, causal=self.causal, **descales), **given)

@@ -38,12 +38,11 @@ def imported(name, module, remedy, site=None):
 
 
 def found(makers):
-    """({name: peer}, {name: reason}) of {name: function that creates it, or None}."""
+    """({name: peer}, {name: reason}) of {name: function that creates it}."""
     peers, absent = {}, {}
     for name, make in makers.items():
         try:
-            if make is not None:
-                peers[name] = make()
+            peers[name] = make()
         except Absent as why:
             absent[name] = str(why)
     return peers, absent
@@ -252,3 +251,12 @@ def cuda_memcpy():
             raise RuntimeError(f"cudaMemcpyAsync: CUDA error {code}")
 
     return copy
+
+
+# By the name in rows: how a peer is created from a suite's arguments. `Fa3` is asked for by its file.
+MAKERS = {
+    "fa2": lambda args: Sdpa("fa2"), "cudnn": lambda args: Sdpa("cudnn"), "fa3": lambda args: Fa3(args.fa3),
+    "fa3 wheel": lambda args: Fa3Wheel(args.site), "fa4": lambda args: Fa4(args.fa4, args.fa4_seconds),
+    "varlen_attn": lambda args: Varlen(), "flash_mla": lambda args: flash_mla(), "flex": lambda args: FlexAttention(),
+    "sdpa efficient": lambda args: Sdpa("efficient"), "sdpa cudnn": lambda args: Sdpa("cudnn"),
+}

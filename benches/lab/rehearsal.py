@@ -230,19 +230,3 @@ def rehearsal(note):
             stack.enter_context(patch)
         stack.enter_context(OnMeta(note))
         yield
-
-
-def points(events):
-    """{case: (rows, notes)} of a list of notes, rows among them as ("row", row): what each case asked, each call
-    once, in the order of its first time."""
-    found, since = {}, []
-    for what, *said in events:
-        if what != "row":
-            since.append((what, *said))
-            continue
-        row = said[0]
-        rows, asked = found.setdefault(row["case"], ([], []))
-        rows.append(row)
-        asked += [entry for entry in dict.fromkeys(since) if entry not in asked]
-        since = []
-    return found
