@@ -368,7 +368,7 @@ def dropout(bench):
             q, k, v = (x[-1:, :, -1] for x in point.qkv)
             sizes = [shape[name] for name in ("batch", "heads", "seqlen_q", "seqlen_k")]
             kept = dropout_mask(state, chance, *sizes)[-1, -1, -rows:]
-            expected = attention.exact(q[:, -rows:], k, v, causal=point.causal, kept=kept / (1 - chance))[0]
+            expected = attention.exact(q[:, -rows:], k, v, causal=point.causal, kept=kept.double() / (1 - chance))[0]
             return norm_error(out[0][-1:, -rows:, -1], expected)
 
         def own(kind, p):

@@ -307,9 +307,9 @@ def fit(bench):
     tiles after a block's first as well, which are scaled with them). So the raw data suffice to estimate the
     predictions and choices of other constants: factors on them are optimised, one after another, for the logarithms of
     the times. An error counts quadratically up to a quarter and linearly beyond, so that one shape that the model does
-    not describe has little weight, and a factor stays near 1 unless the times require another, always between 1/2 and 2. The factors
-    are evaluated on shapes excluded from the fit, a fifth at a time, and printed only if they are better there than
-    today's constants, in time and in regret. Needs only Python.
+    not describe has little weight, and a factor stays near 1 unless the times require another, always between 1/2 and
+    2. The factors are evaluated on shapes excluded from the fit, a fifth at a time, and printed only if they are better
+    there than today's constants, in time and in regret. Needs only Python.
 
     With --library the predictions and choices come from another library's `kgen_explain_choice`, on a GPU like the one
     of the data, and the times are the recorded ones: the regret of a changed model, from recorded times of forced

@@ -225,7 +225,7 @@ class Bench:
         for name, peer in peers.items():
             try:
                 contenders[name] = make(peer)
-            except Exception as why:  # a peer's refusal, of any kind, is not a failure of the bench
+            except Exception as why:
                 self.add(case, name, "refused", first_line(why), own=False)
         return contenders
 
@@ -251,27 +251,28 @@ class Bench:
         print(f"{what:60} {found['min']:10.2f} us (median {found['median']:.2f})", flush=True)
 
     def _judged(self, contender, judge, limit, run=True):
-        """(status, message, error) of a contender: of a call, or of what the timed calls left."""
-        error = contender.error(judge, run)
+        """(status, message, error) of a contender: of a call, or of what the timed calls left. A peer's refusal, of any
+        kind, is not a failure of the bench."""
+        try:
+            error = contender.error(judge, run)
+        except Exception as why:
+            return "error" if contender.own else "refused", first_line(why), NAN
         when = "" if run else ", after it was timed"
         wrong = f"relative error {error:.3g}, allowed {limit:.3g}{when}"
         return ("ok", "", error) if error <= limit else ("wrong", wrong, error)
 
     def _prove(self, contender, judge, limit, graph):
         """(status, message, error, timer) of a contender before it is timed."""
+        status, message, error = self._judged(contender, judge, limit)
+        if status != "ok" or not contender.timed:
+            return status, message, error, None
         try:
-            status, message, error = self._judged(contender, judge, limit)
-            if status != "ok" or not contender.timed:
-                return status, message, error, None
-            try:
-                return status, "", error, timing.Timer(contender.calls, graph, self.args.round_ms)
-            except RuntimeError as why:
-                if contender.own or graph is False:
-                    raise
-                message = f"launched, since it cannot be captured in a graph: {first_line(why)}"
-                return status, message, error, timing.Timer(contender.calls, False, self.args.round_ms)
-        except Exception as why:  # as in `on`
-            return "error" if contender.own else "refused", first_line(why), NAN, None
+            return status, "", error, timing.Timer(contender.calls, graph, self.args.round_ms)
+        except Exception as why:
+            if contender.own or graph is False or not isinstance(why, RuntimeError):
+                return "error" if contender.own else "refused", first_line(why), NAN, None
+            message = f"launched, since it cannot be captured in a graph: {first_line(why)}"
+            return status, message, error, timing.Timer(contender.calls, False, self.args.round_ms)
 
     def _numbers(self, times, timer, flops, moved, rate, l2, dtype):
         """The numbers of a row, and the reason if they are impossible."""
