@@ -157,19 +157,21 @@ def backward(bench):
     return int(not bench.points)
 
 
+OURS = ("plain", "window", "features")  # libraries, by the features of their kernels
+
+
 def feature_cases(head_dims):
-    """Name, shape, features, and the number of libraries that do not support the call."""
+    """Name, shape, features, and the libraries that support the call."""
     for dim in head_dims:
         for causal in (False, True):
             for seqlen in (16384, 4096, 512):
-                yield attention.mask(causal), dense_shape(dim, seqlen, causal), {}, 0 if seqlen == 16384 else (1, 2)
-        for name, seqlen, causal, features, without in (
-            ("window 1024 causal", 16384, True, {"window": (1024, 0)}, 1),
-            ("window 512,512", 16384, False, {"window": (512, 512)}, 1),
-            *((f"{name} causal", seqlen, True, features, 2) for seqlen in (512, 2048, 8192, 16384)
-                for name, features in (("softcap 30", {"softcap": 30.0}), ("sinks", {"sinks": True}))),
-        ):
-            yield name, dense_shape(dim, seqlen, causal), features, without
+                shape, ours = dense_shape(dim, seqlen, causal), OURS if seqlen == 16384 else ("plain", "features")
+                yield attention.mask(causal), shape, {}, ours
+        yield "window 1024 causal", dense_shape(dim, 16384, True), {"window": (1024, 0)}, OURS[1:]
+        yield "window 512,512", dense_shape(dim, 16384, False), {"window": (512, 512)}, OURS[1:]
+        for seqlen in (512, 2048, 8192, 16384):
+            yield "softcap 30 causal", dense_shape(dim, seqlen, True), {"softcap": 30.0}, OURS[2:]
+            yield "sinks causal", dense_shape(dim, seqlen, True), {"sinks": True}, OURS[2:]
 
 
 def with_features(window=None, softcap=0.0, sinks=None):
@@ -211,17 +213,17 @@ def features(bench):
     FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1, so that several processes can do it in parallel beforehand. Graph replays.
     O of the middle rows of the first head is compared with float64. Ratios are to the library with the fewest features
     that the call needs."""
-    args, ours = bench.args, list(bench.libraries.items())
-    if not args.compile_fa4 and [name for name, _ in ours] != ["plain", "window", "features"]:
-        return "features: --library plain=…, window=… and features=… are needed, in this order"
+    args = bench.args
+    if not args.compile_fa4 and not set(OURS) <= set(bench.libraries):
+        return "features: --library plain=…, window=… and features=… are needed"
     peers = bench.peers(*([] if args.compile_fa4 else ["fa3"]), "fa4")
     case_of = lambda case: "{} d{head_dim} s{seqlen_q}".format(case[0], **case[1])
     for case in bench.selected(feature_cases(args.head_dim), case_of):
-        _, shape, given, without = case
-        point, kept = Dense(shape), ours[without:] if isinstance(without, int) else [ours[0], *ours[2:]] if ours else []
+        _, shape, given, ours = case
+        point, kept = Dense(shape), () if args.compile_fa4 else ours
         call = {**given, **({"sinks": torch.randn(shape["heads"], device="cuda", dtype=torch.bfloat16)}
             if "sinks" in given else {})}
-        contenders = {name: point.forward(library, change=with_features(**call)) for name, library in kept}
+        contenders = {name: point.forward(bench.libraries[name], change=with_features(**call)) for name in kept}
         contenders |= bench.on(case_of(case), peers, lambda peer: Contender(peer(*point.qkv, point.causal, **call)))
         if not args.compile_fa4:
             bench.point(case_of(case), shape, contenders, judge=lambda out: middle_error(point, out, **call),
