@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A decode loop in one CUDA graph: keys appended with rotary embedding, then attention, over growing lengths.
 
     kgen build --filter "kind in (fwd_combine, prepare_scheduler) or kind == append_kv and dtype == bf16 or paged \\
@@ -26,12 +25,15 @@ Exit code 1 if anything is wrong. Each time is for one replay, so a row's rounds
 """
 
 import random
-import sys
+from functools import partial
 
-import torch
-
-from lab import Bench, attention, parser, stats, timing
+from lab import attention, main, stats, suite, timing
 from lab.kgen import FLAG_CAUSAL, append_kv_params, packed_params, put
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 SEQUENCES, HEADS, HEADS_K, PAGE, SPLITS = 64, 32, 8, 16, 32
 MOST_KEYS, NO_PAGE = 8192, 0x7FFFFFFF
@@ -89,7 +91,7 @@ class Schedule:
 
 
 class Step:
-    """The tensors of one layer, at fixed addresses, and the calls: `kvcache` selects a single `kgen_fwd_kvcache`."""
+    """The tensors and calls of a step. `kvcache`: a single `kgen_fwd_kvcache`."""
 
     def __init__(self, library, schedule, dim, kvcache):
         self.schedule, self.dim, self.kvcache, tokens = schedule, dim, kvcache, schedule.tokens
@@ -99,53 +101,45 @@ class Step:
         self.o, self.lse = torch.empty_like(self.rotated_q), torch.empty(HEADS, tokens, device="cuda")
         self.cache = attention.normal(schedule.num_pages, PAGE, HEADS_K, 2 * dim).fill_(float("nan"))
         for sequence, count in enumerate(schedule.keys):
-            slots = torch.tensor(schedule.slots(sequence), device="cuda")
-            self.flat()[slots] = attention.normal(count, HEADS_K, 2 * dim)
-        self.halves = self.cache[..., :dim], self.cache[..., dim:]
-        self.cos, self.sin = attention.rotary_tables(MOST_KEYS, dim)
-        whole = lambda *shape, dtype=torch.int32: torch.zeros(*shape, device="cuda", dtype=dtype)
-        self.starts, self.used, self.counts, self.before = whole(SEQUENCES
-            + 1), whole(SEQUENCES), whole(SEQUENCES), whole(SEQUENCES)
-        self.table, self.slots, self.positions = whole(SEQUENCES,
-            MOST_KEYS // PAGE), *(whole(tokens, dtype=torch.int64) for _ in "sp")
-        rows = [x[:, None] if kvcache else x[None] for x in (self.k, self.v, self.q, self.rotated_q)]
-        lengths, table = (self.before, self.table) if kvcache else (self.used, None)
-        append = append_kv_params(*rows[:2], *self.halves, lengths, table, *rows[2:], self.cos, self.sin,
-            flags=FLAG_CAUSAL)
-        if kvcache:
-            put(append, seqlens_after=self.used)
-        else:
-            starts = {"cu_seqlens_new": self.starts, "cu_seqlens_q": self.starts, "total_new": tokens,
-                "total_q": tokens}
-            put(append, batch=SEQUENCES, cache_seqlens=None, slot_mapping=self.slots, positions=self.positions,
-                **starts)
+            self.flat()[self.slots_of(sequence)] = attention.normal(count, HEADS_K, 2 * dim)
+        self.halves, self.tables = self.cache.split(dim, -1), attention.rotary_tables(MOST_KEYS, dim)
+        zeros = lambda *shape, dtype=torch.int32: torch.zeros(*shape, device="cuda", dtype=dtype)
+        # What changes before each replay, in place.
+        self.starts, self.used, self.before = zeros(SEQUENCES + 1), zeros(SEQUENCES), zeros(SEQUENCES)
+        self.table = zeros(SEQUENCES, MOST_KEYS // PAGE)
+        self.slots, self.positions = zeros(tokens, dtype=torch.int64), zeros(tokens, dtype=torch.int64)
+        new = [x[:, None] if kvcache else x[None] for x in (self.k, self.v, self.q, self.rotated_q)]
+        append = append_kv_params(*new[:2], *self.halves, self.before if kvcache else self.used,
+            self.table if kvcache else None, *new[2:], *self.tables, flags=FLAG_CAUSAL)
         bounds = {"seqlen_q": tokens if schedule.mixed else 1, "seqlen_k": MOST_KEYS, "num_splits": SPLITS,
-            "total_q": tokens, "total_k": 0}
-        counted = {"split_counts": self.counts, "work_counter": whole(2)}
-        if kvcache:
-            bounds |= {"cu_seqlens_q": None, "total_q": 0}
+            "total_q": 0 if kvcache else tokens, "total_k": 0, **({"cu_seqlens_q": None} if kvcache else {})}
         p = self.params = packed_params(
             self.rotated_q, *self.halves, self.o, self.lse, True, [1] * SEQUENCES, [MOST_KEYS] * SEQUENCES, self.starts,
-            **{"seqused_k": self.used, "page_table": self.table, **bounds, **counted})
+            **{"seqused_k": self.used, "page_table": self.table, **bounds, "split_counts": zeros(SEQUENCES),
+                "work_counter": zeros(2)})
         if kvcache:
+            put(append, seqlens_after=self.used)
             p.q_batch_stride, p.o_batch_stride, p.lse_batch_stride = p.q_row_stride, p.o_row_stride, 1
-        attend, count = library.call("kgen_fwd", p), library.launcher("kgen_fwd_metadata")
-        write, both = library.call("kgen_append_kv", append), library.launcher("kgen_fwd_kvcache")
-        self.count = lambda: count(p)
-        self.layer = (lambda: both(append, p)) if kvcache else (lambda: (write(), attend()))
+        else:
+            put(append, batch=SEQUENCES, cache_seqlens=None, slot_mapping=self.slots, positions=self.positions,
+                cu_seqlens_new=self.starts, cu_seqlens_q=self.starts, total_new=tokens, total_q=tokens)
+        attend, write = library.call("kgen_fwd", p), library.call("kgen_append_kv", append)
+        self.count = partial(library.launcher("kgen_fwd_metadata"), p)
+        both = partial(library.launcher("kgen_fwd_kvcache"), append, p)
+        self.layer = both if kvcache else lambda: (write(), attend())
 
     def flat(self):
         return self.cache.view(-1, HEADS_K, 2 * self.dim)
+
+    def slots_of(self, sequence):
+        return torch.tensor(self.schedule.slots(sequence), device="cuda")
 
     def refresh(self):
         """Updates the graph's inputs in place."""
         schedule, (slots, positions) = self.schedule, zip(*self.schedule.rows())
         before = [keys - queries for keys, queries in zip(schedule.keys, schedule.queries)]
-        for tensor, values in (
-            (self.starts, schedule.starts()), (self.used, schedule.keys), (self.table, schedule.table()),
-            (self.slots, slots),
-            (self.positions, positions), (self.before, before),
-        ):
+        for tensor, values in ((self.starts, schedule.starts()), (self.used, schedule.keys), (self.before, before),
+                (self.table, schedule.table()), (self.slots, slots), (self.positions, positions)):
             tensor.copy_(torch.tensor(values, dtype=tensor.dtype))
         self.count()
 
@@ -162,39 +156,35 @@ class Step:
 
     def complaints(self, before):
         """Errors in the appended rows, the rotated Q, if there is one, or the rest of the cache."""
-        wrong, live = [], self.schedule.starts()[-1]
-        slots, cos, sin = self.slots[:live], self.cos[self.positions[:live]], self.sin[self.positions[:live]]
+        live = self.schedule.starts()[-1]
+        slots, (cos, sin) = self.slots[:live], (x[self.positions[:live]] for x in self.tables)
         expected = torch.cat((attention.rotated(self.k[:live], cos, sin), self.v[:live].float()), dim=-1)
-        pairs = [("K and V", self.flat()[slots].float(), expected)]
+        near = lambda got, wanted: bool(((got - wanted).abs() <= 2 * ROUNDING * wanted.abs() + 1e-6).all())
+        right = {"K and V after append_kv": near(self.flat()[slots].float(), expected)}
         if not self.kvcache:
-            pairs.append(("Q", self.rotated_q[:live].float(), attention.rotated(self.q[:live], cos, sin)))
-        for name, got, wanted in pairs:
-            if not bool(((got - wanted).abs() <= 2 * ROUNDING * wanted.abs() + 1e-6).all()):
-                wrong.append(f"{name} after append_kv")
+            turned = attention.rotated(self.q[:live], cos, sin)
+            right["Q after append_kv"] = near(self.rotated_q[:live].float(), turned)
         before.view_as(self.flat())[slots] = self.flat()[slots]
-        if not torch.equal(before.view(torch.int16), self.cache.view(torch.int16)):
-            wrong.append("rows of the cache that are not new")
-        if not bool(self.o[live:].isnan().all() and self.lse[:, live:].isnan().all()):
-            wrong.append("rows that no sequence has were written")
-        return wrong
+        before, now = (x.view(torch.int16) for x in (before, self.cache))
+        right["rows of the cache that are not new"] = torch.equal(before, now)
+        right["rows that no sequence has"] = bool(self.o[live:].isnan().all() and self.lse[:, live:].isnan().all())
+        return [what for what, is_right in right.items() if not is_right]
 
     def errors(self):
         """Largest error of O relative to the tolerance, and of LSE. NaN counts as infinitely wrong."""
-        schedule, starts, scale, group = self.schedule, self.schedule.starts(), self.dim**-0.5, HEADS // HEADS_K
+        starts, group, found = self.schedule.starts(), HEADS // HEADS_K, []
         worst = lambda x: x.abs().nan_to_num(nan=float("inf")).max().item()
-        found = []
-        for sequence, count in enumerate(schedule.queries):
+        for sequence, count in enumerate(self.schedule.queries):
             if count == 0:
                 continue
-            slots = torch.tensor(schedule.slots(sequence), device="cuda")
-            rows = slice(starts[sequence], starts[sequence + 1])
-            cos, sin = (x[self.positions[rows]] for x in (self.cos, self.sin))
-            q = attention.rotated(self.q[rows], cos, sin).bfloat16().transpose(0, 1)
-            k, v = (x.reshape(-1, HEADS_K, self.dim)[slots].transpose(0, 1) for x in self.halves)
+            slots, rows = self.slots_of(sequence), slice(starts[sequence], starts[sequence + 1])
+            turned = attention.rotated(self.q[rows], *(x[self.positions[rows]] for x in self.tables))
+            q, k, v = turned.bfloat16().transpose(0, 1), *(
+                x.reshape(-1, HEADS_K, self.dim)[slots].transpose(0, 1) for x in self.halves)
             expected, lse, _ = attention.exact(q, k, v, causal=True)
             wide, keys = [x.float().repeat_interleave(group, 0) for x in (k, v)], len(slots)
             hidden = torch.ones(count, keys, device="cuda", dtype=torch.bool).triu(keys - count + 1)
-            s = ((q.float() @ wide[0].mT).bfloat16().float() * scale).bfloat16().float()
+            s = ((q.float() @ wide[0].mT).bfloat16().float() * self.dim**-0.5).bfloat16().float()
             naive = (torch.softmax(s.masked_fill(hidden, float("-inf")), -1).bfloat16().float() @ wide[1]).bfloat16()
             got = self.o[rows].transpose(0, 1).double()
             found.append((worst(got - expected), worst(naive.double() - expected), worst(expected),
@@ -203,47 +193,39 @@ class Step:
         return error / (2 * naive_error + 2 * ROUNDING * largest), lse_error
 
 
-def run(bench, dim, name):
-    mixed, kvcache = name == "mixed", name == "kvcache"
-    schedule = Schedule(2 * SEQUENCES if mixed else SEQUENCES, mixed, kvcache, seed=dim + mixed)
-    step = Step(bench.library, schedule, dim, kvcache)
-    graph, worst, worst_lse, wrong, times = step.capture(), 0.0, 0.0, [], []
-    for number in range(REPLAYS // 5 if bench.args.quick else REPLAYS):
-        schedule.advance(number)
-        step.qkv.normal_()
-        step.refresh()
-        compared = number % COMPARED == COMPARED - 1 or (mixed and number in (2, 5))
-        before = step.cache.clone() if compared else None
-        step.o.fill_(float("nan"))
-        step.lse.fill_(float("nan"))
-        times.append(timing.elapsed_us(graph.replay, 1))
-        if compared:
-            ratio, lse_error = step.errors()
-            worst, worst_lse = max(worst, ratio), max(worst_lse, lse_error)
-            wrong += [f"step {number}: {complaint}" for complaint in step.complaints(before)]
-    wrong += [f"O: {worst:.2f} of what is allowed"] if not worst <= 1 else []
-    wrong += [f"LSE: {worst_lse:.1e}"] if not worst_lse <= 1e-4 else []
-    candidates, chosen = bench.library.explain(step.params)
-    details = {"replays": len(times), "worst_lse": worst_lse, "path": candidates[chosen].path,
-        "splits": candidates[chosen].num_splits}
-    numbers = {
-        "microseconds": stats.summary(times), "round_microseconds": times, "launches_a_round": 1, "repeated": "graph",
-        "l2": "warm",
-        "relative_error": worst, "allowed_error": 1.0,
-    }
-    shape = {"batch": SEQUENCES, "heads": HEADS, "heads_k": HEADS_K, "head_dim": dim, "page_size": PAGE,
-        "total_q": schedule.tokens}
-    status = ("wrong", "; ".join(wrong), None) if wrong else ("ok", "", numbers)
-    bench.add(f"{name} d{dim}", "kgen", *status, shape=shape, dtype="bf16", layout="paged", details=details)
-
-
-def main():
-    bench = Bench(parser(__doc__).parse_args())
+@suite()
+def decode_graph(bench):
     cases = [(name, dim) for dim in (64, 128) for name in ("decode", "mixed", "kvcache")]
     for name, dim in bench.selected(cases, lambda case: f"{case[0]} d{case[1]}", quick=3):
-        run(bench, dim, name)
-    return bench.finish()
+        mixed, kvcache = name == "mixed", name == "kvcache"
+        schedule = Schedule(2 * SEQUENCES if mixed else SEQUENCES, mixed, kvcache, seed=dim + mixed)
+        step = Step(bench.library, schedule, dim, kvcache)
+        graph, worst, worst_lse, wrong, times = step.capture(), 0.0, 0.0, [], []
+        for number in range(REPLAYS // 5 if bench.args.quick else REPLAYS):
+            schedule.advance(number)
+            step.qkv.normal_()
+            step.refresh()
+            compared = number % COMPARED == COMPARED - 1 or (mixed and number in (2, 5))
+            before = step.cache.clone() if compared else None
+            step.o.fill_(float("nan"))
+            step.lse.fill_(float("nan"))
+            times.append(timing.elapsed_us(graph.replay, 1))
+            if compared:
+                ratio, lse_error = step.errors()
+                worst, worst_lse = max(worst, ratio), max(worst_lse, lse_error)
+                wrong += [f"step {number}: {complaint}" for complaint in step.complaints(before)]
+        wrong += [f"O: {worst:.2f} of what is allowed"] if not worst <= 1 else []
+        wrong += [f"LSE: {worst_lse:.1e}"] if not worst_lse <= 1e-4 else []
+        candidates, chosen = bench.library.explain(step.params)
+        numbers = {"microseconds": stats.summary(times), "round_microseconds": times, "launches_a_round": 1,
+            "repeated": "graph", "l2": "warm", "relative_error": worst, "allowed_error": 1.0}
+        shape = {"batch": SEQUENCES, "heads": HEADS, "heads_k": HEADS_K, "head_dim": dim, "page_size": PAGE,
+            "total_q": schedule.tokens}
+        bench.add(f"{name} d{dim}", "kgen", *(("wrong", "; ".join(wrong), None) if wrong else ("ok", "", numbers)),
+            dtype="bf16", layout="paged", shape=shape,
+            details={"replays": len(times), "worst_lse": worst_lse, "path": candidates[chosen].path,
+                "splits": candidates[chosen].num_splits})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)

@@ -1,9 +1,12 @@
 """Tests of benches/lab that need no GPU and no package: `python3 -m unittest -q benches/lab_test.py`."""
 
+import argparse
 import contextlib
 import io
 import json
 import math
+import re
+import runpy
 import sys
 import tempfile
 import unittest
@@ -12,17 +15,22 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lab import Contender, bench, named, parser, peers, record, stats, timing  # noqa: E402
+from lab import Contender, bench, named, peers, record, stats, timing, unjudged  # noqa: E402
 from lab.bench import Bench  # noqa: E402
 
 SLOW, FAST = [2.0, 2.2, 2.1], [1.0, 1.1, 1.05]
 
 
-def bench_of(*arguments, **defaults):
-    """A bench without a GPU, with the name of its program."""
-    made = parser("", library=None, gpu=False)
-    with mock.patch.object(sys, "argv", ["some_bench.py", *arguments]), contextlib.redirect_stderr(io.StringIO()):
-        return Bench(made.parse_args(list(arguments)), **defaults)
+def bench_of(*given, **facts):
+    """A bench without a GPU, with the name of its suite."""
+    parser = argparse.ArgumentParser()
+    bench.arguments(parser, library=None, gpu=False)
+    args = parser.parse_args(list(given))
+    args.suite = "some_suite"
+    with mock.patch.object(sys, "argv", ["benches.py", *given]), contextlib.redirect_stderr(io.StringIO()):
+        made = Bench(args)
+    made.run |= facts
+    return made
 
 
 def numbers_of(times, base=None):
@@ -100,7 +108,7 @@ class Records(unittest.TestCase):
         self.assertEqual(rows[0]["numbers"]["round_microseconds"], FAST)
         run = rows[0]["run"]
         self.assertEqual((rows[0]["bench"], run["command"], run["seed_of_day"]),
-            ("some_bench", ["python3", "some_bench.py", "--out", str(path)], 7))
+            ("some_suite", ["python3", "benches.py", "--out", str(path)], 7))
         self.assertRegex(run["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertRegex(run["kgen"], r"^\d+\.\d+\.\d+$")
         self.assertEqual(rows[0]["run"]["id"], rows[1]["run"]["id"])
@@ -136,7 +144,7 @@ class Peers(unittest.TestCase):
     def test_an_absent_peer_is_refused_by_its_name_with_a_remedy(self):
         makers = {
             "fa3": lambda: peers.Fa3Wheel("/nowhere"), "fa3_vllm": lambda: peers.Fa3("/nowhere/_vllm_fa3_C.abi3.so"),
-            "flash_mla": peers.flash_mla, "not asked for": None, "here": lambda: "peer",
+            "flash_mla": peers.flash_mla, "here": lambda: "peer",
         }
         there, absent = peers.found(makers)
         self.assertEqual((there, sorted(absent)), ({"here": "peer"}, ["fa3", "fa3_vllm", "flash_mla"]))
@@ -146,7 +154,7 @@ class Peers(unittest.TestCase):
     def test_absent_peers_are_rows_and_no_failures(self):
         made = bench_of()
         with contextlib.redirect_stderr(io.StringIO()):
-            made.peers({"fa4": lambda: peers.Fa4("/nowhere", 1)})
+            made.peers(fa4=lambda: peers.Fa4("/nowhere", 1))
         self.assertEqual([(row["contender"], row["status"]) for row in made.points], [("fa4", "absent")])
         self.assertEqual(made.failed, 0)
 
@@ -175,15 +183,15 @@ class Benches(unittest.TestCase):
     def test_nan_never_passes(self):
         made, contender = bench_of(), Contender(lambda: None, own=True)
         with mock.patch.object(Contender, "error", lambda *_: math.nan):
-            status, message, _, timer = made._prove("kgen", contender, None, 1e9, None)
+            status, message, _, timer = made._prove(contender, unjudged, 1e9, None)
         self.assertEqual((status, timer), ("wrong", None))
         self.assertIn("nan", message)
 
     def test_a_rate_beyond_the_card_is_refused(self):
         made, timer = bench_of(), mock.Mock(runs=3, calls=2, repeated="graph")
         made.run["ceiling"] = {"tflops_16_bit": 1000.0, "tflops_fp8": 2000.0, "memory_gbs": 4000.0}
-        judge = lambda **work: made._numbers(Contender(None), 0.0, 1.0, timer, FAST, work.get("flops"),
-            work.get("moved"), None, "", work["l2"], work["dtype"])
+        judge = lambda **work: made._numbers(FAST, timer, work.get("flops"), work.get("moved"), None, work["l2"],
+            work["dtype"])
         self.assertEqual(judge(flops=1e9, l2="warm", dtype="bf16")[1], "")
         self.assertIn("beyond", judge(flops=1.5e9, l2="warm", dtype="bf16")[1])
         self.assertEqual(judge(flops=1.5e9, l2="warm", dtype="fp8")[1], "")
@@ -203,6 +211,90 @@ class Benches(unittest.TestCase):
         self.assertIn("| one | 1.05 us 5 GB/s | 2.10 us 5 GB/s (2.000 [2.000, 2.000]) | fa2 |", lines[2])
         means = bench.geomeans(made.points, "head_dim").splitlines()
         self.assertEqual(means[2], "| fa2 | **1.414** | 2.000 | 1.000 | 1.000 at two | 1, 1, 0 |")
+
+
+LIBRARIES = [f"--library={name}={name}/libkgen.so" for name in ("plain", "window", "features")]
+CACHES = [f"--library={name}={name}/libkgen.so" for name in ("bf16", "e4m3", "e5m2", "fp8", "old")]
+# Cases that execute every line of a suite without a GPU; {folder} is a temporary one, with rows of `regret`.
+REHEARSALS = """
+dense.py forward --head-dim 64 --seqlen 512 --fa3 x
+dense.py forward --dtype fp8 --head-dim 64 --seqlen 512 --peers fa3 fa2_bf16
+dense.py forward --short --quick
+dense.py backward --quick --head-dim 64 --deterministic
+dense.py features {libraries} --fa3 x --fa4 x --head-dim 64
+dense.py features --fa4 x --compile-fa4 --quick
+dense.py alibi_dlse {libraries} --seqlen 1024
+dense.py bias --head-dim 64 --seqlen 1024
+dense.py dropout --head-dim 64 --seqlen 1024
+serving.py decode --only unequal --only B1 --splits 2 --fa3 x
+serving.py paged --ways --splits 2 --fa3 x --only 145 --only d64
+serving.py kv_fp8 {caches} --fa3 x --only B64 --only mixed
+serving.py mla --fa3 x --splits 2 --only queries --only 128..
+serving.py packed_batches --ways --fa3 x
+serving.py append_kv --only prefill
+serving.py append_kv --check-only
+serving.py fwd_kvcache --only B64
+decode_graph.py --quick
+errors.py accuracy --speed --seqlen 1024 --only x1
+errors.py windows --fa3 x
+errors.py gradients_scale1 --calls 8
+families.py families --quick
+families.py huge
+families.py rmsnorm --quick
+tiles.py portable --head-dim 64
+tiles.py hopper --candidates {folder}/candidates.json
+tiles.py tma --quick
+tiles.py split --quick
+dispatch.py regret {libraries} --shapes 25 --fit --out {folder}/regret.jsonl
+dispatch.py fit {folder}/regret.jsonl --library x/libkgen.so
+host.py commands --quick
+host.py spills
+"""
+
+
+@unittest.skipIf(timing.torch is None, "PyTorch is not installed")
+class Rehearsals(unittest.TestCase):
+    """Runs benches on a GPU, a library and peers that compute nothing (lab/rehearsal.py)."""
+
+    def run_suite(self, folder, words):
+        """The rows of a suite, and what it asked of libraries and peers."""
+        from lab.rehearsal import rehearsal
+
+        notes, rows, code, said = [], [], None, io.StringIO()
+        program = str(Path(__file__).resolve().parent / words[0])
+        kept = lambda writer, row: rows.append(row) or write(writer, row)
+        write = record.Writer.write
+        with (mock.patch.object(record.Writer, "write", kept), mock.patch.dict(bench.SUITES, clear=True),
+                mock.patch.object(sys, "argv", [program, *words[1:]]), contextlib.redirect_stderr(said),
+                contextlib.redirect_stdout(said), rehearsal(lambda *note: notes.append(note))):
+            try:
+                runpy.run_path(program, run_name="__main__")
+            except SystemExit as end:
+                code = end.code
+        self.assertEqual(code, 0, said.getvalue()[-2000:])
+        return rows, notes
+
+    def test_every_suite_prepares_calls_and_records(self):
+        with tempfile.TemporaryDirectory() as folder:
+            candidates = {"64": [{"m": 128, "n": 128}, {}], "128 causal": [{"m": 192, "n": 96, "templates": "/t"}]}
+            (Path(folder) / "candidates.json").write_text(json.dumps(candidates))
+            given = {"folder": folder, "libraries": " ".join(LIBRARIES), "caches": " ".join(CACHES)}
+            for line in REHEARSALS.format(**given).strip().splitlines():
+                with self.subTest(line):
+                    rows, notes = self.run_suite(folder, line.split())
+                    if " fit " not in line and "--compile-fa4" not in line:
+                        self.assertTrue(rows and notes)
+                    wrong = [row for row in rows if row["status"] not in ("ok", "absent")]
+                    self.assertEqual(wrong, [])
+
+    def test_every_suite_is_rehearsed_or_needs_no_stand_ins(self):
+        rehearsed = {tuple(line.split()[:2]) for line in REHEARSALS.strip().splitlines()}
+        for path in Path(__file__).resolve().parent.glob("*.py"):
+            suites = re.findall(r"^@suite\(.*?\)\ndef (\w+)", path.read_text(), re.M | re.S)
+            for name in suites if len(suites) > 1 else ():
+                # These call the package or a compiler: they are run by hand, `gpu` on a GPU.
+                if name not in ("package", "ops", "gpu", "dispatcher"):
+                    self.assertIn((path.name, name), rehearsed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads FlashAttention-3 for benches/forward.py with this machine's pip settings, and unpacks it.
+# Downloads FlashAttention-3 for benches/dense.py forward with this machine's pip settings, and unpacks it.
 #
 #   scripts/fetch_peers.sh [DIR]      # default .peers; prints the folder for --site
 #

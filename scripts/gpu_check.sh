@@ -83,14 +83,14 @@ sanitize() {
 }
 
 bench() {
-    local name=$1 script=$2
-    shift 2
+    local name=$1 script=$2 suite=$3
+    shift 3
     if [[ ! -f $script ]]; then
         skip "$name" "there is no such bench"
     elif ! python3 -c 'import torch' 2>/dev/null; then
         skip "$name" "PyTorch is not installed"
     else
-        step "$name" python3 "$script" --library build/lib/libkgen.so --out "$out/$name-rows.jsonl" "$@"
+        step "$name" python3 "$script" "$suite" --library build/lib/libkgen.so --out "$out/$name-rows.jsonl" "$@"
     fi
 }
 
@@ -142,11 +142,11 @@ fi
     if wants bench && [[ -n $native ]]; then
         step bench "$kgen" bench --target "$native" "${select[@]}" --format json ${BENCH_FLAGS:---seqlen 8192}
     fi
-    wants bench-fwd && bench bench-fwd benches/forward.py --target sm80 --peers fa2 ${BENCH_FWD_FLAGS:-}
-    wants bench-bwd && bench bench-bwd benches/backward.py ${BENCH_BWD_FLAGS:-}
-    wants bench-decode && bench bench-decode benches/decode.py ${BENCH_DECODE_FLAGS:-}
+    wants bench-fwd && bench bench-fwd benches/dense.py forward --target sm80 --peers fa2 ${BENCH_FWD_FLAGS:-}
+    wants bench-bwd && bench bench-bwd benches/dense.py backward ${BENCH_BWD_FLAGS:-}
+    wants bench-decode && bench bench-decode benches/serving.py decode ${BENCH_DECODE_FLAGS:-}
     wants bench-tma && step bench-tma python3 benches/tiles.py tma --kgen "$kgen" --out "$out/bench-tma-rows.jsonl" ${BENCH_TMA_FLAGS:-}
-    wants side-by-side && bench side-by-side benches/forward.py ${SIDE_BY_SIDE_FLAGS:-}
+    wants side-by-side && bench side-by-side benches/dense.py forward ${SIDE_BY_SIDE_FLAGS:-}
 }
 
 nvidia-smi --query-gpu=clocks.sm,temperature.gpu,power.draw --format=csv,noheader | tee -a "$out/machine.txt"

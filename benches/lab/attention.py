@@ -47,10 +47,11 @@ def quantised(x):
     return (x.float() / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale
 
 
-def exact(q, k, v, *, scale=None, causal=False, window=None, softcap=0.0, sinks=None, at=None):
+def exact(q, k, v, *, scale=None, causal=False, window=None, softcap=0.0, sinks=None, at=None,
+        kept=1.0):
     """O (heads, rows, head_dim_v), LSE (heads, rows) and each row's largest weight, in float64, of Q (heads, rows,
     head_dim) and K and V (key heads, keys, …). `at` is the position of the first row among the keys; by default
-    the last row is at the last key, as in FlashAttention."""
+    the last row is at the last key, as in FlashAttention. The weights are multiplied by `kept` before V."""
     q, k, v = (x.double() for x in (q, k, v))
     (heads, rows, dim), (heads_k, keys, _) = q.shape, k.shape
     s = (q.reshape(heads_k, -1, dim) @ k.mT).view(heads, rows, keys) * (dim**-0.5 if scale is None else scale)
@@ -67,7 +68,7 @@ def exact(q, k, v, *, scale=None, causal=False, window=None, softcap=0.0, sinks=
         s = torch.cat([s, sinks.double()[:, None, None].expand(heads, rows, 1)], -1)
     lse = s.logsumexp(-1)
     p = (s - lse[..., None]).exp()[..., :keys]
-    o = (p.reshape(heads_k, -1, keys) @ v).view(heads, rows, -1)
+    o = ((p * kept).reshape(heads_k, -1, keys) @ v).view(heads, rows, -1)
     return o, lse, p.amax(-1)
 
 
@@ -81,13 +82,10 @@ def largest_error(found, expected):
     return ((found.double() - expected.double()).abs().max() / expected.double().abs().max()).item()
 
 
-def last_rows_error(o, q, k, v, causal, rows=128):
-    """`norm_error` of the last rows of the last head of the last batch entry; NaN if any element of O is NaN. Tensors
-    (batch, seqlen, heads, head_dim)."""
-    if o.isnan().any():
-        return float("nan")
-    q, k, v = (x[-1:, :, -1] for x in (q, k, v))
-    return norm_error(o[-1:, -rows:, -1], exact(q[:, -rows:], k, v, causal=causal)[0])
+def worst(errors):
+    """The largest; NaN if one is NaN."""
+    errors = list(errors)
+    return max(errors) if all(error == error for error in errors) else float("nan")
 
 
 def rotated(x, cos, sin, interleaved=False):

@@ -1,4 +1,4 @@
-"""One run of a bench: common arguments, points that are verified and timed, rows, progress, and tables at the end."""
+"""One run of a suite: its arguments, points that are verified and timed, rows, progress, and tables at the end."""
 
 import argparse
 import os
@@ -6,42 +6,83 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from . import record, stats, timing
-from .peers import first_line, found as made_of
+from .peers import MAKERS, first_line, found as made_of
 
 NAN = float("nan")
+SUITES = {}  # name: function, options of its command, and how it ends
+PLACES = {
+    "site": {"default": os.environ.get("PEERS_SITE"), "help": "folder with the unpacked wheel fa3-fwd (PEERS_SITE)"},
+    "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel",
+        "default": os.environ.get("PEERS") and os.path.join(os.environ["PEERS"], "_vllm_fa3_C.abi3.so")},
+    "fa4": {"metavar": "FOLDER", "help": "where FlashAttention-4 and CuTe DSL are unpacked"},
+}
 
 
-def parser(doc, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, peers=(), **shapes):
-    """The arguments common to all benches; `library` None omits --library. `peers` are the names among `site`, `fa3`
-    and `fa4` that locate a peer, `shapes` default lists of sizes, such as `head_dim`."""
+def suite(group="head_dim", tables=True, **options):
+    """Makes a function of a `Bench` a command of its file. `options` are `arguments`'; `group` is the size by which the
+    geometric means are grouped, `tables` whether there are tables at the end."""
+    def keep(function):
+        if function.__module__ == "__main__":  # not those of a file that is only imported
+            SUITES[function.__name__] = function, options, group, tables
+        return function
+    return keep
+
+
+def main(doc):
+    """Runs the suite that the command line names, or the file's only one."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
-    made.add_argument("--only", action="append", default=[], metavar="TEXT",
-        help="cases whose names hold this; may be repeated")
-    made.add_argument("--quick", action="store_true", help="a few cases and rounds, to see that all runs")
-    made.add_argument("--limit-s", type=float, default=float("inf"), help="no case is begun after so many seconds")
-    made.add_argument("--rounds", type=int, default=rounds)
-    made.add_argument("--round-ms", type=float, default=round_ms, help="milliseconds of each contender in each round")
-    made.add_argument("--graph-below-ms", type=float, default=1, help="shorter calls are timed as replays of graphs")
-    made.add_argument("--seed", type=int, default=1)
-    if library:
-        text = "a libkgen.so; more are timed beside the first"
-        made.add_argument("--library", action="append", metavar="[NAME=]FILE", help=f"{text} ({library})")
-    places = {
-        "site": {"default": os.environ.get("PEERS_SITE"),
-            "help": "folder with the unpacked wheel fa3-fwd (PEERS_SITE)"},
-        "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel"},
-        "fa4": {"metavar": "FOLDER", "help": "where FlashAttention-4 and CuTe DSL are unpacked"},
-    }
-    for place in peers:
-        made.add_argument(f"--{place}", **places[place])
-    for name, default in shapes.items():
-        made.add_argument(f"--{name.replace('_', '-')}", type=int, nargs="+", default=default)
-    made.set_defaults(gpu=gpu, default_library=library)
-    return made
+    names = made.add_subparsers(dest="suite", required=True) if len(SUITES) > 1 else None
+    for name, (function, options, _, _) in SUITES.items():
+        text = function.__doc__ or doc
+        to = names.add_parser(name, help=text.splitlines()[0], description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter) if names else made
+        arguments(to, **options)
+    made.set_defaults(**({} if names else {"suite": next(iter(SUITES))}))
+    args = made.parse_args()
+    function, _, group, tables = SUITES[args.suite]
+    bench = Bench(args)
+    complaint = function(bench)
+    sys.exit(complaint or bench.finish(group, tables))
+
+
+def arguments(to, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, places=(), positional=(), seed=1,
+        limit_s=float("inf"), **options):
+    """Adds to a parser what all suites have and what one has. `library` None: no --library; "": without a default.
+    `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a tuple the
+    words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if there is
+    one."""
+    add = to.add_argument
+    for name in positional:
+        add(name)
+    add("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
+    add("--only", action="append", default=[], metavar="TEXT", help="cases whose names hold this; may be repeated")
+    add("--quick", action="store_true", help="a few cases and rounds, to see that all runs")
+    add("--limit-s", type=float, default=limit_s, help="no case is begun after so many seconds")
+    add("--rounds", type=int, default=rounds)
+    add("--round-ms", type=float, default=round_ms, help="milliseconds of each contender in each round")
+    add("--graph-below-ms", type=float, default=1, help="shorter calls are timed as replays of graphs")
+    add("--seed", type=int, default=seed)
+    if library is not None:
+        text = f"a libkgen.so; more are timed beside the first ({library or 'none'})"
+        add("--library", action="append", metavar="[NAME=]FILE", help=text)
+    for place in places:
+        add(f"--{place}", **PLACES[place])
+    for name, default in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(default, dict):
+            add(flag, **default)
+        elif isinstance(default, bool):
+            add(f"--no-{flag[2:]}" if default else flag, dest=name, action="store_false" if default else "store_true")
+        elif isinstance(default, tuple):
+            add(flag, choices=default, default=default[0])
+        elif isinstance(default, list):
+            add(flag, type=int, nargs="+", default=default)
+        else:
+            add(flag, type=type(default), default=default, help=f"({default})" if default else None)
+    to.set_defaults(gpu=gpu, default_library=library)
 
 
 def named(entries):
@@ -56,11 +97,11 @@ def named(entries):
 @dataclass
 class Contender:
     """One way to do a point's work: a call for each copy of its inputs. The last call is judged, by the tensors `out`
-    that it writes, which are filled with NaN before, or by its return value. `own`: kgen's, whose errors make the
-    bench fail."""
+    that it writes, which are filled with NaN before, or by its return value, which counts as a list too. `own`: kgen's,
+    whose errors make the bench fail."""
 
     calls: Callable | list
-    out: object = None
+    out: list | None = None
     own: bool = False
     judge: Callable | None = None
     allowed: float | None = None
@@ -71,11 +112,8 @@ class Contender:
     def __post_init__(self):
         self.calls = list(self.calls) if isinstance(self.calls, (list, tuple)) else [self.calls]
 
-    def tensors(self):
-        return self.out if isinstance(self.out, (list, tuple)) else [] if self.out is None else [self.out]
-
     def poison(self):
-        for tensor in self.tensors():
+        for tensor in self.out or ():
             tensor.fill_(NAN if tensor.is_floating_point() else 0)
 
     def error(self, judge, run=True):
@@ -84,30 +122,42 @@ class Contender:
             self.poison()
             returned = self.calls[-1]()
         timing.torch.cuda.synchronize()
-        result = returned if self.out is None else self.out
-        if any(t.is_floating_point() and bool(t.isnan().any()) for t in self.tensors()):
+        result = self.out
+        if result is None:
+            result = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        if any(t.is_floating_point() and bool(t.isnan().any()) for t in self.out or ()):
             return NAN
         return (self.judge or judge)(result)
 
 
-class Bench:
-    """The results of a run. `Bench(parser(__doc__).parse_args())`."""
+def unjudged(_):
+    """The error of what is not compared; only NaN is refused."""
+    return 0.0
 
-    def __init__(self, args, **facts):
-        self.args, self.name, self.begun = args, Path(sys.argv[0]).stem, time.monotonic()
+
+class Bench:
+    """The results of a run."""
+
+    def __init__(self, args):
+        self.args, self.name, self.begun = args, args.suite, time.monotonic()
         self.points, self.failed, self.libraries, self.noted = [], 0, {}, set()
         if args.quick:
             args.rounds, args.round_ms = min(args.rounds, 3), min(args.round_ms, 3)
+        if args.gpu is None:
+            args.gpu = timing.torch is not None and timing.torch.cuda.is_available()
         if args.gpu:
+            if timing.torch is None:
+                sys.exit(f"{self.name}: PyTorch is not installed")
             timing.GRAPH_BELOW_US = 1e3 * args.graph_below_ms
             timing.torch.manual_seed(args.seed)
             timing.torch.set_grad_enabled(False)
-        if getattr(args, "default_library", None) and args.gpu:
+        paths = named(getattr(args, "library", None) or filter(None, [args.default_library]))
+        if paths and timing.torch is not None:
             from .kgen import Library
 
-            facts["libraries"] = named(args.library or [args.default_library])
-            self.libraries = {name: Library(path) for name, path in facts["libraries"].items()}
-        self.run = record.circumstances(args.gpu, seed=args.seed, rounds=args.rounds, round_ms=args.round_ms, **facts)
+            self.libraries = {name: Library(path) for name, path in paths.items()}
+        self.run = record.circumstances(args.gpu, seed=args.seed, rounds=args.rounds, round_ms=args.round_ms,
+            libraries=paths)
         self.writer = record.Writer(args.out)
         gpu = self.run["gpu"]
         self.head = f"{gpu['name']}, driver {self.run['driver']}, torch {self.run['torch']}, " if gpu else ""
@@ -118,6 +168,13 @@ class Bench:
     def library(self):
         return next(iter(self.libraries.values()))
 
+    def holding(self, name):
+        """The libraries with a launcher of that name."""
+        held = {label: library for label, library in self.libraries.items() if library.holds(name)}
+        if not held:
+            self.note(f"the library holds no {name}")
+        return held
+
     def note(self, message):
         """Prints a message on standard error, once."""
         if message not in self.noted:
@@ -125,16 +182,16 @@ class Bench:
             print(f"# {message}", file=sys.stderr, flush=True)
 
     def selected(self, cases, name=lambda case: case[0], quick=2):
-        """The cases that --only, --quick (the first `quick`) and --limit-s keep."""
+        """The cases that --only, --quick (the first `quick`; None: all) and --limit-s keep."""
         cases = list(cases)
         kept = [case for case in cases if not self.args.only or any(text in name(case) for text in self.args.only)]
         if not kept:
-            sys.exit(f"{self.name}.py: no case has such a name; they are:\n" + "\n".join(map(name, cases)))
+            sys.exit(f"{self.name}: no case has such a name; they are:\n" + "\n".join(map(name, cases)))
         kept = kept[:quick] if self.args.quick else kept
         for place, case in enumerate(kept):
             if time.monotonic() - self.begun > self.args.limit_s:
-                self.note(
-                    f"--limit-s is over: {len(kept) - place} of {len(kept)} cases are left out, from {name(case)} on")
+                left = f"{len(kept) - place} of {len(kept)} cases"
+                self.note(f"--limit-s is over: {left} are left out, from {name(case)} on")
                 return
             yield case
             if self.args.gpu:
@@ -143,30 +200,37 @@ class Bench:
     def add(self, case, contender, status="ok", message="", numbers=None, own=True, shape=None, dtype=None, layout=None,
             card=None, details=None):
         """Writes a row."""
-        row = {
-            "format": record.FORMAT, "bench": self.name, "case": case, "contender": contender, "own": own,
-            "shape": shape or {}, "dtype": dtype,
-            "layout": layout, "status": status, "message": message, "numbers": numbers, "card": card or {},
-            "details": details or {}, "run": self.run,
-        }
+        row = {"format": record.FORMAT, "bench": self.name, "case": case, "contender": contender, "own": own,
+            "shape": shape or {}, "dtype": dtype, "layout": layout, "status": status, "message": message,
+            "numbers": numbers, "card": card or {}, "details": details or {}, "run": self.run}
         if status not in ("ok", "absent"):
             self.note(f"{case}: {contender} {status}: {message}")
             self.failed += own
         self.points.append(self.writer.write(row))
         return row
 
-    def peers(self, makers):
-        """The peers created by {name: function or None}; rows give the reason for those that this machine lacks."""
-        there, absent = made_of(makers)
+    def peers(self, *names, **makers):
+        """The peers of these names (`peers.MAKERS`), without FA3's and FA4's if no argument names their place, and
+        those created by functions; rows give the reason for those that this machine lacks."""
+        asked = [name for name in names if name not in ("fa3", "fa4") or getattr(self.args, name)]
+        there, absent = made_of({**{name: partial(MAKERS[name], self.args) for name in asked}, **makers})
         for peer, reason in absent.items():
             self.note(reason)
             self.add("", peer, "absent", reason, own=False)
         return there
 
-    def host(self, what, call, number=10000, rounds=9, timer=time.process_time, contender="kgen", settle=lambda: None,
-            **more):
-        """Times a call on the host: rounds of `number` calls by a clock, each followed by an untimed `settle`. The
-        fastest round counts."""
+    def on(self, case, peers, make):
+        """{name: make(peer)}, without the peers that refuse the case."""
+        contenders = {}
+        for name, peer in peers.items():
+            try:
+                contenders[name] = make(peer)
+            except Exception as why:
+                self.add(case, name, "refused", first_line(why), own=False)
+        return contenders
+
+    def host(self, what, call, number=10000, rounds=9, timer=time.process_time, contender="kgen", settle=lambda: None):
+        """Times a call on the host: rounds of `number` calls by a clock, each followed by an untimed `settle`."""
         number, rounds = (max(1, number // 20), 3) if self.args.quick else (number, rounds)
         call()
         times = []
@@ -176,108 +240,111 @@ class Bench:
             for _ in range(number):
                 call()
             times.append((timer() - begun) / number * 1e6)
-        self.clocked(what, times, number, contender, **more)
+        self.clocked(what, times, number, contender)
 
     def clocked(self, what, times, number=1, contender="kgen", **more):
-        """Records microseconds, by round, of calls that were timed on the host."""
+        """Records microseconds, by round, of calls that were timed on the host; the fastest round counts."""
         found = stats.summary(times)
         numbers = {"microseconds": found, "round_microseconds": times, "launches_a_round": number, "repeated": "host",
             "l2": None}
         self.add(what, contender, numbers=numbers, **more)
         print(f"{what:60} {found['min']:10.2f} us (median {found['median']:.2f})", flush=True)
 
-    def _prove(self, name, contender, judge, allowed, graph, run=True):
-        """(status, message, error, timer) of a contender before it is timed."""
-        limit = allowed if contender.allowed is None else contender.allowed
+    def _judged(self, contender, judge, limit, run=True):
+        """(status, message, error) of a contender: of a call, or of what the timed calls left. A peer's refusal, of any
+        kind, is not a failure of the bench."""
         try:
             error = contender.error(judge, run)
-            if not error <= limit:
-                when = "" if run else ", after it was timed"
-                return "wrong", f"relative error {error:.3g}, allowed {limit:.3g}{when}", error, None
-            if not run or not contender.timed:
-                return "ok", "", error, None
-            try:
-                return "ok", "", error, timing.Timer(contender.calls, graph, self.args.round_ms)
-            except RuntimeError as why:
-                if contender.own or graph is False:
-                    raise
-                timing.torch.cuda.synchronize()
-                timer = timing.Timer(contender.calls, False, self.args.round_ms)
-                return "ok", f"launched, since it cannot be captured in a graph: {first_line(why)}", error, timer
-        except Exception as why:  # a peer's refusal, of any kind, is not a failure of the bench
-            return "error" if contender.own else "refused", first_line(why), NAN, None
+        except Exception as why:
+            return "error" if contender.own else "refused", first_line(why), NAN
+        when = "" if run else ", after it was timed"
+        wrong = f"relative error {error:.3g}, allowed {limit:.3g}{when}"
+        return ("ok", "", error) if error <= limit else ("wrong", wrong, error)
 
-    def _numbers(self, contender, error, limit, timer, times, flops, moved, rate, formula, l2, dtype):
+    def _prove(self, contender, judge, limit, graph):
+        """(status, message, error, timer) of a contender before it is timed."""
+        status, message, error = self._judged(contender, judge, limit)
+        if status != "ok" or not contender.timed:
+            return status, message, error, None
+        try:
+            return status, "", error, timing.Timer(contender.calls, graph, self.args.round_ms)
+        except Exception as why:
+            if contender.own or graph is False or not isinstance(why, RuntimeError):
+                return "error" if contender.own else "refused", first_line(why), NAN, None
+            message = f"launched, since it cannot be captured in a graph: {first_line(why)}"
+            return status, message, error, timing.Timer(contender.calls, False, self.args.round_ms)
+
+    def _numbers(self, times, timer, flops, moved, rate, l2, dtype):
         """The numbers of a row, and the reason if they are impossible."""
-        found = stats.summary(times)
-        moved = moved if contender.bytes is None else contender.bytes
-        numbers = {
-            "microseconds": found, "round_microseconds": times, "launches_a_round": timer.runs * timer.calls,
-            "repeated": timer.repeated,
-            "l2": l2, "relative_error": error, "allowed_error": limit, "flops": flops, "bytes": moved,
-        }
-        ceiling, refusal = self.run["ceiling"], ""
-        for key, work, scale, peak in (
-            ("tflops", flops, 1e6, ceiling.get("tflops_fp8" if dtype == "fp8" else "tflops_16_bit")),
-            ("gbs", moved, 1e3, ceiling.get("memory_gbs") if l2 == "cold" else None),
-        ):
+        found, ceiling, refusal = stats.summary(times), self.run["ceiling"], ""
+        numbers = {"microseconds": found, "round_microseconds": times, "launches_a_round": timer.runs * timer.calls,
+            "repeated": timer.repeated, "l2": l2, "flops": flops, "bytes": moved}
+        peaks = {"tflops": ceiling.get("tflops_fp8" if dtype == "fp8" else "tflops_16_bit"),
+            "gbs": ceiling.get("memory_gbs") if l2 == "cold" else None}
+        for key, work, scale in (("tflops", flops, 1e6), ("gbs", moved, 1e3)):
             if work:
                 numbers[key] = work / found["median"] / scale
                 numbers[f"{key}_interval"] = [work / us / scale for us in reversed(found["interval"])]
-                if peak and numbers[key] > peak:
-                    refusal = f"{numbers[key]:.0f} {key} is beyond this card's {peak:.0f}: the measurement is wrong"
+                if peaks[key] and numbers[key] > peaks[key]:
+                    refusal = f"{numbers[key]:.0f} {key} is beyond this card's {peaks[key]:.0f}: wrongly measured"
         key = rate or ("tflops" if flops else "gbs")
-        numbers |= {"rate": numbers.get(key), "unit": {"tflops": "TFLOP/s", "gbs": "GB/s"}[key], "formula": formula}
-        return numbers, refusal
+        return {**numbers, "rate": numbers.get(key), "unit": {"tflops": "TFLOP/s", "gbs": "GB/s"}[key]}, refusal
 
-    def point(self, case, shape, contenders, *, judge, allowed, dtype, layout="bshd", flops=None, moved=None, rate=None,
-            formula="",
-              l2="warm", graph=None, base=None, details=None):
+    def point(self, case, shape, contenders, *, judge=unjudged, allowed=0.02, dtype="bf16", layout="bshd", flops=None,
+            moved=None, rate=None, formula="", l2="warm", graph=None, base=None, near=None, details=None):
         """Verifies {name: Contender}, times the correct ones in interleaved rounds, judges again the outputs of the
         timed calls, and writes a row for each. `flops` and `moved` (bytes) are per call, `formula` describes them.
-        Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. Returns {name: row}."""
-        rows, timers, errors, card = {}, {}, {}, {}
-        common = {"shape": shape, "dtype": dtype, "layout": layout}
-        more = lambda name: {**common, "own": contenders[name].own,
-            "details": {**(details or {}), **contenders[name].details}, "card": card}
-        messages = {}
+        Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. `near` is a factor and
+        names: other contenders that take longer than that times the fastest's in a first round are timed in that round
+        alone. Returns {name: row}."""
+        rows, timers, proofs, card = {}, {}, {}, {}
+        limits = {name: allowed if c.allowed is None else c.allowed for name, c in contenders.items()}
+
+        def add(name, status, message, numbers):
+            mine = {"relative_error": proofs[name][2], "allowed_error": limits[name]}
+            rows[name] = self.add(case, name, status, message, {**numbers, **mine} if status == "ok" else None,
+                shape=shape, dtype=dtype, layout=layout, own=contenders[name].own, card=card,
+                details={**(details or {}), **contenders[name].details})
+
         for name, contender in contenders.items():
-            status, messages[name], errors[name], timer = self._prove(name, contender, judge, allowed, graph)
+            *proofs[name], timer = status, message, _, _ = self._prove(contender, judge, limits[name], graph)
             if timer is None:
-                limit = allowed if contender.allowed is None else contender.allowed
-                numbers = {"relative_error": errors[name], "allowed_error": limit} if status == "ok" else None
-                rows[name] = self.add(case, name, status, messages[name], numbers, **more(name))
+                add(name, status, message, {})
             else:
                 timers[name], graph = timer, (timer.repeated == "graph" if graph is None else graph)
         for name in timers:
             contenders[name].poison()  # values found afterwards were written by timed calls
-        times = timing.race(timers, self.args.rounds)
+        times = timing.race(timers, self.args.rounds if near is None else 1)
+        if near is not None:
+            most = near[0] * min((us for us, in times.values()), default=0)
+            close = {name: timer for name, timer in timers.items() if times[name][0] <= most or name in near[1]}
+            times |= timing.race(close, self.args.rounds)
         card |= record.card_state() if timers else {}
         if base not in timers:
             base = next((name for name in timers if contenders[name].own), next(iter(timers), None))
         for name, timer in timers.items():
-            contender, message = contenders[name], messages[name]
-            limit = allowed if contender.allowed is None else contender.allowed
-            status = "ok"
+            contender, (status, message, _) = contenders[name], proofs[name]
             if contender.out is not None:
-                status, why, _, _ = self._prove(name, contender, judge, allowed, graph, run=False)
+                status, why, _ = self._judged(contender, judge, limits[name], run=False)
                 message = why or message
-            numbers, refusal = self._numbers(contender, errors[name], limit, timer, times[name], flops, moved, rate,
-                formula, l2, dtype)
-            ratio = stats.ratio(times[name], times[base])
-            numbers["ratio"] = {"to": base, "verdict": stats.verdict(ratio), **ratio}
-            status, message = ("refused", refusal) if refusal else (status, message)
-            rows[name] = self.add(case, name, status, message, numbers if status == "ok" else None, **more(name))
+            numbers, refusal = self._numbers(times[name], timer, flops,
+                moved if contender.bytes is None else contender.bytes, rate, l2, dtype)
+            ratio = stats.ratio(times[name], times[base][: len(times[name])])
+            numbers |= {"formula": formula, "ratio": {"to": base, "verdict": stats.verdict(ratio), **ratio}}
+            add(name, *(("refused", refusal) if refusal else (status, message)), numbers)
         print(f"# {case}: " + "; ".join(f"{name} {cell(row)}" for name, row in rows.items()), file=sys.stderr,
             flush=True)
         return rows
 
+    def print_tables(self, group):
+        print(f"{self.head}; {self.args.rounds} rounds of {self.args.round_ms:g} ms\n\n{table(self.points)}")
+        if means := geomeans(self.points, group):
+            print(f"\n{means}")
+
     def finish(self, group="head_dim", tables=True):
         """Prints the tables, and returns the exit code: 1 if any result of kgen was wrong."""
         if tables:
-            print(f"{self.head}; {self.args.rounds} rounds of {self.args.round_ms:g} ms\n\n{table(self.points)}")
-            if means := geomeans(self.points, group):
-                print(f"\n{means}")
+            self.print_tables(group)
         print(f"\n{len(by_case(self.points))} cases, {self.failed} wrong, {time.monotonic() - self.begun:.0f} s")
         return 1 if self.failed else 0
 

@@ -1,9 +1,10 @@
 """Sequences whose K and V are in pages in random order, as in an engine: tensors, reference and calls."""
 
+import math
 import random
 
 from . import timing
-from .attention import exact, largest_error
+from .attention import exact, largest_error, worst
 from .bench import Contender
 from .kgen import FLAG_CAUSAL, FLAG_MERGE_BY_LAST_BLOCK, FLAG_MERGE_BY_LAUNCH, packed_params
 
@@ -46,8 +47,8 @@ class Work:
         self.scale = scale or dim**-0.5
         pages = [-(-count // page) for count in keys]
         shape = (sum(pages), page, heads_k, dim if latent else 2 * dim)
-        copies = timing.copies_for(2 * shape[0] * page * heads_k * shape[3], 6)
-        copies = max(1, min(copies, MOST_BYTES // (2 * shape[0] * page * heads_k * shape[3])))
+        of_each = 2 * math.prod(shape)
+        copies = max(1, min(timing.copies_for(of_each, 6), MOST_BYTES // of_each))
         self.caches = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
         order = torch.randperm(sum(pages), dtype=torch.int32)
         self.table = torch.zeros(self.batch, max(pages) + 7, dtype=torch.int32)
@@ -80,20 +81,21 @@ class Work:
 
     def error(self, o, cache):
         """The largest error of the last 64 rows of the first, the middle and the last sequence, against float64."""
-        worst = 0.0
-        for sequence in sorted({0, self.batch // 2, self.batch - 1}):
-            count, end, rows = self.keys[sequence], self.ends[sequence + 1], min(64, self.queries[sequence])
-            pages = self.table[sequence, : -(-count // self.page)].long()
-            k, v = (x[pages].flatten(0, 1)[:count].transpose(0, 1) for x in self.key_value(cache))
-            expected = exact(self.q[end - rows : end].transpose(0, 1), k, v, causal=True,
-                scale=self.scale)[0].transpose(0, 1)
-            error = largest_error(o[end - rows : end], expected)
-            worst = max(worst, error) if error == error else error
-        return worst
+        def errors():
+            for sequence in sorted({0, self.batch // 2, self.batch - 1}):
+                count, end, rows = self.keys[sequence], self.ends[sequence + 1], min(64, self.queries[sequence])
+                pages = self.table[sequence, : -(-count // self.page)].long()
+                k, v = (x[pages].flatten(0, 1)[:count].transpose(0, 1) for x in self.key_value(cache))
+                q = self.q[end - rows : end].transpose(0, 1)
+                expected = exact(q, k, v, causal=True, scale=self.scale)[0].transpose(0, 1)
+                yield largest_error(o[end - rows : end], expected)
+        return worst(errors())
 
-    def judge(self, out):
-        """`error` of O, the first of the outputs, on the last copy of the cache."""
-        return self.error(out[0], self.caches[-1])
+    def point(self, bench, case, contenders, **given):
+        """A point of this work: K and V cold, calls in graphs."""
+        return bench.point(case, self.shape(), contenders, **{
+            "judge": lambda out: self.error(out[0], self.caches[-1]), "layout": "paged", "moved": self.bytes,
+            "l2": "cold", "graph": True, "formula": "K and V once: 2 Hk D elements a key", **given})
 
     def params(self, cache, o, lse, q=None, **fields):
         given = {"seqused_k": self.used, "page_table": self.table, "scale": self.scale, **fields}
@@ -108,25 +110,23 @@ class Work:
         library.launcher("kgen_fwd_metadata")(p)
         return p
 
-    def kgen(self, library, make=None, caches=None, **given):
+    def kgen(self, library, make=None, caches=None, fields={}, **given):
         """A contender: `kgen_fwd` of a library on each copy of the cache; `make` (default `params`) creates its
-        parameters."""
+        parameters, with these fields."""
         (o, lse), make = self.output(), make or self.params
-        calls = [library.call("kgen_fwd", make(cache, o, lse)) for cache in caches or self.caches]
+        calls = [library.call("kgen_fwd", make(cache, o, lse, **fields)) for cache in caches or self.caches]
         return Contender(calls, out=[o, lse], own=True, **given)
 
     def fa3(self, fa3, splits, caches=None, q=None, **given):
         """A contender: FlashAttention-3 on the same tensors, with its scheduler's metadata created once."""
-        o = self.output()[0]
-        q = self.q if q is None else q
+        o, q = self.output()[0], self.q if q is None else q
         common = {"cu_seqlens_q": self.starts, "seqused_k": self.used, "page_table": self.table, "num_splits": splits,
-            "is_causal": True}
-        common |= {"max_seqlen_q": max(self.queries), "max_seqlen_k": max(self.keys), "out": o,
+            "is_causal": True, "max_seqlen_q": max(self.queries), "max_seqlen_k": max(self.keys), "out": o,
             "softmax_scale": self.scale}
+        split = self.key_value
         if self.latent:  # the rotated columns are its Q and K, the latent ones q_v and V
             common["q_v"], q = q[..., : self.latent], q[..., self.latent :]
-        split = lambda cache: (cache[..., self.latent :],
-            cache[..., : self.latent]) if self.latent else self.key_value(cache)
+            split = lambda cache: (cache[..., self.latent :], cache[..., : self.latent])
         calls = [fa3.call(q, *split(cache), metadata={"page_size": self.page}, **common, **given)
             for cache in caches or self.caches]
         return Contender(calls, out=[o])

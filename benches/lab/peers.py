@@ -38,12 +38,11 @@ def imported(name, module, remedy, site=None):
 
 
 def found(makers):
-    """({name: peer}, {name: reason}) of {name: function that creates it, or None}."""
+    """({name: peer}, {name: reason}) of {name: function that creates it}."""
     peers, absent = {}, {}
     for name, make in makers.items():
         try:
-            if make is not None:
-                peers[name] = make()
+            peers[name] = make()
         except Absent as why:
             absent[name] = str(why)
     return peers, absent
@@ -57,18 +56,46 @@ class Sdpa:
             raise Absent(f"{name} is absent: PyTorch is not installed")
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        self.backend = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[name]
+        self.backend = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[name]
         self.pinned = sdpa_kernel
 
-    def __call__(self, q, k, v, causal=False, descales=None):
+    def __call__(self, q, k, v, causal=False, **given):
         across, grouped = [x.transpose(1, 2) for x in (q, k, v)], q.shape[2] != k.shape[2]
 
         def attend():
             with self.pinned(self.backend):
                 attention = torch.nn.functional.scaled_dot_product_attention
-                return attention(*across, is_causal=causal, enable_gqa=grouped).transpose(1, 2)
+                return attention(*across, is_causal=causal, enable_gqa=grouped, **given).transpose(1, 2)
 
         return attend
+
+    def masked(self, q, k, v, bias):
+        """O with a bias (batch or 1, heads or 1, seqlen, seqlen), at once."""
+        return self(q, k, v, attn_mask=bias)()
+
+
+class FlexAttention:
+    """PyTorch's FlexAttention, compiled with a bias in its score function."""
+
+    def __init__(self):
+        attend = imported("flex", "torch.nn.attention.flex_attention", "this torch is too old").flex_attention
+        torch._dynamo.config.recompile_limit = 1000  # beyond it, calls of further shapes are not compiled
+        self.compiled = torch.compile(attend, dynamic=False)
+
+    def masked(self, q, k, v, bias):
+        batches, heads = bias.shape[:2]
+        across = [x.transpose(1, 2) for x in (q, k, v)]
+        score = lambda s, b, h, i, j: s + bias[b % batches, h % heads, i, j]
+        return self.compiled(*across, score_mod=score).transpose(1, 2)
+
+
+def gradients_of(attend, inputs, dout):
+    """O = attend(*inputs), and its gradients by the inputs as a function that PyTorch's autograd computes anew."""
+    with torch.enable_grad():
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        o = attend(*inputs)
+    return o.detach(), lambda: torch.autograd.grad(o, inputs, dout, retain_graph=True)
 
 
 def fa2_backward(q, k, v, causal, scale=None):
@@ -224,3 +251,12 @@ def cuda_memcpy():
             raise RuntimeError(f"cudaMemcpyAsync: CUDA error {code}")
 
     return copy
+
+
+# By the name in rows: how a peer is created from a suite's arguments. `Fa3` is asked for by its file.
+MAKERS = {
+    "fa2": lambda args: Sdpa("fa2"), "cudnn": lambda args: Sdpa("cudnn"), "fa3": lambda args: Fa3(args.fa3),
+    "fa3 wheel": lambda args: Fa3Wheel(args.site), "fa4": lambda args: Fa4(args.fa4, args.fa4_seconds),
+    "varlen_attn": lambda args: Varlen(), "flash_mla": lambda args: flash_mla(), "flex": lambda args: FlexAttention(),
+    "sdpa efficient": lambda args: Sdpa("efficient"), "sdpa cudnn": lambda args: Sdpa("cudnn"),
+}

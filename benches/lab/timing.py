@@ -110,10 +110,3 @@ def copy_gbs():
     a = torch.ones(1 << 28, dtype=torch.int32, device="cuda")
     b = torch.empty_like(a)
     return 2 * a.nbytes / median_us(lambda: torch.neg(a, out=b)) / 1e3
-
-
-def matmul_tflops():
-    """TFLOP/s of a bf16 matrix product of 8192 x 8192 x 8192 (2 * 8192^3 FLOPs): the card's current performance."""
-    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    out = torch.empty_like(a)
-    return 2 * 8192**3 / median_us(lambda: torch.matmul(a, b, out=out)) / 1e6
