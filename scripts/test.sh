@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 step() {
     current=$1
-    printf '\n== %s\n' "$current"
+    printf '\n== %s (after %d s)\n' "$current" "$SECONDS"
 }
 trap 'printf "\nFAILED: %s\n" "${current:-setup}" >&2' ERR
 
@@ -17,7 +17,8 @@ step "clippy, warnings are errors"
 cargo clippy --release --all-targets --quiet -- -D warnings
 
 step "unit, snapshot, fault and integration tests"
-cargo test --release --no-fail-fast
+# More threads than cores: tests wait for compilers and child processes.
+RUST_TEST_THREADS=$(($(nproc) * 3 / 2)) cargo test --release --no-fail-fast
 
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
 kgen="${CARGO_TARGET_DIR:-target}/release/kgen"
@@ -47,4 +48,4 @@ step "the commands of README.md"
 scripts/readme_commands.sh
 
 current="done"
-printf '\nall steps passed\n'
+printf '\nall steps passed in %d s\n' "$SECONDS"
