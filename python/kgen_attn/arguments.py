@@ -13,6 +13,12 @@ _LEAST_HEAD_DIM = 16
 
 TensorOrNone = Optional[torch.Tensor]
 
+#: FlashAttention's names of Q, K, V and the optional tensors.
+NAMES = (
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
+    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv", "attn_bias"),
+)
+
 
 def number(value: object, name: str) -> float:
     """The value of a number or of a tensor that holds one.

@@ -6,7 +6,7 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, dropout, ops
+from . import arguments, dropout, ops, tracing
 from .forward import NONE, ForwardPlan, layout_of, out_dtype, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
 from .repeats import Repeats, are_same
@@ -100,7 +100,7 @@ def flash_attn_func(
     plain = plain and seqused_q is None and seqused_k is None and attn_bias is None and rng_state is None
     layout = plan = None
     try:
-        if plain and ops.is_direct(q, k, v):
+        if plain and tracing.is_direct(q, k, v):
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)

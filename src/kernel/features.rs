@@ -100,6 +100,8 @@ pub struct FeatureInfo {
     pub has_positions: bool,
     /// Whether it changes scores before the mask.
     pub changes_scores: bool,
+    /// Whether it multiplies weights after the softmax by a factor each.
+    pub changes_weights: bool,
     /// Whether only split-KV kernels can have it.
     pub is_split_only: bool,
     /// Whether templates include a part with its name.
@@ -121,6 +123,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     includes_causal: false,
     has_positions: false,
     changes_scores: false,
+    changes_weights: false,
     is_split_only: false,
     has_part: true,
     rules: &[],
@@ -293,6 +296,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["dropout_p", "attention_dropout"],
         constant: "KGEN_FEATURE_DROPOUT",
         summary: "weights are zeroed at random",
+        changes_weights: true,
         is_training: true,
         rules: &[FeatureRule {
             excludes: &[

@@ -30,6 +30,7 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("requested_features", json!(names(true))),
         ("features_of_rows", json!(names(false))),
         ("declares", json!(Declares::of(point))),
+        ("changes_weights", json!(point.features.any(|info| info.changes_weights))),
         ("stages_bias", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
