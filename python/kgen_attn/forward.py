@@ -485,5 +485,5 @@ def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
         **features.requested(p),
     }
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
-    features = tuple(name for name, there in asked.items() if there)
-    return Request(function, dtype, p.head_dim, p.head_dim_v, bool(p.flags & abi.FLAG_CAUSAL), features, q.get_device())
+    words = tuple(name for name, there in asked.items() if there)
+    return Request(function, dtype, p.head_dim, p.head_dim_v, bool(p.flags & abi.FLAG_CAUSAL), words, q.get_device())

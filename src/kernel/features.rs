@@ -100,6 +100,8 @@ pub struct FeatureInfo {
     pub has_positions: bool,
     /// Whether it changes scores before the mask.
     pub changes_scores: bool,
+    /// Whether it adds elements of a tensor, of any size, to the scores, which are then in units of the score.
+    pub adds_elements: bool,
     /// Whether it multiplies weights after the softmax by a factor each.
     pub changes_weights: bool,
     /// Whether only split-KV kernels can have it.
@@ -123,6 +125,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     includes_causal: false,
     has_positions: false,
     changes_scores: false,
+    adds_elements: false,
     changes_weights: false,
     is_split_only: false,
     has_part: true,
@@ -289,6 +292,7 @@ const INFO: &[FeatureInfo] = &[
         summary: "a tensor is added to s",
         has_positions: true,
         changes_scores: true,
+        adds_elements: true,
         ..MASK_OR_SCORE
     },
     FeatureInfo {

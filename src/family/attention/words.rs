@@ -30,8 +30,9 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("requested_features", json!(names(true))),
         ("features_of_rows", json!(names(false))),
         ("declares", json!(Declares::of(point))),
+        ("adds_elements", json!(point.features.any(|info| info.adds_elements))),
         ("changes_weights", json!(point.features.any(|info| info.changes_weights))),
-        ("stages_bias", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
+        ("stages_elements", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
         // The parameter type read by parts that forward and backward kernels share.
