@@ -439,7 +439,7 @@ impl Features {
         self == Self::NONE
     }
 
-    /// Whether scores are changed before the mask: by softcap, `ALiBi`, a bias or a declared score.
+    /// Whether scores are changed before the mask: by softcap, `ALiBi`, added elements or a declared score.
     pub fn changes_scores(self) -> bool {
         self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }

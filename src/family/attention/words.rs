@@ -1,7 +1,7 @@
 //! Variables of attention's templates in addition to the plan, and of attention's rows in the dispatcher.
 
 use super::{
-    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::BIAS_OFFSET,
+    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET,
 };
 use crate::{
     family::Words,
@@ -32,7 +32,7 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("declares", json!(Declares::of(point))),
         ("adds_elements", json!(point.features.any(|info| info.adds_elements))),
         ("changes_weights", json!(point.features.any(|info| info.changes_weights))),
-        ("stages_elements", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
+        ("stages_elements", json!(plan.shared_memory.iter().any(|region| region.constant == Some(STAGED_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
         // The parameter type read by parts that forward and backward kernels share.
