@@ -8,8 +8,9 @@ import struct
 import torch
 
 from . import abi, features
+from .bias import enter_bias, shape_of_dbias, strides_of_bias
 from .errors import MissingKernel
-from .forward import check_dtypes, enter_bias, enter_features, request_of, strides_of_bias
+from .forward import check_dtypes, enter_features, request_of
 from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, no_rows, rows_contiguous
 
 _TENSORS = struct.Struct("=9Q")
@@ -100,11 +101,6 @@ def backward(
     if with_dbias and dbias.shape != bias.shape:
         dbias = dbias.sum(3, keepdim=True)
     return dq, dk, dv, dsinks, dbias
-
-
-def shape_of_dbias(bias: torch.Tensor, keys: int) -> tuple[int, ...]:
-    """That of the gradient which the kernels write: sums over batch entries, heads and rows, but none over keys."""
-    return (*bias.shape[:3], keys)
 
 
 def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOrNone) -> None:

@@ -8,7 +8,7 @@ from typing import Callable
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature that a call may use. Its arguments follow those of every call, and are named as the fields of `kgen.h`."""
+    """A feature that a call may use. Its arguments follow those of every call, named as the fields of `kgen.h`."""
 
     #: In names of kernels.
     name: str

@@ -20,7 +20,9 @@ WITHOUT_NUMBERS = tuple(_NUMBERS.values())
 WITHOUT = (*[None] * TENSORS, *WITHOUT_NUMBERS)
 
 #: Parameters of an operator.
-SCHEMA = ", ".join((*(f"Tensor? {name}=None" for name in _FIELDS), *(f"float {name}={number}" for name, number in _NUMBERS.items())))
+SCHEMA = ", ".join(
+    (*(f"Tensor? {name}=None" for name in _FIELDS), *(f"float {name}={number}" for name, number in _NUMBERS.items()))
+)
 
 
 def offsets(structure: type) -> tuple[int, ...]:
@@ -49,6 +51,5 @@ def enter(p, numbers: tuple) -> None:
 
 def requested(p) -> dict[str, bool]:
     """Whether a structure requests each feature: one of its numbers differs from that of a call without."""
-    return {
-        feature.name: any(getattr(p, field) != without for field, without in feature.numbers.items()) for feature in FEATURES
-    }
+    differs = lambda numbers: any(getattr(p, field) != without for field, without in numbers.items())
+    return {feature.name: differs(feature.numbers) for feature in FEATURES}

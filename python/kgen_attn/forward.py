@@ -10,6 +10,7 @@ import torch
 
 from . import abi, features, host_values
 from .arguments import NAMES
+from .bias import enter_bias
 from .errors import KgenError, MissingKernel
 from .launch import (
     DTYPES,
@@ -444,26 +445,6 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
             given = f"{sinks.dtype} of shape {tuple(sinks.shape)}"
             raise ValueError(f"`s_aux` is {given}; it must be contiguous float32 or bfloat16 of shape ({p.num_heads},)")
         f.sinks_dtype = DTYPES[sinks.dtype]
-
-
-def enter_bias(p, bias: TensorOrNone, own: torch.dtype) -> None:
-    """Enters the type and the strides of a bias, whose axes of one element repeat. `own`: the type of O. After the
-    lengths, before those of tensors without rows are 0."""
-    if bias is None:
-        return
-    axes = {"batch": p.batch, "head": p.num_heads, "row": p.seqlen_q, "column": p.seqlen_k}
-    if bias.dim() != 4 or any(size not in (1, most) for size, most in zip(bias.shape, axes.values())):
-        shape = ", ".join(f"{most} or 1" if most != 1 else "1" for most in axes.values())
-        raise ValueError(f"`attn_bias` has shape {tuple(bias.shape)}; here (batch, heads, rows, keys) are ({shape})")
-    if bias.dtype not in (torch.float32, own):
-        raise TypeError(f"`attn_bias` is {bias.dtype}; it must be torch.float32, {own}, the type of the result, or torch.bool")
-    enter_strides(p, "bias", strides_of_bias(bias), axes)
-    p.bias_dtype = DTYPES[bias.dtype]
-
-
-def strides_of_bias(bias: torch.Tensor) -> list[int]:
-    """Those of its four axes; 0 along axes of one element, which belongs to all."""
-    return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride())]
 
 
 def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:

@@ -13,6 +13,7 @@ from . import features
 from .append_kv import fwd_kvcache
 from .arguments import NAMES, refuse_gradients
 from .backward import backward
+from .bias import refuse_gradient_of_bias
 from .forward import forward
 from .tracing import REVERSE_ALONE, functorch_active, is_batched, is_eager, is_transformed, refuse_transforms
 
@@ -258,23 +259,6 @@ def _refuse_gradients(optional: tuple) -> None:
             refuse_gradients({NAMES[3 + at]: tensor})
 
 
-def _refuse_gradient_of_bias(bias: torch.Tensor, q, optional: tuple, numbers: tuple, deterministic: bool) -> None:
-    """Raises `NotImplementedError` where the bias, which requires grad, has none."""
-    if numbers[_SOFTCAP_AT] != 0.0:
-        cap = f"`softcap`, which is {numbers[_SOFTCAP_AT]}"
-        raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside {cap}")
-    if not deterministic or bias.dim() != 4:
-        return
-    starts = optional[0]
-    batch, rows = q.shape[:2] if starts is None else (starts.shape[0] - 1, numbers[0])
-    extents = {"batch entry": batch, "head": q.shape[-2], "row": rows}
-    for size, (axis, extent) in zip(bias.shape, extents.items()):
-        if size == 1 and extent > 1:
-            told = f"`attn_bias` has one {axis} for {extent} and requires grad, and `deterministic` is True"
-            remedy = "pass `attn_bias.expand(...)` to all of them, whose gradient torch sums"
-            raise NotImplementedError(f"{told}: kgen sums such a gradient in no fixed order; {remedy}")
-
-
 def nothing(like: torch.Tensor) -> torch.Tensor:
     """An empty tensor."""
     return torch.empty_strided((0,), (1,), dtype=like.dtype, device=like.device)
@@ -288,7 +272,7 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
     if wants_gradients:
         _refuse_gradients(optional)
         if bias is not None and bias.requires_grad:
-            _refuse_gradient_of_bias(bias, q, optional, numbers, deterministic)
+            refuse_gradient_of_bias(bias, q, optional[0], numbers[0], numbers[_SOFTCAP_AT], deterministic)
     if not is_eager(q):
         return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic, *added)
     tensors = (q, k, v, *optional)
