@@ -32,7 +32,8 @@ def offsets(structure: type) -> tuple[int, ...]:
 
 def completed(arguments: tuple) -> tuple:
     """The arguments, with trailing defaults, which torch leaves out."""
-    return (*arguments, *WITHOUT[len(arguments) :])
+    count = len(arguments)
+    return arguments if count == len(WITHOUT) else (*arguments, *WITHOUT[count:])
 
 
 def check(tensors: tuple, device: torch.device) -> None:

@@ -12,6 +12,7 @@ from . import abi, features, host_values
 from .arguments import NAMES
 from .bias import enter_bias
 from .errors import KgenError, MissingKernel
+from .features import TENSORS, WITHOUT_NUMBERS
 from .launch import (
     DTYPES,
     EIGHTS,
@@ -126,8 +127,8 @@ def forward(
     1); with `cu_seqlens_q` and `cu_seqlens_k` the last axes are the longest lengths, with `page_table` the last one is
     all keys that a row of the table can have.
     """
-    if added[features.TENSORS :] != features.WITHOUT_NUMBERS:
-        optional, numbers = (*optional, *added[: features.TENSORS]), (*numbers, *added[features.TENSORS :])
+    if added[TENSORS:] != WITHOUT_NUMBERS:
+        optional, numbers = (*optional, *added[:TENSORS]), (*numbers, *added[TENSORS:])
     layout = layout_of(q, k, v)
     if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
