@@ -475,7 +475,7 @@ mod tests {
         let factors = FEATURES.iter().filter_map(|room| {
             let mut options = CallOptions::default();
             room.request(&mut options, 3);
-            Factors::of(CallHead { options, sequence: 0, head: 3, heads: 4 })
+            Factors::of(CallHead { options, sequence: 0, head: 1, heads: 4 })
         });
         all.extend(factors.map(|factors| Rules { factors: Some(factors), sink: Some(0.75), ..plain }));
         all
