@@ -312,8 +312,8 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
-/// Bytes of a tile of added elements, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V
-/// read them from device memory.
+/// Bytes of a tile of added elements, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and
+/// V read them from device memory.
 fn staged_bytes(variant: Point, tile: &Tile) -> Option<u32> {
     let is_staged = may_stage_elements(variant.features) && KvFormat::of(variant.features).is_none();
     let bytes = bytes_of_elements(tile.m, tile.n);

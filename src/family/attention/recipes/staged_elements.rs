@@ -15,8 +15,8 @@ pub(super) fn staged_elements(bytes: u32) -> Part<'static> {
     ("rows of the bias", bytes, Some(STAGED_OFFSET))
 }
 
-/// Bytes of `rows` rows of `columns` keys each: 16 more per row than they take, for rows that begin at no multiple of 16
-/// bytes.
+/// Bytes of `rows` rows of `columns` keys each: 16 more per row than they take, for rows that begin at no multiple of
+/// 16 bytes.
 pub(super) fn bytes_of_elements(rows: u32, columns: u32) -> u32 {
     rows * (2 * columns + 16)
 }
