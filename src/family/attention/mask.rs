@@ -83,8 +83,8 @@ impl Mask {
         first as usize..end.max(first) as usize
     }
 
-    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or additions to scores may hide some
-    /// of them, but neither the first nor the last.
+    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or additions to scores may
+    /// hide some of them, but neither the first nor the last.
     pub fn keys(&self, row: usize) -> Range<usize> {
         let shown = self.allowed(row);
         if self.declared.is_none() && self.additions.is_none() {
