@@ -191,6 +191,13 @@ fn each_measurement_is_a_row_of_the_store_with_what_determines_it() {
     assert_eq!(mock.rows().len(), 3, "another run is another row");
     json(mock.bench(&["--head-dim", "16"]).arg("--no-db"), 0);
     assert_eq!(mock.rows().len(), 3, "`--no-db` adds none");
+
+    let thrice = json(&mut mock.bench(&["--head-dim", "16", "--processes", "3"]), 0);
+    assert_eq!(thrice["measurements"].as_array().map(Vec::len), Some(3));
+    let mut query = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    let found = json(query.args(["db", "noise", "--db"]).arg(mock.db()), 0);
+    let runs: Vec<u64> = found["noise"].as_array().expect("a list").iter().filter_map(|case| case["runs"].as_u64()).collect();
+    assert_eq!(runs, [5], "heads_k 2 was measured in five processes, heads_k 1 in one");
 }
 
 #[test]

@@ -125,6 +125,10 @@ struct TimingArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(signed(limits::ROUNDS)))]
     rounds: u32,
 
+    /// Times that everything is measured, each time in new processes: `kgen db noise` shows how far they lie apart.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(signed(limits::PROCESSES)))]
+    processes: u32,
+
     /// Milliseconds of launches before the first round.
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(signed(limits::WARM_UP_MS)))]
     warm_up_ms: u32,
@@ -176,11 +180,24 @@ impl From<ShapeArgs> for Shape {
 /// As [`command::bench::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, shape, timing, library, run_as, out, store, no_db } = args;
-    let TimingArgs { rounds, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;
+    let TimingArgs { rounds, processes, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;
     let (selection, shape) = (selection.into(), shape.into());
     let (record, db) = (!no_db, store.db);
-    let request =
-        Request { selection, shape, rounds, warm_up_ms, measure_ms, graph, seed, time_limit_s, library, run_as, record, db };
+    let request = Request {
+        selection,
+        shape,
+        rounds,
+        processes,
+        warm_up_ms,
+        measure_ms,
+        graph,
+        seed,
+        time_limit_s,
+        library,
+        run_as,
+        record,
+        db,
+    };
     let outcome = command::bench::run(&request, &global.interruptible(), &global.console())?;
     if let Some(out) = &out {
         keep(&outcome.report, out)?;

@@ -10,7 +10,7 @@ use crate::{
         CommandError,
         db::{self, Action, Added, FormWord, Outcome, Request, Rows},
     },
-    lab::{Regression, Row, Status, Verdict},
+    lab::{Noise, Regression, Row, Status, Verdict},
     text::count,
 };
 use clap::{Subcommand, ValueEnum};
@@ -25,6 +25,7 @@ Examples:
   kgen db import docs/results/rows.jsonl
                                       rows that the project publishes
   kgen db merge node1.db node2.db     the stores of other machines
+  kgen db noise --gpu h100            how far repeated runs lie apart
   kgen db regress nvcc=12.9 nvcc=13.0
                                       what another compiler changed
   kgen db prune --status error --dry-run
@@ -90,6 +91,11 @@ enum Verb {
         /// Remove nothing; print how many rows would be removed.
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Print how far the times of the same machine code lie apart between runs.
+    Noise {
+        #[command(flatten)]
+        rows: RowArgs,
     },
     /// Compare two measurements of the same work: under another compiler, driver or kgen.
     Regress {
@@ -210,6 +216,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         Verb::Import { files } => Action::Import { files },
         Verb::Merge { stores } => Action::Merge { stores },
         Verb::Prune { rows, dry_run } => Action::Prune { rows: rows.into(), dry_run },
+        Verb::Noise { rows } => Action::Noise { rows: rows.into() },
         Verb::Regress { old, new, rows } => Action::Regress { old, new, rows: rows.into() },
     };
     let outcome = db::run(&Request { db: args.store.db, action }, &global.context(), &global.console())?;
@@ -227,6 +234,7 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::Added(files) => files.iter().map(describe_added).collect(),
         Outcome::Pruned { rows, dry_run: true } => format!("{} would be removed\n", count(*rows, "row")),
         Outcome::Pruned { rows, dry_run: false } => format!("{} removed\n", count(*rows, "row")),
+        Outcome::Noise(cases) => describe_noise(cases),
         Outcome::Regression(found) => describe_regression(found),
     }
 }
@@ -266,6 +274,33 @@ fn describe_rows(rows: &[Row]) -> String {
 fn describe_added(added: &Added) -> String {
     let known = if added.merged.known == 0 { String::new() } else { format!(", {} known before", added.merged.known) };
     format!("{}: {} added{known} ({})\n", added.file, count(added.merged.added, "row"), added.form)
+}
+
+fn describe_noise(cases: &[Noise]) -> String {
+    let columns = [
+        Column::text("case").needed(),
+        Column::number("runs"),
+        Column::number("µs"),
+        Column::number("floor %").needed(),
+        Column::number("claimed %").needed(),
+        Column::text("card"),
+    ];
+    let percent = |fraction: f64| format!("{:.2}", 100.0 * fraction);
+    let line = |noise: &Noise| {
+        vec![
+            noise.case.clone(),
+            noise.runs.to_string(),
+            format!("{:.2}", noise.microseconds),
+            percent(noise.floor),
+            noise.claimed.map_or_else(String::new, percent),
+            noise.gpu.clone(),
+        ]
+    };
+    if cases.is_empty() {
+        return "no case was measured by two runs; `kgen bench --processes 5` measures each case in five\n".to_owned();
+    }
+    let worst = "floor: 95 % of the pairs of runs differ by less; claimed: half of a run's own 95 % interval";
+    format!("{}{worst}\n", table::of(&columns, cases.iter().map(line)))
 }
 
 fn describe_regression(found: &Regression) -> String {

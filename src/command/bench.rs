@@ -40,6 +40,8 @@ pub struct Request {
     pub shape: Shape,
     /// Rounds; the median, its interval and the spread are taken over them.
     pub rounds: u32,
+    /// Times that everything is measured, each time in new processes. Rounds of one process understate the noise.
+    pub processes: u32,
     /// Duration of launches before the first round, in milliseconds.
     pub warm_up_ms: u32,
     /// Duration of all rounds together, in milliseconds.
@@ -66,6 +68,7 @@ impl Default for Request {
             selection: SelectionRequest::default(),
             shape: Shape::default(),
             rounds: 20,
+            processes: 1,
             warm_up_ms: 25,
             measure_ms: 100,
             graph: false,
@@ -162,17 +165,20 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         measurements: Vec::new(),
     };
     let store = request.record.then(|| Store::open(&db::path(request.db.as_deref())?).map_err(CommandError::from)).transpose()?;
-    let steps = requests.iter().map(|request| request.shapes.len()).sum();
+    let steps = requests.iter().map(|request| request.shapes.len()).sum::<usize>() * request.processes as usize;
     observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
     let relay = Relay { observer, cancel: &context.cancel };
+    let times = request.processes as usize;
+    // All cases once, then all again: a drift of the card is then part of the noise.
+    let measured = |observer: &dyn bench::Observer| (0..times).flat_map(|_| bench::run(&requests, &options, observer)).collect();
     report.measurements = match store {
-        None => bench::run(&requests, &options, &relay),
+        None => measured(&relay),
         Some(store) => {
             let harness = content_hash(std::fs::read(&options.program).unwrap_or_default());
             let run = Run::new(std::env::args().collect(), harness);
             let built = built(&library);
             let recorder = Recorder { relay, store: Mutex::new(store), report: &report, run, built, failed: OnceLock::new() };
-            bench::run(&requests, &options, &recorder)
+            measured(&recorder)
         }
     };
     observer.event(Event::Ended);
@@ -217,6 +223,7 @@ impl bench::Observer for Recorder<'_> {
 impl Request {
     fn refuse_out_of_range(&self) -> Result<(), CommandError> {
         within("rounds", self.rounds.into(), &limits::ROUNDS)?;
+        within("processes", self.processes.into(), &limits::PROCESSES)?;
         within("warm_up_ms", self.warm_up_ms.into(), &limits::WARM_UP_MS)?;
         within("measure_ms", self.measure_ms.into(), &limits::MEASURE_MS)?;
         within("time_limit_s", self.time_limit_s, &limits::SECONDS)?;

@@ -1,10 +1,10 @@
-//! The store of measurements: query, export, import, merge, prune, comparison of two states.
+//! The store of measurements: query, export, import, merge, prune, noise, comparison of two states.
 
 use super::{CommandError, Context, Observer};
 use crate::{
     files,
     grid::Filter,
-    lab::{self, Condition, Form, Merged, Regression, Row, Side, Status, Store, StoreError},
+    lab::{self, Condition, Form, Merged, Noise, Regression, Row, Side, Status, Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -65,6 +65,12 @@ pub enum Action {
         /// Only count rows.
         #[serde(default)]
         dry_run: bool,
+    },
+    /// Report how far the times of the same machine code lie apart between runs.
+    Noise {
+        /// The rows.
+        #[serde(default)]
+        rows: Rows,
     },
     /// Compare two measurements of the same work.
     Regress {
@@ -152,6 +158,8 @@ pub enum Outcome {
         /// True if they were only counted.
         dry_run: bool,
     },
+    /// The noise of each case, largest first.
+    Noise(Vec<Noise>),
     /// A comparison.
     Regression(Regression),
 }
@@ -214,6 +222,7 @@ pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> R
             let rows = if *dry_run { rows.len() } else { store.remove(&rows)? };
             Ok(Outcome::Pruned { rows, dry_run: *dry_run })
         }
+        Action::Noise { rows } => Ok(Outcome::Noise(lab::noise(&Store::open_existing(&path)?.rows(&rows.condition()?)?))),
         Action::Regress { old, new, rows } => {
             let side = |text: &str| Side::from_str(text).map_err(CommandError::Usage);
             let (old, new) = (side(old)?, side(new)?);

@@ -1,7 +1,7 @@
 //! The laboratory: a store of measurements, each with all that determines it, and what can be learned from them.
 //!
 //! ```text
-//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress
+//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise
 //! ```
 //!
 //! A row is one contender's measurement in one case, in the form that `benches/` writes too (docs/lab.md lists the
@@ -11,6 +11,7 @@ mod condition;
 mod export;
 mod foreign;
 mod import;
+mod noise;
 mod regress;
 mod row;
 mod store;
@@ -18,6 +19,7 @@ mod store;
 pub use condition::Condition;
 pub use export::{Form, export};
 pub use import::{ImportError, Imported, parse};
+pub use noise::{Noise, noise};
 pub use regress::{Change, Regression, Side, Verdict, regress};
 pub use row::{FORMAT, Row, Run, Status};
 pub use store::{Merged, Store, StoreError};

@@ -140,11 +140,7 @@ impl Measured<'_> {
 
     /// The smallest range that holds the intervals of all processes.
     fn interval(&self) -> Option<[f64; 2]> {
-        let ends = |row: &Row| {
-            let interval = row.numbers.as_ref()?.get("microseconds")?.get("interval")?;
-            Some([interval.get(0)?.as_f64()?, interval.get(1)?.as_f64()?])
-        };
-        self.0.iter().filter_map(|row| ends(row)).reduce(|[low, high], [l, h]| [low.min(l), high.max(h)])
+        self.0.iter().filter_map(|row| row.interval()).reduce(|[low, high], [l, h]| [low.min(l), high.max(h)])
     }
 
     /// A fact about the kernel if all rows state the same.
@@ -154,19 +150,12 @@ impl Measured<'_> {
     }
 }
 
-/// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.
-fn key(row: &Row) -> [String; 5] {
-    let kernel = if row.kernel_name().is_empty() { &row.contender } else { row.kernel_name() };
-    let shape = serde_json::to_string(&row.shape).unwrap_or_default();
-    [kernel.to_owned(), shape, row.gpu().to_owned(), row.word("repeated").to_owned(), row.word("l2").to_owned()]
-}
-
 /// Compares the rows of two sides, case by case.
 pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
     let of = |side: &Side| {
         let mut cases = BTreeMap::<_, Measured>::new();
         for row in rows.iter().filter(|row| row.foreign.is_none() && row.median_us().is_some() && side.has(row)) {
-            cases.entry(key(row)).or_default().0.push(row);
+            cases.entry(row.key()).or_default().0.push(row);
         }
         cases
     };

@@ -263,6 +263,19 @@ impl Row {
         self.numbers.as_ref()?.get("microseconds")?.get(name)?.as_f64()
     }
 
+    /// 95 % interval of the median time, in microseconds.
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        let interval = self.numbers.as_ref()?.get("microseconds")?.get("interval")?;
+        Some([interval.get(0)?.as_f64()?, interval.get(1)?.as_f64()?])
+    }
+
+    /// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.
+    pub(super) fn key(&self) -> [String; 5] {
+        let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
+        let shape = serde_json::to_string(&self.shape).unwrap_or_default();
+        [kernel.to_owned(), shape, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+    }
+
     /// A number of the numbers: `tflops`, `gbs`, `relative_error`, …
     pub fn number(&self, name: &str) -> Option<f64> {
         self.numbers.as_ref()?.get(name)?.as_f64()
