@@ -27,6 +27,7 @@ pub mod grid;
 pub mod isolate;
 pub mod jobs;
 pub mod kernel;
+pub mod lab;
 pub mod plan;
 pub mod render;
 pub mod text;

@@ -5,12 +5,15 @@ use assert_cmd::Command;
 use kgen::device::GpuInfo;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
-use std::{path::Path, process};
+use std::{
+    path::{Path, PathBuf},
+    process,
+};
 use tempfile::TempDir;
 
 fn bench(flags: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-    command.arg("bench").args(flags).current_dir(std::env::temp_dir());
+    command.arg("bench").args(flags).current_dir(std::env::temp_dir()).env_remove("KGEN_DB");
     command
 }
 
@@ -40,7 +43,20 @@ impl Mock {
         command.args(["--batch", "2", "--heads", "2", "--seqlen", "17"]).args(["--warm-up-ms", "1", "--measure-ms", "6"]);
         command.args(["--rounds", "3"]).args(flags);
         command.env("LD_LIBRARY_PATH", self.0.path()).arg("--library").arg(self.0.path().join("libkgen.so"));
+        command.env("KGEN_DB", self.db());
         command
+    }
+
+    /// The store of its measurements.
+    fn db(&self) -> PathBuf {
+        self.0.path().join("measurements.db")
+    }
+
+    /// The rows of the store.
+    fn rows(&self) -> Vec<Value> {
+        let mut query = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        let found = json(query.args(["db", "query", "--db"]).arg(self.db()), 0);
+        found["rows"].as_array().expect("a list").clone()
     }
 }
 
@@ -151,4 +167,45 @@ fn the_library_of_the_benches_counts_orders_records_and_refuses_as_documented() 
     python.current_dir(env!("CARGO_MANIFEST_DIR")).env("PYTHONDONTWRITEBYTECODE", "1");
     let done = python.args(["-m", "unittest", "-q", "benches/lab_test.py"]).output().expect("python3 starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn each_measurement_is_a_row_of_the_store_with_what_determines_it() {
+    let mock = Mock::new();
+    let report = json(&mut mock.bench(&["--head-dim", "16", "--heads-k", "1,2"]), 0);
+    let rows = mock.rows();
+    assert_eq!(rows.len(), 2);
+    for (row, measurement) in rows.iter().zip(report["measurements"].as_array().expect("a list")) {
+        assert_eq!(row["numbers"], measurement["numbers"]);
+        assert_eq!(row["kernel"]["source"], measurement["source"]);
+        assert_eq!((&row["status"], &row["contender"], &row["own"]), (&"ok".into(), &"kgen".into(), &true.into()));
+        for part in ["id", "date", "command", "process", "harness", "kgen", "gpu", "driver", "plan", "seed"] {
+            assert!(!row["run"][part].is_null(), "{part}: {row}");
+        }
+    }
+    assert_ne!(rows[0]["shape"], rows[1]["shape"]);
+    assert_eq!(rows[0]["run"], rows[1]["run"], "one run");
+
+    let again = json(&mut mock.bench(&["--head-dim", "16"]), 0);
+    assert_eq!(again["measurements"].as_array().map(Vec::len), Some(1));
+    assert_eq!(mock.rows().len(), 3, "another run is another row");
+    json(mock.bench(&["--head-dim", "16"]).arg("--no-db"), 0);
+    assert_eq!(mock.rows().len(), 3, "`--no-db` adds none");
+
+    let thrice = json(&mut mock.bench(&["--head-dim", "16", "--processes", "3"]), 0);
+    assert_eq!(thrice["measurements"].as_array().map(Vec::len), Some(3));
+    let mut query = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    let found = json(query.args(["db", "noise", "--db"]).arg(mock.db()), 0);
+    let runs: Vec<u64> = found["noise"].as_array().expect("a list").iter().filter_map(|case| case["runs"].as_u64()).collect();
+    assert_eq!(runs, [5], "heads_k 2 was measured in five processes, heads_k 1 in one");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_stops_a_timing_before_it_begins() {
+    let mock = Mock::new();
+    let text = mock.0.path().join("notes.txt");
+    std::fs::write(&text, "a text that is longer than the header of a database\n".repeat(20)).expect("written");
+    let mut command = mock.bench(&["--head-dim", "16"]);
+    command.arg("--db").arg(&text).assert().code(2).stdout("").stderr(contains("is no store of measurements"));
+    assert!(std::fs::read_to_string(&text).expect("it is there").starts_with("a text"));
 }

@@ -24,6 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("bench", &["check", "device", "isolate", "kernel"]),
     ("grid", &["expression", "files", "kernel", "text"]),
     ("family", &["bench", "check", "device", "expression", "grid", "isolate", "jobs", "kernel", "plan"]),
+    ("lab", &["bench", "files", "grid", "kernel"]),
     ("render", &["family", "files", "kernel", "plan"]),
     ("build", &["family", "files", "jobs", "kernel", "plan", "toolchain"]),
     (
@@ -39,6 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "grid",
             "jobs",
             "kernel",
+            "lab",
             "plan",
             "render",
             "text",
@@ -60,6 +62,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "grid",
             "isolate",
             "kernel",
+            "lab",
             "plan",
             "render",
             "text",

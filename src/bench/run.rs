@@ -65,18 +65,16 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
     let mut found: Vec<Measurement> = Vec::new();
     while found.len() < request.shapes.len() {
         let left = &request.shapes[found.len()..];
-        let (status, why) = run_worker(request.variant, left, deadline, options, observer, &mut found);
+        let (status, why) = run_worker(request, left, deadline, options, observer, &mut found);
         // Nothing more runs after the time limit or an interruption.
         let shapes = &request.shapes[found.len().min(request.shapes.len())..];
         let count = if status == Status::Crash { 1 } else { shapes.len() };
         for shape in shapes.iter().take(count) {
-            let measurement = Measurement::without(request.variant, shape.clone(), status, why.clone());
+            let mut measurement = Measurement::without(request.variant, shape.clone(), status, why.clone());
+            measurement.made = request.made.clone();
             observer.measured(&measurement);
             found.push(measurement);
         }
-    }
-    for measurement in &mut found {
-        measurement.made = request.made.clone();
     }
     found
 }
@@ -84,7 +82,7 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
 /// Has a worker time `shapes`, appends its reports to `found`, and returns the outcome of the first shape it did not
 /// report.
 fn run_worker(
-    variant: Variant,
+    request: &BenchRequest,
     shapes: &[Size],
     deadline: Instant,
     options: &BenchOptions,
@@ -94,7 +92,7 @@ fn run_worker(
     let limit = deadline.saturating_duration_since(Instant::now());
     let message = Request {
         version: PROTOCOL,
-        variant,
+        variant: request.variant,
         library: absolute(&options.library),
         shapes: shapes.to_vec(),
         plan: options.plan,
@@ -103,7 +101,8 @@ fn run_worker(
     };
     let worker = Worker { program: &options.program, task: "bench", limit, interrupted: &|| observer.interrupted() };
     let ended = worker.run(&message, |line| {
-        if let Ok(measurement) = serde_json::from_slice::<Measurement>(line) {
+        if let Ok(mut measurement) = serde_json::from_slice::<Measurement>(line) {
+            measurement.made = request.made.clone();
             observer.measured(&measurement);
             found.push(measurement);
         }

@@ -18,6 +18,24 @@ pub struct Summary {
     pub interval: [f64; 2],
     /// Number of values.
     pub n: usize,
+    /// Arithmetic mean.
+    #[serde(default)]
+    pub mean: f64,
+    /// Standard deviation of the sample; 0 for a single value.
+    #[serde(default)]
+    pub deviation: f64,
+    /// The smallest.
+    #[serde(default)]
+    pub min: f64,
+    /// The largest.
+    #[serde(default)]
+    pub max: f64,
+    /// The 95th percentile, with linear interpolation.
+    #[serde(default)]
+    pub p95: f64,
+    /// The 99th percentile.
+    #[serde(default)]
+    pub p99: f64,
 }
 
 impl Summary {
@@ -33,8 +51,32 @@ impl Summary {
             (0..DRAWS).map(|_| median((0..values.len()).map(|_| values[rng.random_range(0..values.len())]).collect())).collect();
         medians.sort_unstable_by(f64::total_cmp);
         let interval = [medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40]];
-        Some(Self { median: middle, mad, interval, n: values.len() })
+        let n = values.len();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Some(Self {
+            median: middle,
+            mad,
+            interval,
+            n,
+            mean,
+            deviation: (squares / (n.max(2) - 1) as f64).sqrt(),
+            min: sorted[0],
+            max: sorted[n - 1],
+            p95: percentile(&sorted, 0.95),
+            p99: percentile(&sorted, 0.99),
+        })
     }
+}
+
+/// The value below which the fraction `at` of sorted values lies, with linear interpolation.
+fn percentile(sorted: &[f64], at: f64) -> f64 {
+    let place = at * (sorted.len() - 1) as f64;
+    let low = place.floor() as usize;
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + (sorted[high] - sorted[low]) * place.fract()
 }
 
 /// The median of at least one value.
@@ -51,6 +93,17 @@ mod tests {
     #[test]
     fn the_median_is_the_middle_value_or_the_mean_of_the_middle_two() {
         assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 3.0]), median(vec![7.0])], [2.0, 2.5, 7.0]);
+    }
+
+    #[test]
+    fn mean_deviation_and_percentiles_are_those_of_the_sample() {
+        let values: Vec<f64> = (1..=101).rev().map(f64::from).collect();
+        let found = Summary::of(&values, 1).expect("there are values");
+        assert_eq!((found.mean, found.min, found.max, found.p95, found.p99), (51.0, 1.0, 101.0, 96.0, 100.0));
+        // The variance of 1 to n is n (n + 1) / 12.
+        assert!((found.deviation - (101.0_f64 * 102.0 / 12.0).sqrt()).abs() < 1e-12, "{}", found.deviation);
+        let one = Summary::of(&[3.0], 1).expect("a value");
+        assert_eq!((one.mean, one.deviation, one.p99), (3.0, 0.0, 3.0));
     }
 
     #[test]

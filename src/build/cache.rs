@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Version of `entry.json`; entries of other versions are rebuilt.
-const ENTRY_VERSION: u32 = 2;
+const ENTRY_VERSION: u32 = 3;
 
 /// Prefix of the names of unfinished entries.
 const SCRATCH_PREFIX: &str = ".unfinished-";

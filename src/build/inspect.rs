@@ -1,9 +1,16 @@
 //! Inspects the machine code of an object: extracts the cubins and disassembles them.
 
-use super::{BuildError, Builder, cache::Stored, sass::MachineCode};
-use crate::toolchain::{
-    Disassembler, ToolchainError, find_disassembler,
-    process::{self, Ending},
+use super::{
+    BuildError, Builder,
+    cache::Stored,
+    sass::{self, MachineCode},
+};
+use crate::{
+    files::content_hash,
+    toolchain::{
+        Disassembler, ToolchainError, find_disassembler,
+        process::{self, Ending},
+    },
 };
 use std::{
     fs::{self, File},
@@ -92,19 +99,22 @@ impl Builder<'_> {
         self.run(&mut extract, scratch.path())?;
 
         let mut code = MachineCode { disassembler: tools.version.clone(), ..MachineCode::default() };
-        let mut cubins = 0;
+        let mut listings = Vec::new();
         for entry in fs::read_dir(scratch.path()).map_err(io)?.filter_map(Result::ok) {
             if entry.path().extension().is_none_or(|extension| extension != "cubin") {
                 continue;
             }
-            cubins += 1;
             let mut list = Command::new(&tools.nvdisasm);
             // Code only, without data-flow analysis, which takes a quarter of the time.
             list.args(["--print-code", "--no-dataflow"]).arg(entry.file_name());
             self.run(&mut list, scratch.path())?;
-            code.count(&fs::read_to_string(scratch.path().join(SAID)).map_err(io)?);
+            let listing = fs::read_to_string(scratch.path().join(SAID)).map_err(io)?;
+            code.count(&listing);
+            listings.push(sass::code_of(&listing));
         }
-        match (cubins, code.instructions) {
+        listings.sort_unstable(); // a folder lists its files in any order
+        code.sass = content_hash(listings.concat().as_bytes());
+        match (listings.len(), code.instructions) {
             (0, _) => Err(format!("`{}` found no machine code in an object", tools.cuobjdump.display())),
             (_, 0) => Err(format!("`{}` listed no instructions", tools.nvdisasm.display())),
             _ => Ok(code),

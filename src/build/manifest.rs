@@ -8,7 +8,8 @@ use crate::{
 };
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, io};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Version of the file's format: raised if a reader of the old format would misread the new one.
 const FORMAT: u32 = 2;
@@ -62,6 +63,8 @@ struct Entry<'a> {
     spill_bytes: u32,
     /// Tensor-core instructions in its machine code, by name; `null` if it was not inspected.
     tensor_cores: Option<&'a BTreeMap<String, u32>>,
+    /// BLAKE3 of its machine code; `null` if it was not inspected.
+    sass: Option<&'a str>,
 }
 
 /// The fields read from the manifest of an earlier build.
@@ -119,6 +122,27 @@ impl Builder<'_> {
     }
 }
 
+/// What the manifest beside a library says of each variant, by its name: registers, spills, machine code, compiler and
+/// flags. Empty if there is no manifest, or another program wrote it.
+pub fn built(library: &Path) -> BTreeMap<String, Map<String, Value>> {
+    let text = fs::read(library.with_file_name("manifest.json")).unwrap_or_default();
+    let manifest: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let entry = |entry: &Value| {
+        let mut facts = entry.as_object()?.clone();
+        let name = facts.get("name")?.as_str()?.to_owned();
+        for axis in ["name", "kind", "target"] {
+            facts.remove(axis);
+        }
+        for of_all in ["nvcc", "host_compiler"] {
+            facts.insert(of_all.to_owned(), manifest.get(of_all).cloned().unwrap_or_default());
+        }
+        let target = entry.get("target")?.as_str()?;
+        facts.insert("flags".to_owned(), manifest.get("targets")?.get(target)?.get("flags").cloned().unwrap_or_default());
+        Some((name, facts))
+    };
+    manifest.get("variants").and_then(Value::as_array).into_iter().flatten().filter_map(entry).collect()
+}
+
 fn group<'a>(report: &'a BuildReport, name: &str, share: &'a Share) -> Group<'a> {
     let of = || report.artifacts.iter().filter(|a| a.target.map_or("host", Target::name) == name);
     let families: Option<Vec<_>> =
@@ -140,5 +164,6 @@ fn entry(artifact: &super::Artifact) -> Entry<'_> {
         registers: artifact.registers(),
         spill_bytes: artifact.spill_bytes(),
         tensor_cores: artifact.machine_code.as_ref().map(|code| &code.tensor_cores),
+        sass: artifact.machine_code.as_ref().map(|code| code.sass.as_str()),
     }
 }

@@ -30,6 +30,7 @@ mod workplace;
 pub use builder::{BuildOptions, Builder};
 pub use cache::UNFINISHED as UNFINISHED_OBJECTS;
 pub use error::BuildError;
+pub use manifest::built;
 pub use observer::{Observer, Outcome};
 pub use report::{
     Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION, Record, Share, records,

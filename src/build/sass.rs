@@ -14,6 +14,10 @@ pub struct MachineCode {
     pub tensor_cores: BTreeMap<String, u32>,
     /// Accesses to local memory by full name: `STL.128`.
     pub local_memory: BTreeMap<String, u32>,
+    /// BLAKE3 of the instructions and their operands, without addresses and names of functions: equal for kernels that
+    /// execute the same code.
+    #[serde(default)]
+    pub sass: String,
     /// Release of the disassembler used.
     pub disassembler: String,
 }
@@ -85,6 +89,23 @@ fn listed(counts: &BTreeMap<String, u32>) -> String {
     counts.iter().map(|(name, count)| format!("{count} {name}")).join(", ")
 }
 
+/// The instructions of a listing, one a line, without their addresses. Names of functions, which depend on the file's
+/// name and text, are left out.
+pub(super) fn code_of(listing: &str) -> String {
+    let lines = listing.lines().filter_map(|line| Some(line.trim_start().strip_prefix("/*")?.split_once("*/")?.1.trim()));
+    lines.filter(|line| !line.is_empty()).map(|line| without_functions(line) + "\n").collect()
+}
+
+/// An instruction without the symbols in `` `(…) ``; labels such as `.L_x_2` stay.
+fn without_functions(line: &str) -> String {
+    let mut parts = line.split("`(");
+    let head = parts.next().unwrap_or_default().to_owned();
+    parts.fold(head, |text, part| match part.split_once(')') {
+        Some((name, rest)) if !name.starts_with(".L") => format!("{text}`(){rest}"),
+        _ => format!("{text}`({part}"),
+    })
+}
+
 /// The name of the instruction in a line of a listing: `/*0a10*/  @!P0 HMMA.16816.F32 R4, R8, R12, R4 ;`.
 fn instruction(line: &str) -> Option<&str> {
     let mut words = line.trim_start().strip_prefix("/*")?.split_once("*/")?.1.split_whitespace();
@@ -129,6 +150,16 @@ mod tests {
         assert_eq!(counts, [("HMMA.16816.F32.BF16", 2), ("QMMA.SF.16832.F32.E4M3.E4M3.E8", 1)]);
         assert_eq!(code.families().into_iter().collect::<Vec<_>>(), [("HMMA", 2), ("QMMA.SF", 1)]);
         assert!(code.local_memory.is_empty());
+    }
+
+    #[test]
+    fn the_same_code_is_the_same_text_wherever_it_lies_and_whatever_it_is_called() {
+        let code = "/*0000*/ CALL.REL.NOINC `(_ZN62_GLOBAL__N__a03803d0_1_a_cu_072c659b3addEv) ;\n/*0010*/ @P0 BRA `(.L_x_2) ;\n";
+        let other = ".text.b:\n  /*0a00*/ CALL.REL.NOINC `(_ZN62_GLOBAL__N__b03803d0_1_b_cu_172c659b3addEv) ;\n/*0a10*/ @P0 BRA `(.L_x_2) ;\n";
+        assert_eq!(code_of(code), "CALL.REL.NOINC `() ;\n@P0 BRA `(.L_x_2) ;\n");
+        assert_eq!(code_of(code), code_of(other));
+        assert_ne!(code_of(code), code_of(&code.replace("x_2", "x_3")));
+        assert_ne!(code_of(LISTING), code_of(&LISTING.replace("R4, R8, R14", "R4, R8, R15")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{
     Global,
+    db::StoreArgs,
     escape::plain,
     select::{SelectionArgs, TargetParser},
     show,
@@ -66,6 +67,13 @@ pub struct Args {
     /// Also write the JSON document to this file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Do not add the measurements to the store.
+    #[arg(long, conflicts_with = "db")]
+    no_db: bool,
 }
 
 /// The sizes; every combination of the listed values.
@@ -117,6 +125,10 @@ struct TimingArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(signed(limits::ROUNDS)))]
     rounds: u32,
 
+    /// Times that everything is measured, each time in new processes: `kgen db noise` shows how far they lie apart.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(signed(limits::PROCESSES)))]
+    processes: u32,
+
     /// Milliseconds of launches before the first round.
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(signed(limits::WARM_UP_MS)))]
     warm_up_ms: u32,
@@ -167,10 +179,25 @@ impl From<ShapeArgs> for Shape {
 /// # Errors
 /// As [`command::bench::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, timing, library, run_as, out } = args;
-    let TimingArgs { rounds, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;
+    let Args { selection, shape, timing, library, run_as, out, store, no_db } = args;
+    let TimingArgs { rounds, processes, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;
     let (selection, shape) = (selection.into(), shape.into());
-    let request = Request { selection, shape, rounds, warm_up_ms, measure_ms, graph, seed, time_limit_s, library, run_as };
+    let (record, db) = (!no_db, store.db);
+    let request = Request {
+        selection,
+        shape,
+        rounds,
+        processes,
+        warm_up_ms,
+        measure_ms,
+        graph,
+        seed,
+        time_limit_s,
+        library,
+        run_as,
+        record,
+        db,
+    };
     let outcome = command::bench::run(&request, &global.interruptible(), &global.console())?;
     if let Some(out) = &out {
         keep(&outcome.report, out)?;

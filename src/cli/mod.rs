@@ -9,6 +9,7 @@ mod check;
 mod completions;
 mod config;
 mod console;
+mod db;
 mod doctor;
 mod error;
 mod escape;
@@ -224,6 +225,8 @@ pub enum Command {
     Check(check::Args),
     /// Time kernels on the GPU of this machine.
     Bench(bench::Args),
+    /// Query, export, merge or compare stored measurements.
+    Db(db::Args),
     /// Show the code that kgen generates for a user-defined score or mask.
     Expression(expression::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
@@ -264,6 +267,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Wheel(args) => wheel::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
+        Command::Db(args) => db::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),
         Command::Cache(args) => cache::run(&global, args),

@@ -3,23 +3,30 @@
 use super::{
     CommandError, Context, Event, Observer, SelectionRequest, TargetWord, Work,
     build::{library, missing_library, run_as},
+    db,
     limits::{self, within},
     observer::Relay,
     session::Session,
 };
 use crate::{
-    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Report, Status, Wanted},
+    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Status, Wanted},
+    build::built,
     check::DEFAULT_SEED,
-    device::{DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
+    device::{CardState, DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
     family,
+    files::content_hash,
     kernel::{Target, Variant},
+    lab::{Row, Run, Store},
     plan,
     text::count,
 };
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -33,6 +40,8 @@ pub struct Request {
     pub shape: Shape,
     /// Rounds; the median, its interval and the spread are taken over them.
     pub rounds: u32,
+    /// Times that everything is measured, each time in new processes. Rounds of one process understate the noise.
+    pub processes: u32,
     /// Duration of launches before the first round, in milliseconds.
     pub warm_up_ms: u32,
     /// Duration of all rounds together, in milliseconds.
@@ -47,6 +56,10 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
+    /// Whether each measurement is added to the store.
+    pub record: bool,
+    /// The store's file; `None` for the user's.
+    pub db: Option<PathBuf>,
 }
 
 impl Default for Request {
@@ -55,6 +68,7 @@ impl Default for Request {
             selection: SelectionRequest::default(),
             shape: Shape::default(),
             rounds: 20,
+            processes: 1,
             warm_up_ms: 25,
             measure_ms: 100,
             graph: false,
@@ -62,6 +76,8 @@ impl Default for Request {
             time_limit_s: 300,
             library: None,
             run_as: None,
+            record: true,
+            db: None,
         }
     }
 }
@@ -134,31 +150,80 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     };
     let nvml = Nvml::open(&gpu.pci_bus_id);
     let state = || nvml.as_ref().map(Nvml::state).unwrap_or_default();
-    let (date, card_before) = (bench::now(), state());
-    let steps = requests.iter().map(|request| request.shapes.len()).sum();
-    observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
-    let measurements = bench::run(&requests, &options, &Relay { observer, cancel: &context.cancel });
-    observer.event(Event::Ended);
-    let report = Report {
+    let mut report = Report {
         format: bench::FORMAT,
         kgen: env!("CARGO_PKG_VERSION"),
-        date,
+        date: bench::now(),
         library: library.display().to_string(),
         driver: nvml.as_ref().and_then(Nvml::driver),
         ceiling: Ceiling::of(&gpu),
         gpu,
-        card_before,
-        card_after: state(),
+        card_before: state(),
+        card_after: CardState::default(),
         plan: options.plan,
         seed: options.seed,
-        measurements,
+        measurements: Vec::new(),
     };
+    let store = request.record.then(|| Store::open(&db::path(request.db.as_deref())?).map_err(CommandError::from)).transpose()?;
+    let steps = requests.iter().map(|request| request.shapes.len()).sum::<usize>() * request.processes as usize;
+    observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
+    let relay = Relay { observer, cancel: &context.cancel };
+    let times = request.processes as usize;
+    // All cases once, then all again: a drift of the card is then part of the noise.
+    let measured = |observer: &dyn bench::Observer| (0..times).flat_map(|_| bench::run(&requests, &options, observer)).collect();
+    report.measurements = match store {
+        None => measured(&relay),
+        Some(store) => {
+            let harness = content_hash(std::fs::read(&options.program).unwrap_or_default());
+            let run = Run::new(std::env::args().collect(), harness);
+            let built = built(&library);
+            let recorder = Recorder { relay, store: Mutex::new(store), report: &report, run, built, failed: OnceLock::new() };
+            measured(&recorder)
+        }
+    };
+    observer.event(Event::Ended);
+    report.card_after = state();
     Ok(Outcome { report, interrupted: context.cancel.requested() })
+}
+
+/// Adds each measurement to the store before it is reported. The first row that cannot be added is a note, and the
+/// timing goes on: its report has everything.
+struct Recorder<'a> {
+    relay: Relay<'a>,
+    store: Mutex<Store>,
+    /// The circumstances.
+    report: &'a Report,
+    run: Run,
+    /// What the library's manifest says of each variant.
+    built: BTreeMap<String, Map<String, Value>>,
+    failed: OnceLock<()>,
+}
+
+impl bench::Observer for Recorder<'_> {
+    fn started(&self, variant: &str) {
+        bench::Observer::started(&self.relay, variant);
+    }
+
+    fn measured(&self, measurement: &Measurement) {
+        let row = Row::of_measurement(measurement, self.report, &self.run, &|name| self.built.get(name).cloned());
+        let added = self.store.lock().unwrap_or_else(PoisonError::into_inner).add(&row);
+        if let Err(error) = added
+            && self.failed.set(()).is_ok()
+        {
+            self.relay.observer.note(&format!("a measurement is not in the store: {error}"));
+        }
+        self.relay.measured(measurement);
+    }
+
+    fn interrupted(&self) -> bool {
+        bench::Observer::interrupted(&self.relay)
+    }
 }
 
 impl Request {
     fn refuse_out_of_range(&self) -> Result<(), CommandError> {
         within("rounds", self.rounds.into(), &limits::ROUNDS)?;
+        within("processes", self.processes.into(), &limits::PROCESSES)?;
         within("warm_up_ms", self.warm_up_ms.into(), &limits::WARM_UP_MS)?;
         within("measure_ms", self.measure_ms.into(), &limits::MEASURE_MS)?;
         within("time_limit_s", self.time_limit_s, &limits::SECONDS)?;

@@ -9,6 +9,9 @@ pub(crate) const SECONDS: RangeInclusive<u64> = 1..=365 * 24 * 3600;
 /// Rounds of a timing.
 pub(crate) const ROUNDS: RangeInclusive<u64> = 1..=10_000;
 
+/// Repetitions of a timing in new processes.
+pub(crate) const PROCESSES: RangeInclusive<u64> = 1..=100;
+
 /// Warm-up of a timing, in milliseconds.
 pub(crate) const WARM_UP_MS: RangeInclusive<u64> = 0..=60_000;
 

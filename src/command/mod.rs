@@ -23,6 +23,7 @@ pub mod check;
 mod checking;
 pub mod config;
 mod context;
+pub mod db;
 pub mod doctor;
 mod emulated;
 mod error;

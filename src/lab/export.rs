@@ -1,0 +1,138 @@
+//! Rows in the forms that other programs read.
+
+use super::{Row, Status, foreign};
+use itertools::Itertools;
+use serde_json::{Map, Value, json};
+
+/// A form of export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// JSON Lines of whole rows, which `kgen db import` reads back.
+    Jsonl,
+    /// A table with a line for each row; nested fields are columns with dots in their names.
+    Csv,
+    /// Results of a tuner, T4 schema 1.0.0 (Kernel Tuner and others).
+    T4,
+    /// Traces of FlashInfer-Bench, as JSON Lines.
+    Traces,
+}
+
+/// The rows as the text of one file.
+pub fn export(rows: &[Row], form: Form) -> String {
+    match form {
+        Form::Jsonl => rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n").collect(),
+        Form::Csv => csv(rows),
+        Form::T4 => format!("{:#}\n", json!({ "schema_version": "1.0.0", "results": rows.iter().map(t4).collect_vec() })),
+        Form::Traces => rows.iter().map(|row| foreign::to_trace(row).to_string() + "\n").collect(),
+    }
+}
+
+/// All columns that any row has, in the order of their first appearance.
+fn csv(rows: &[Row]) -> String {
+    let flat: Vec<Map<String, Value>> = rows.iter().map(flattened).collect();
+    let columns: Vec<&String> = flat.iter().flat_map(Map::keys).unique().collect();
+    let line = |cells: &mut dyn Iterator<Item = String>| cells.map(|cell| quoted(&cell)).join(",") + "\r\n";
+    let cell = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let head = line(&mut columns.iter().map(|&column| column.clone()));
+    head + &flat.iter().map(|row| line(&mut columns.iter().map(|&column| cell(row.get(column))))).join("")
+}
+
+/// A cell by RFC 4180: in quotes if it contains a separator.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+}
+
+/// The row's fields, with nested objects as `outer.inner`; lists stay JSON.
+fn flattened(row: &Row) -> Map<String, Value> {
+    fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
+        match value {
+            Value::Object(map) => {
+                for (name, inner) in map {
+                    let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+                    add(&name, inner, into);
+                }
+            }
+            other => _ = into.insert(prefix.to_owned(), other),
+        }
+    }
+    let mut flat = Map::new();
+    add("", serde_json::to_value(row).unwrap_or_default(), &mut flat);
+    flat
+}
+
+/// A result in T4. Programs write `compilation` and `benchmark` where the schema says `compilation_time` and
+/// `runtimes`: both are written, in seconds.
+fn t4(row: &Row) -> Value {
+    let compilation = row.details.get("compile_seconds").and_then(Value::as_f64).unwrap_or_default();
+    let rounds: Vec<f64> =
+        row.numbers.as_ref().and_then(|numbers| numbers.get("round_microseconds")?.as_array()).map_or_else(Vec::new, |rounds| {
+            rounds.iter().filter_map(Value::as_f64).map(|microseconds| microseconds / 1e6).collect()
+        });
+    let mut configuration = row.shape.clone();
+    configuration.insert("contender".to_owned(), json!(row.contender));
+    if let Some(kernel) = &row.kernel {
+        configuration.insert("kernel".to_owned(), json!(row.kernel_name()));
+        configuration.extend(kernel.get("tile").and_then(Value::as_object).cloned().unwrap_or_default());
+    }
+    let invalidity = match row.status {
+        Status::Ok => "correct",
+        Status::Wrong => "correctness",
+        Status::Timeout => "timeout",
+        Status::Error if compilation > 0.0 => "compile",
+        Status::Refused | Status::Spilled | Status::Absent => "constraints",
+        Status::Error | Status::Crash | Status::Truncated => "runtime",
+    };
+    let measurements: Vec<Value> =
+        [("time", row.median_us(), "us"), ("TFLOP/s", row.number("tflops"), "TFLOP/s"), ("GB/s", row.number("gbs"), "GB/s")]
+            .into_iter()
+            .filter_map(|(name, value, unit)| Some(json!({ "name": name, "value": value?, "unit": unit })))
+            .collect();
+    json!({
+        "timestamp": row.date(), "configuration": configuration, "objectives": ["time"], "invalidity": invalidity,
+        "correctness": u8::from(row.status == Status::Ok), "measurements": measurements,
+        "times": {
+            "compilation_time": compilation, "compilation": compilation, "runtimes": rounds, "benchmark": rounds.iter().sum::<f64>(),
+            "framework": 0.0, "search_algorithm": 0.0, "validation": 0.0,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::row::tests::row, *};
+    use crate::lab::parse;
+
+    fn rows() -> Vec<Row> {
+        let mut wrong = row("b", "2026-11-28T00:00:00Z", 2.0);
+        (wrong.status, wrong.numbers, wrong.message) = (Status::Wrong, None, "O is \"wrong\", LSE too".to_owned());
+        vec![row("a", "2026-11-27T00:00:00Z", 8.0), wrong]
+    }
+
+    #[test]
+    fn json_lines_are_read_back() {
+        assert_eq!(parse("x", &export(&rows(), Form::Jsonl)).expect("rows").rows, rows());
+        assert_eq!(export(&[], Form::Jsonl), "");
+    }
+
+    #[test]
+    fn a_table_has_every_field_and_quotes_what_has_commas() {
+        let table = export(&rows(), Form::Csv);
+        let lines: Vec<&str> = table.split("\r\n").collect();
+        assert_eq!(lines.len(), 4, "a head, two rows and the end");
+        assert!(lines[0].contains("numbers.microseconds.median") && lines[0].contains("run.gpu.name"), "{table}");
+        assert!(lines[2].contains("\"O is \"\"wrong\"\", LSE too\""), "{table}");
+    }
+
+    #[test]
+    fn t4_says_why_a_result_is_invalid() {
+        let document: Value = serde_json::from_str(&export(&rows(), Form::T4)).expect("JSON");
+        let results = document["results"].as_array().expect("a list");
+        assert_eq!((&results[0]["invalidity"], &results[1]["invalidity"]), (&json!("correct"), &json!("correctness")));
+        assert_eq!(results[0]["times"]["runtimes"], json!([8e-6, 8e-6, 8e-6]));
+        assert_eq!(results[0]["measurements"][0], json!({ "name": "time", "value": 8.0, "unit": "us" }));
+    }
+}

@@ -1,0 +1,25 @@
+//! The laboratory: a store of measurements, each with all that determines it, and what can be learned from them.
+//!
+//! ```text
+//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise
+//! ```
+//!
+//! A row is one contender's measurement in one case, in the form that `benches/` writes too (docs/lab.md lists the
+//! fields). A failure is a row as well. Independent of terminals, templates and compilers.
+
+mod condition;
+mod export;
+mod foreign;
+mod import;
+mod noise;
+mod regress;
+mod row;
+mod store;
+
+pub use condition::Condition;
+pub use export::{Form, export};
+pub use import::{ImportError, Imported, parse};
+pub use noise::{Noise, noise};
+pub use regress::{Change, Regression, Side, Verdict, regress};
+pub use row::{FORMAT, Row, Run, Status};
+pub use store::{Merged, Store, StoreError};

@@ -1,0 +1,96 @@
+//! The noise of measurements: how far the times of the same machine code lie apart between processes.
+
+use super::{Row, Verdict};
+use itertools::Itertools;
+use serde::Serialize;
+
+/// Part of the pairs of processes that lie within a floor.
+const WITHIN: f64 = 0.95;
+
+/// The noise of one case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Noise {
+    /// The kernel, or the peer.
+    pub kernel: String,
+    /// The case.
+    pub case: String,
+    /// The card.
+    pub gpu: String,
+    /// Runs that measured it.
+    pub runs: usize,
+    /// Median microseconds over the runs.
+    pub microseconds: f64,
+    /// 95 % of the pairs of runs differ by at most this fraction.
+    pub floor: f64,
+    /// Median over runs of the half width of their own 95 % interval, as a fraction of the time: what the rounds of
+    /// one process claim. `None` if a run has no interval.
+    pub claimed: Option<f64>,
+}
+
+impl Noise {
+    /// The verdict on a ratio of this case's times: a tie within the floor.
+    pub fn verdict(&self, ratio: f64) -> Verdict {
+        match ratio.ln() {
+            apart if apart.abs() <= self.floor.ln_1p() => Verdict::Tie,
+            apart if apart > 0.0 => Verdict::Slower,
+            _ => Verdict::Faster,
+        }
+    }
+}
+
+/// The noise of each case that at least two runs measured with the same machine code, largest first. Rows that do not
+/// state their machine code are compared if they state the same source.
+pub fn noise(rows: &[Row]) -> Vec<Noise> {
+    let code = |row: &Row| {
+        let sass = row.kernel_fact("sass");
+        if sass.is_empty() { row.kernel_fact("source").to_owned() } else { sass.to_owned() }
+    };
+    let measured = rows.iter().filter(|row| row.foreign.is_none() && row.median_us().is_some());
+    let cases = measured.map(|row| ((row.key(), row.driver(), code(row)), row)).into_group_map();
+    let of_case = |rows: Vec<&Row>| {
+        let times: Vec<f64> = rows.iter().filter_map(|row| row.median_us()).sorted_by(f64::total_cmp).collect();
+        let apart: Vec<f64> = times.iter().array_combinations().map(|[low, high]| (high / low).ln()).collect();
+        let apart: Vec<f64> = apart.into_iter().sorted_by(f64::total_cmp).collect();
+        let last = apart.len().checked_sub(1)?;
+        let floor = apart[((apart.len() as f64 * WITHIN).ceil() as usize).saturating_sub(1).min(last)].exp_m1();
+        let claimed: Option<Vec<f64>> = rows
+            .iter()
+            .map(|row| row.interval().zip(row.median_us()).map(|([low, high], median)| (high - low) / 2.0 / median))
+            .collect();
+        let row = rows.first()?;
+        Some(Noise {
+            kernel: row.key()[0].clone(),
+            case: row.case.clone(),
+            gpu: row.gpu().to_owned(),
+            runs: rows.len(),
+            microseconds: times[times.len() / 2],
+            floor,
+            claimed: claimed.map(|claimed| claimed.into_iter().sorted_by(f64::total_cmp).collect::<Vec<_>>()[rows.len() / 2]),
+        })
+    };
+    let found = cases.into_values().filter_map(of_case);
+    found.sorted_by(|a, b| b.floor.total_cmp(&a.floor).then_with(|| a.case.cmp(&b.case))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::row::tests::row, *};
+    use serde_json::json;
+
+    #[test]
+    fn the_floor_is_what_runs_of_the_same_code_differ_by() {
+        let mut rows: Vec<Row> = [100.0, 101.0, 102.0]
+            .iter()
+            .enumerate()
+            .map(|(place, time)| row(&place.to_string(), "2026-11-27T00:00:00Z", *time))
+            .collect();
+        let [found] = noise(&rows).try_into().expect("one case");
+        assert!((found.floor - 0.02).abs() < 1e-12 && found.runs == 3 && found.claimed == Some(0.0), "{found:?}");
+        assert_eq!([1.0, 1.03, 0.97].map(|ratio| found.verdict(ratio)), [Verdict::Tie, Verdict::Slower, Verdict::Faster]);
+        // Another machine code is another case, and one run has no noise.
+        rows[2].kernel.as_mut().expect("a kernel").insert("sass".to_owned(), json!("other"));
+        let [found] = noise(&rows).try_into().expect("one case");
+        assert!((found.floor - 0.01).abs() < 1e-12 && found.runs == 2, "{found:?}");
+        assert_eq!(noise(&rows[2..]), []);
+    }
+}

@@ -1,0 +1,372 @@
+//! One measurement with all that determines it, in the form of its JSON.
+
+use crate::{
+    bench::{Measurement, Report, Status as BenchStatus},
+    files::FieldHasher,
+    kernel::Variant,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+/// Version of the form: raised if a reader of the old one would misread the new one.
+pub const FORMAT: u32 = 1;
+
+/// Outcome of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// There are numbers.
+    Ok,
+    /// The contender computes wrong results.
+    Wrong,
+    /// The contender refuses the call, or its rate exceeds the card's peak.
+    Refused,
+    /// The machine or the library could not run it.
+    Error,
+    /// The contender is not installed.
+    Absent,
+    /// Not finished within the time limit.
+    Timeout,
+    /// The process died.
+    Crash,
+    /// The compiler spilled registers, and the candidate was not timed.
+    Spilled,
+    /// The search ended before this candidate was measured in full.
+    Truncated,
+}
+
+impl Status {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Wrong => "wrong",
+            Self::Refused => "refused",
+            Self::Error => "error",
+            Self::Absent => "absent",
+            Self::Timeout => "timeout",
+            Self::Crash => "crash",
+            Self::Spilled => "spilled",
+            Self::Truncated => "truncated",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Ok,
+        Self::Wrong,
+        Self::Refused,
+        Self::Error,
+        Self::Absent,
+        Self::Timeout,
+        Self::Crash,
+        Self::Spilled,
+        Self::Truncated,
+    ];
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl From<BenchStatus> for Status {
+    fn from(status: BenchStatus) -> Self {
+        match status {
+            BenchStatus::Ok => Self::Ok,
+            BenchStatus::Wrong => Self::Wrong,
+            BenchStatus::Refused => Self::Refused,
+            BenchStatus::Error => Self::Error,
+            BenchStatus::Timeout => Self::Timeout,
+            BenchStatus::Crash => Self::Crash,
+        }
+    }
+}
+
+/// One contender's measurement in one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The program that measured: `kgen bench`, or a file of `benches/`.
+    pub bench: String,
+    /// Name of the case in that program.
+    pub case: String,
+    /// Name of the implementation: `kgen`, `fa3`, `sdpa`, …
+    pub contender: String,
+    /// True for a kernel of kgen.
+    pub own: bool,
+    /// Named sizes, and what else selects the work: `batch`, `heads`, `seqlen_k`, `causal`, …
+    pub shape: Map<String, Value>,
+    /// Element type of the inputs.
+    pub dtype: Option<String>,
+    /// Layout of the tensors: `bshd`, `packed`, `paged`, `row-major`.
+    pub layout: Option<String>,
+    /// The outcome.
+    pub status: Status,
+    /// The reason for missing numbers.
+    pub message: String,
+    /// Times, rates, errors; `null` unless the status is `ok`.
+    pub numbers: Option<Map<String, Value>>,
+    /// Clock, temperature and power of the card after the last round.
+    pub card: Map<String, Value>,
+    /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Map<String, Value>>,
+    /// Facts that one program alone reports.
+    pub details: Map<String, Value>,
+    /// Circumstances that all rows of a run share: `id`, `date`, `command`, `kgen`, `gpu`, `driver`, …
+    pub run: Map<String, Value>,
+    /// Where the row was imported from, if another project's program wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<String>,
+}
+
+/// Circumstances of a run of `kgen bench`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its identity, which no other run has.
+    pub id: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The process that timed.
+    pub process: u32,
+    /// BLAKE3 of the program that measured.
+    pub harness: String,
+}
+
+impl Run {
+    /// A new run of this process.
+    pub fn new(command: Vec<String>, harness: String) -> Self {
+        let id = format!("{:032x}", rand::random::<u128>());
+        Self { id, command, process: std::process::id(), harness }
+    }
+}
+
+impl Row {
+    /// Rows of a report of `kgen bench`, in its order. `built` is the entry of the library's manifest for a variant.
+    pub fn of_report(report: &Report, run: &Run, built: &dyn Fn(&str) -> Option<Map<String, Value>>) -> Vec<Self> {
+        report.measurements.iter().map(|measurement| Self::of_measurement(measurement, report, run, built)).collect()
+    }
+
+    /// The row of one measurement. Of the report, only the circumstances are read.
+    pub fn of_measurement(
+        measurement: &Measurement,
+        report: &Report,
+        run: &Run,
+        built: &dyn Fn(&str) -> Option<Map<String, Value>>,
+    ) -> Self {
+        let Measurement { name, variant, made, shape, status, message, numbers, card } = measurement;
+        let mut sizes = object(shape);
+        sizes.extend(of_variant(variant));
+        let mut kernel = object(variant);
+        kernel.extend(object(made));
+        kernel.insert("name".to_owned(), json!(name));
+        kernel.extend(built(name).unwrap_or_default());
+        let circumstances = json!({
+            "id": run.id, "date": report.date, "command": run.command, "process": run.process, "harness": run.harness,
+            "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
+            "card_before": report.card_before, "plan": report.plan, "seed": report.seed, "libraries": [report.library],
+        });
+        Self {
+            format: FORMAT,
+            bench: "kgen bench".to_owned(),
+            case: format!("{name} {shape}"),
+            contender: "kgen".to_owned(),
+            own: true,
+            shape: sizes,
+            dtype: variant.dtype().map(|dtype| dtype.to_string()),
+            layout: None,
+            status: (*status).into(),
+            message: message.clone(),
+            numbers: numbers.as_ref().map(object),
+            card: object(card),
+            kernel: Some(kernel),
+            details: Map::new(),
+            run: object(&circumstances),
+            foreign: None,
+        }
+    }
+
+    /// BLAKE3 of the row, which identifies it in every store.
+    pub fn id(&self) -> String {
+        let mut hasher = FieldHasher::default();
+        hasher.field("row", serde_json::to_string(self).unwrap_or_default());
+        hasher.finish()[..32].to_owned()
+    }
+
+    /// The reason why this is no row, if its parts contradict each other.
+    pub fn flaw(&self) -> Option<String> {
+        if self.format != FORMAT {
+            return Some(format!("`format` is {}, and this kgen reads {FORMAT}", self.format));
+        }
+        if (self.status == Status::Ok) != self.numbers.is_some() {
+            return Some("`numbers` belong to the status `ok` and to no other".to_owned());
+        }
+        if self.status == Status::Ok && self.foreign.is_none() && !self.median_us().is_some_and(f64::is_finite) {
+            return Some("`numbers` have no finite `microseconds.median`".to_owned());
+        }
+        if self.run_id().is_empty() || self.date().is_empty() {
+            return Some("`run` has no `id` or no `date`".to_owned());
+        }
+        None
+    }
+
+    /// Identity of the run.
+    pub fn run_id(&self) -> &str {
+        text(&self.run, "id")
+    }
+
+    /// Start of the run, UTC: `2026-11-21T16:43:05Z`.
+    pub fn date(&self) -> &str {
+        text(&self.run, "date")
+    }
+
+    /// Name of the card; empty if none took part.
+    pub fn gpu(&self) -> &str {
+        let Some(gpu) = self.run.get("gpu") else { return "" };
+        let stated = gpu.get("name").or_else(|| gpu.get("info")?.get("name"));
+        stated.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Version of the kernel driver; empty if it is unknown.
+    pub fn driver(&self) -> &str {
+        text(&self.run, "driver")
+    }
+
+    /// Name of the kernel that ran; empty for a peer.
+    pub fn kernel_name(&self) -> &str {
+        let stated = self.kernel.as_ref().map_or("", |kernel| text(kernel, "name"));
+        if stated.is_empty() { text(&self.details, "kernel") } else { stated }
+    }
+
+    /// A fact about the kernel as text; empty if it is unknown.
+    pub fn kernel_fact(&self, name: &str) -> &str {
+        self.kernel.as_ref().map_or("", |kernel| text(kernel, name))
+    }
+
+    /// The variant that ran, if the row states it.
+    pub fn variant(&self) -> Option<Variant> {
+        serde_json::from_value(Value::Object(self.kernel.clone()?)).ok()
+    }
+
+    /// Median time of a call in microseconds.
+    pub fn median_us(&self) -> Option<f64> {
+        self.statistic("median")
+    }
+
+    /// A statistic of the microseconds of a call: `median`, `mad`, `mean`, `p95`, …
+    pub fn statistic(&self, name: &str) -> Option<f64> {
+        self.numbers.as_ref()?.get("microseconds")?.get(name)?.as_f64()
+    }
+
+    /// 95 % interval of the median time, in microseconds.
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        let interval = self.numbers.as_ref()?.get("microseconds")?.get("interval")?;
+        Some([interval.get(0)?.as_f64()?, interval.get(1)?.as_f64()?])
+    }
+
+    /// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.
+    pub(super) fn key(&self) -> [String; 5] {
+        let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
+        let shape = serde_json::to_string(&self.shape).unwrap_or_default();
+        [kernel.to_owned(), shape, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+    }
+
+    /// A number of the numbers: `tflops`, `gbs`, `relative_error`, …
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.numbers.as_ref()?.get(name)?.as_f64()
+    }
+
+    /// A text of the numbers, such as `repeated` or `l2`.
+    pub fn word(&self, name: &str) -> &str {
+        self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
+    }
+}
+
+/// What selects the work of a variant besides its sizes: head dim and mask.
+fn of_variant(variant: &Variant) -> Map<String, Value> {
+    let all = object(variant);
+    ["head_dim", "causal"].into_iter().filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()
+}
+
+/// A value that is an object in JSON.
+pub(super) fn object(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A text of a map; empty if there is none.
+pub(super) fn text<'a>(map: &'a Map<String, Value>, name: &str) -> &'a str {
+    map.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A row of a kernel that takes `microseconds`, measured in the run `run` that began at `date`.
+    pub fn row(run: &str, date: &str, microseconds: f64) -> Row {
+        let kernel = json!({
+            "name": "flash_fwd_hdim128_bf16_sm90", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": false,
+            "target": "sm90", "source": "aa", "sass": "bb", "nvcc": "13.0.88",
+        });
+        let rounds = [microseconds; 3];
+        let numbers = json!({
+            "microseconds": { "median": microseconds, "mad": 0.1, "interval": [microseconds, microseconds], "n": 3 },
+            "round_microseconds": rounds, "tflops": 500.0, "repeated": "launch", "l2": "warm",
+        });
+        let circumstances =
+            json!({ "id": run, "date": date, "gpu": { "name": "NVIDIA H200" }, "driver": "580.1", "kgen": "0.1.0" });
+        Row {
+            format: FORMAT,
+            bench: "kgen bench".to_owned(),
+            case: "flash_fwd_hdim128_bf16_sm90 batch=1".to_owned(),
+            contender: "kgen".to_owned(),
+            own: true,
+            shape: object(&json!({ "batch": 1, "heads": 16, "heads_k": 16, "seqlen_q": 1000, "seqlen_k": 1000 })),
+            dtype: Some("bf16".to_owned()),
+            layout: None,
+            status: Status::Ok,
+            message: String::new(),
+            numbers: Some(object(&numbers)),
+            card: Map::new(),
+            kernel: Some(object(&kernel)),
+            details: Map::new(),
+            run: object(&circumstances),
+            foreign: None,
+        }
+    }
+
+    #[test]
+    fn a_row_is_what_its_json_says_and_has_one_identity() {
+        let one = row("a", "2026-11-27T00:00:00Z", 8.0);
+        let text = serde_json::to_string(&one).expect("JSON");
+        let read: Row = serde_json::from_str(&text).expect("a row");
+        assert_eq!((&read, read.id()), (&one, one.id()));
+        assert_ne!(one.id(), row("a", "2026-11-27T00:00:00Z", 8.5).id());
+        assert_eq!((one.gpu(), one.driver(), one.kernel_name()), ("NVIDIA H200", "580.1", "flash_fwd_hdim128_bf16_sm90"));
+        assert_eq!((one.median_us(), one.number("tflops"), one.word("l2")), (Some(8.0), Some(500.0), "warm"));
+        assert_eq!(one.variant().map(|variant| variant.name()).as_deref(), Some("flash_fwd_hdim128_bf16_sm90"));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_named() {
+        let good = row("a", "2026-11-27T00:00:00Z", 8.0);
+        assert_eq!(good.flaw(), None);
+        let mut newer = good.clone();
+        newer.format = FORMAT + 1;
+        let mut endless = good.clone();
+        endless.numbers = Some(object(&json!({ "microseconds": { "median": null } })));
+        let mut nameless = good.clone();
+        nameless.run.remove("id");
+        for (row, part) in [(newer, "`format`"), (endless, "`microseconds.median`"), (nameless, "`id`")] {
+            assert!(row.flaw().is_some_and(|flaw| flaw.contains(part)), "{part}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The store: an SQLite file of rows. Processes may write to it at once; a row that was added survives the process.
+
+use super::{Condition, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Steps from an empty file to the current schema; `user_version` counts those that were taken. A step never changes
+/// once released.
+const MIGRATIONS: [&str; 1] = ["
+    CREATE TABLE row (
+        number INTEGER PRIMARY KEY,     -- order of arrival
+        id TEXT NOT NULL UNIQUE,        -- BLAKE3 of the document
+        run TEXT NOT NULL,
+        date TEXT NOT NULL,             -- UTC, ISO 8601: order of text is order of time
+        bench TEXT NOT NULL,
+        contender TEXT NOT NULL,
+        kernel TEXT NOT NULL,           -- '' for a peer
+        gpu TEXT NOT NULL,              -- '' if no card took part
+        status TEXT NOT NULL,
+        document TEXT NOT NULL          -- the row as JSON; the other columns are copies out of it
+    ) STRICT;
+    CREATE INDEX row_by_kernel ON row (kernel, date);
+    CREATE INDEX row_by_run ON row (run);
+    CREATE INDEX row_by_date ON row (date);
+"];
+
+/// Time to wait for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reasons why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file is no store.
+    #[error("`{}` is no store of measurements; name another file with `--db` or `KGEN_DB`", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer kgen wrote the file.
+    #[error("`{}` was written by a newer kgen (schema {found}, and this one knows {known}); use that kgen, or name another file with `--db`", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: u32,
+        /// The newest schema of this kgen.
+        known: u32,
+    },
+    /// There is no file to read.
+    #[error("`{}` does not exist: nothing was measured with it yet; `kgen bench` writes rows, or name another file with `--db`", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// SQLite reports an error.
+    #[error("cannot {what} `{}`: {reason}; see to its permissions and the space on its disk, or name another file with `--db`", path.display())]
+    Sqlite {
+        /// The verb of what failed.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// SQLite's reason.
+        reason: String,
+    },
+    /// A row contradicts itself.
+    #[error("a row of `{bench}` cannot be kept: {flaw}")]
+    Flaw {
+        /// The program that wrote it.
+        bench: String,
+        /// What is wrong.
+        flaw: String,
+    },
+}
+
+/// Rows added, and rows that the store had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Merged {
+    /// Rows that are new.
+    pub added: usize,
+    /// Rows that were there.
+    pub known: usize,
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the file for writing, and makes it, its folder and its tables if they are absent.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let failed = |error: std::io::Error| sqlite("make the folder of", path, error.to_string());
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
+    fn with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let opened = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let connection = opened.map_err(|error| of("open", path, &error))?;
+        let mut store = Self { connection, path: path.to_owned() };
+        store.prepare().map_err(|error| store.error("open", &error))??;
+        Ok(store)
+    }
+
+    /// Sets the journal and takes the missing migrations.
+    fn prepare(&mut self) -> rusqlite::Result<Result<(), StoreError>> {
+        self.connection.busy_timeout(PATIENCE)?;
+        // A row that was added survives the process, and a loss of power may take the last ones.
+        self.connection.pragma_update(None, "journal_mode", "wal")?;
+        self.connection.pragma_update(None, "synchronous", "normal")?;
+        let version = |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
+        let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+        if version(&self.connection)? < known {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            // Another process may have been first.
+            let taken = version(&transaction)?;
+            let tables: u32 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+            if taken == 0 && tables > 0 {
+                return Ok(Err(StoreError::Foreign { path: self.path.clone() }));
+            }
+            for (version, step) in (1_u32..).zip(MIGRATIONS).skip(taken as usize) {
+                transaction.execute_batch(step)?;
+                transaction.pragma_update(None, "user_version", version)?;
+            }
+            transaction.commit()?;
+        }
+        let found = version(&self.connection)?;
+        let path = self.path.clone();
+        Ok(if found > known { Err(StoreError::Newer { path, found, known }) } else { Ok(()) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a row. On return it survives the end of this process.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn add(&mut self, row: &Row) -> Result<(), StoreError> {
+        self.add_all([row]).map(drop)
+    }
+
+    /// Adds rows: all, or on an error none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn add_all<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) -> Result<Merged, StoreError> {
+        let path = self.path.clone();
+        let failed = |error| of("write", &path, &error);
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let mut merged = Merged::default();
+        for row in rows {
+            if let Some(flaw) = row.flaw() {
+                return Err(StoreError::Flaw { bench: row.bench.clone(), flaw });
+            }
+            match insert(&transaction, row).map_err(failed)? {
+                0 => merged.known += 1,
+                _ => merged.added += 1,
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(merged)
+    }
+
+    /// Adds the rows of another store: all, or on an error none.
+    ///
+    /// # Errors
+    /// [`StoreError`] of either.
+    pub fn merge(&mut self, other: &Path) -> Result<Merged, StoreError> {
+        let rows = Self::open_existing(other)?.rows(&Condition::default())?;
+        self.add_all(&rows)
+    }
+
+    /// The rows that meet a condition, by date and then as they were measured.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn rows(&self, condition: &Condition) -> Result<Vec<Row>, StoreError> {
+        let failed = |error| self.error("read", &error);
+        let (sql, values) = condition.sql();
+        let text = format!("SELECT document FROM row WHERE {sql} ORDER BY date, run, number");
+        let mut statement = self.connection.prepare(&text).map_err(failed)?;
+        let documents = statement.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(0)).map_err(failed)?;
+        let mut rows = Vec::new();
+        for document in documents {
+            let document = document.map_err(failed)?;
+            let row: Row = serde_json::from_str(&document).map_err(|error| sqlite("read", &self.path, error.to_string()))?;
+            if condition.holds(&row) {
+                rows.push(row);
+            }
+        }
+        Ok(condition.last(rows))
+    }
+
+    /// Number of rows.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn count(&self) -> Result<usize, StoreError> {
+        let count = self.connection.query_row("SELECT count(*) FROM row", [], |row| row.get::<_, i64>(0));
+        count.map(|count| usize::try_from(count).unwrap_or_default()).map_err(|error| self.error("read", &error))
+    }
+
+    /// Removes the given rows: all, or on an error none. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn remove<'a>(&mut self, rows: impl IntoIterator<Item = &'a Row>) -> Result<usize, StoreError> {
+        let path = self.path.clone();
+        let failed = |error| of("write", &path, &error);
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let mut removed = 0;
+        for row in rows {
+            removed += transaction.execute("DELETE FROM row WHERE id = ?1", [row.id()]).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(removed)
+    }
+
+    fn error(&self, what: &'static str, error: &rusqlite::Error) -> StoreError {
+        of(what, &self.path, error)
+    }
+}
+
+const INSERT: &str = "INSERT OR IGNORE INTO row (id, run, date, bench, contender, kernel, gpu, status, document)
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// Adds one row unless it is there; returns the number of rows added.
+fn insert(transaction: &Transaction<'_>, row: &Row) -> rusqlite::Result<usize> {
+    let mut statement = transaction.prepare_cached(INSERT)?;
+    let document = serde_json::to_string(row).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    statement.execute(params![
+        row.id(),
+        row.run_id(),
+        row.date(),
+        row.bench,
+        row.contender,
+        row.kernel_name(),
+        row.gpu(),
+        row.status.word(),
+        document
+    ])
+}
+
+fn of(what: &'static str, path: &Path, error: &rusqlite::Error) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return StoreError::Foreign { path: path.to_owned() };
+    }
+    sqlite(what, path, error.to_string())
+}
+
+fn sqlite(what: &'static str, path: &Path, reason: String) -> StoreError {
+    StoreError::Sqlite { what, path: path.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::row::tests::row, *};
+    use crate::lab::Status;
+    use std::{fs, thread};
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    #[test]
+    fn rows_come_back_as_they_were_in_the_order_of_their_dates() {
+        let folder = folder();
+        let path = folder.path().join("new/folder/rows.db");
+        let mut store = Store::open(&path).expect("a store");
+        let (late, early) = (row("b", "2026-11-28T00:00:00Z", 9.0), row("a", "2026-11-27T00:00:00Z", 8.0));
+        assert_eq!(store.add_all([&late, &early, &late]).expect("added"), Merged { added: 2, known: 1 });
+        drop(store);
+        let store = Store::open_existing(&path).expect("it is there");
+        assert_eq!(store.rows(&Condition::default()).expect("read"), [early, late]);
+        assert_eq!(store.count().expect("read"), 2);
+    }
+
+    #[test]
+    fn a_failure_is_a_row_and_a_contradiction_is_none() {
+        let folder = folder();
+        let mut store = Store::open(&folder.path().join("rows.db")).expect("a store");
+        let mut failed = row("a", "2026-11-27T00:00:00Z", 8.0);
+        (failed.status, failed.numbers, failed.message) = (Status::Wrong, None, "elements are wrong".to_owned());
+        store.add(&failed).expect("a failure is data");
+        failed.status = Status::Ok;
+        let good = row("b", "2026-11-27T00:00:00Z", 8.0);
+        let error = store.add_all([&good, &failed]).expect_err("no numbers").to_string();
+        assert!(error.contains("`numbers` belong to the status `ok`"), "{error}");
+        assert_eq!(store.count().expect("read"), 1, "all or none");
+    }
+
+    #[test]
+    fn files_that_are_no_stores_are_refused_and_stay_as_they_are() {
+        let folder = folder();
+        let text = folder.path().join("text");
+        fs::write(&text, "a text that is longer than the header of a database, so that SQLite reads it\n".repeat(9))
+            .expect("written");
+        assert!(matches!(Store::open(&text), Err(StoreError::Foreign { .. })));
+        assert!(fs::read_to_string(&text).expect("read").starts_with("a text"));
+        let other = folder.path().join("other.db");
+        let connection = Connection::open(&other).expect("a database");
+        connection.execute_batch("CREATE TABLE mine (a)").expect("a table");
+        assert!(matches!(Store::open(&other), Err(StoreError::Foreign { .. })));
+        assert!(matches!(Store::open_existing(&folder.path().join("none.db")), Err(StoreError::Missing { .. })));
+        let newer = folder.path().join("newer.db");
+        drop(Store::open(&newer).expect("a store"));
+        Connection::open(&newer).expect("it is there").pragma_update(None, "user_version", 1000).expect("set");
+        assert!(matches!(Store::open(&newer), Err(StoreError::Newer { found: 1000, .. })));
+    }
+
+    #[test]
+    fn processes_may_write_at_once() {
+        let folder = folder();
+        let path = folder.path().join("rows.db");
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut store = Store::open(path).expect("a store");
+                    for place in 0..50 {
+                        store.add(&row(&format!("{writer}-{place}"), "2026-11-27T00:00:00Z", 1.0)).expect("added");
+                    }
+                });
+            }
+        });
+        assert_eq!(Store::open(&path).expect("a store").count().expect("read"), 200);
+    }
+
+    #[test]
+    fn stores_are_merged_without_doubles_and_pruned() {
+        let folder = folder();
+        let paths = ["a.db", "b.db"].map(|name| folder.path().join(name));
+        let rows =
+            [row("a", "2026-11-27T00:00:00Z", 1.0), row("b", "2026-11-28T00:00:00Z", 2.0), row("c", "2026-11-29T00:00:00Z", 3.0)];
+        let mut first = Store::open(&paths[0]).expect("a store");
+        first.add_all(&rows[..2]).expect("added");
+        Store::open(&paths[1]).expect("a store").add_all(&rows[1..]).expect("added");
+        assert_eq!(first.merge(&paths[1]).expect("merged"), Merged { added: 1, known: 1 });
+        assert_eq!(first.remove(&rows[..1]).expect("removed"), 1);
+        assert_eq!(first.rows(&Condition::default()).expect("read"), rows[1..]);
+    }
+}
