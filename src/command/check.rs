@@ -3,11 +3,14 @@
 use super::{
     CommandError, Context, Observer, SelectionRequest, TargetWord,
     build::{library, missing_library, run_as},
-    checking::{self, How, Place},
-    limits,
+    checking::{self, How, Place, Record},
+    db, limits,
+    record::Recorder,
     session::Session,
 };
 use crate::{
+    bench::Made,
+    build::built,
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Subject, Verdict},
     device::{DeviceChoice, DeviceKind, Order},
     family, jobs,
@@ -47,6 +50,8 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
+    /// Store that each verdict is added to, except those of earlier runs; `None` for that of `KGEN_DB`, if it is set.
+    pub db: Option<PathBuf>,
 }
 
 impl Default for Request {
@@ -63,6 +68,7 @@ impl Default for Request {
             jobs: None,
             library: None,
             run_as: None,
+            db: None,
         }
     }
 }
@@ -123,12 +129,34 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         gpu_jobs: request.jobs.map_or(1, NonZeroUsize::get),
         gpu: place.gpu,
         done_before: None,
+        record: request.record(&session, &plans, &library, context)?,
     };
     let verdicts = checking::run(&checks, how, &session.templates, || context.host_compiler(), context, observer)?;
     Ok(Outcome { verdicts })
 }
 
 impl Request {
+    /// The store of the verdicts, with the kernels that they are on.
+    fn record(
+        &self,
+        session: &Session,
+        plans: &[Plan],
+        library: &Path,
+        context: &Context,
+    ) -> Result<Option<Record>, CommandError> {
+        let Some(db) = db::named(self.db.as_deref()) else { return Ok(None) };
+        let recorder = Recorder::open(Some(&db), context)?;
+        let mut built = built(library);
+        let kernel = |plan: &Plan| {
+            let name = plan.variant.name();
+            let made = Made::of(plan, session.renderer.kernel(plan)?.hash);
+            let facts = built.remove(&name).unwrap_or_default();
+            Ok((name, (plan.variant, made, facts)))
+        };
+        let kernels = plans.iter().map(kernel).collect::<Result<_, CommandError>>()?;
+        Ok(Some(Record { recorder, kernels }))
+    }
+
     /// Refuses a case filter that matches no case, before anything is compiled.
     fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CommandError> {
         let (level, part) = (self.level, self.case.as_deref());

@@ -37,6 +37,7 @@ pub mod list;
 mod names;
 mod observer;
 pub mod pack;
+mod record;
 mod score;
 mod selection;
 mod session;
