@@ -192,3 +192,11 @@ fn a_check_adds_its_verdicts_once() {
     assert_eq!(stores.rows(&[]).len(), 2);
     check().args(["--fuzz", "3", "--db", "b.db"]).assert().code(2).stderr(contains("cannot be used with"));
 }
+
+#[test]
+fn the_rows_that_the_project_publishes_are_imported() {
+    let stores = Stores::new();
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/2026-11-27-noise.jsonl");
+    stores.db(&["import", published.to_str().expect("a path")]).assert().success().stdout(contains("36 rows added (rows)"));
+    stores.db(&["noise"]).assert().success().stdout(contains("7.95").and(contains("NVIDIA H200")));
+}
