@@ -25,6 +25,7 @@ pub mod config;
 mod context;
 pub mod db;
 pub mod doctor;
+mod edited;
 mod emulated;
 mod error;
 pub mod expression;
