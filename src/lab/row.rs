@@ -322,6 +322,17 @@ impl Row {
         Some([interval.get(0)?.as_f64()?, interval.get(1)?.as_f64()?])
     }
 
+    /// The sizes of the work as text: `batch=8 heads=16`.
+    pub fn size(&self) -> String {
+        let sizes = self.shape.iter().filter(|(_, value)| value.is_u64() || value.is_i64());
+        sizes.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What makes two measurements comparable, as one text.
+    pub fn comparable(&self) -> String {
+        self.key().join(" ")
+    }
+
     /// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
         let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
