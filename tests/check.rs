@@ -500,3 +500,35 @@ fn a_worker_refuses_what_it_does_not_understand() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.args(["__worker", "check"]).write_stdin("{}\n").assert().code(2).stderr(contains("cannot understand the request"));
 }
+
+#[test]
+fn a_kernel_edited_by_hand_is_checked_and_its_bug_is_named_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = folder.path().join("cache");
+    lend_emulator(&cache);
+    let kgen = |arguments: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        command.args(arguments).current_dir(folder.path()).env("XDG_CACHE_HOME", &cache);
+        command
+    };
+    let name = "flash_fwd_hdim16_fp16_causal_sm80";
+    kgen(&["generate", name, "--output", "my.cu"]).assert().success();
+    kgen(&["check", "--source", "my.cu"]).assert().success().stdout(contains(name));
+
+    let path = folder.path().join("my.cu");
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    let barrier = text.lines().position(|line| line.trim_start().starts_with("block_sync();")).expect("it has a barrier");
+    let edited: Vec<&str> = text.lines().enumerate().map(|(place, line)| if place == barrier { "" } else { line }).collect();
+    std::fs::write(&path, edited.join("\n") + "\n").expect("written");
+    // The racing accesses are in lines of the file.
+    kgen(&["check", "--source", "my.cu"]).assert().code(1).stdout(contains("race").and(contains(".cu:")));
+
+    kgen(&["check", "--source", "my.cu", "--device", "gpu"]).assert().code(2).stderr(contains("compiled for the emulator"));
+    kgen(&["check", "--source", "my.cu", "flash_fwd_hdim64_fp16_causal_sm80"])
+        .assert()
+        .code(2)
+        .stderr(contains("defines no launcher `flash_fwd_hdim64_fp16_causal_sm80`"));
+    std::fs::write(&path, "int main() {}\n").expect("written");
+    kgen(&["check", "--source", "my.cu"]).assert().code(2).stderr(contains("defines 0 launchers"));
+    kgen(&["check", "--source", "none.cu"]).assert().code(2).stderr(contains("`none.cu`: cannot be read"));
+}

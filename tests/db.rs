@@ -172,3 +172,31 @@ fn a_writer_that_is_killed_loses_nothing_that_it_had_added() {
     stores.db(&["import"]).args(&all).assert().success();
     assert_eq!(count(&stores.path("a.db")), 400, "the import is repeated");
 }
+
+#[test]
+fn a_check_adds_its_verdicts_once() {
+    let stores = Stores::new();
+    let cache = stores.path("cache");
+    let check = || {
+        let mut check = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        check.args(["check", "--device", "emulator", "vector_add_fp32_sm90"]).current_dir(stores.0.path());
+        check.env("KGEN_DB", stores.path("a.db")).env("XDG_CACHE_HOME", &cache);
+        check
+    };
+    check().assert().success();
+    check().assert().success();
+    let rows = stores.rows(&["--bench", "kgen check"]);
+    assert_eq!(rows.len(), 1, "the second verdict is that of the first run");
+    assert!(rows[0]["numbers"]["cases"].as_u64() > Some(10) && rows[0]["kernel"]["source"].is_string(), "{}", rows[0]);
+    check().arg("--fresh").assert().success();
+    assert_eq!(stores.rows(&[]).len(), 2);
+    check().args(["--fuzz", "3", "--db", "b.db"]).assert().code(2).stderr(contains("cannot be used with"));
+}
+
+#[test]
+fn the_rows_that_the_project_publishes_are_imported() {
+    let stores = Stores::new();
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/2026-11-27-noise.jsonl");
+    stores.db(&["import", published.to_str().expect("a path")]).assert().success().stdout(contains("36 rows added (rows)"));
+    stores.db(&["noise"]).assert().success().stdout(contains("7.95").and(contains("NVIDIA H200")));
+}

@@ -21,10 +21,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["kernel"]),
     ("device", &["files", "toolchain"]),
     ("check", &["device", "files", "isolate", "jobs", "kernel", "plan"]),
-    ("bench", &["check", "device", "isolate", "kernel"]),
+    ("bench", &["check", "device", "isolate", "kernel", "plan"]),
     ("grid", &["expression", "files", "kernel", "text"]),
     ("family", &["bench", "check", "device", "expression", "grid", "isolate", "jobs", "kernel", "plan"]),
-    ("lab", &["bench", "files", "grid", "kernel"]),
+    ("lab", &["bench", "check", "files", "grid", "kernel"]),
     ("render", &["family", "files", "kernel", "plan"]),
     ("build", &["family", "files", "jobs", "kernel", "plan", "toolchain"]),
     (

@@ -4,6 +4,7 @@ use super::{Size, Summary, Work, ceiling::Ceiling, experiment::Finding};
 use crate::{
     device::{CardState, TimingPlan},
     kernel::Variant,
+    plan::Plan,
 };
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,13 @@ pub struct Made {
     /// BLAKE3 of the kernel's text as rendered by this kgen; a library that was built earlier may contain another text.
     #[serde(default)]
     pub source: String,
+}
+
+impl Made {
+    /// The tile of a plan, and the hash of its text.
+    pub fn of(plan: &Plan, source: String) -> Self {
+        Self { tile: serde_json::to_value(plan.tile()).unwrap_or_default(), source }
+    }
 }
 
 /// One variant at one shape.

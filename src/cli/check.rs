@@ -30,6 +30,7 @@ Examples:
                                       cases by name, other inputs
   kgen check --device emulator --target sm90 --case low --schedule priorities:3
                                       under a schedule that a failure names
+  kgen check --source my.cu           a kernel that you edited, on the emulator
   kgen check --device gpu --library build/lib/libkgen.so
                                       what `kgen build` has made
   kgen check --device gpu --run-as sm90 --target sm120
@@ -104,6 +105,15 @@ struct CheckArgs {
     /// Run all kernels again, including those that passed before and have not changed.
     #[arg(long, visible_alias = "no-cache")]
     fresh: bool,
+
+    /// A file with one kernel of kgen's ABI, edited by hand, checked on the emulator instead of the rendered one. Its
+    /// launcher names the variant, or the flags of selection do.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fuzz", "fuzz_case"])]
+    source: Option<PathBuf>,
+
+    /// Add each verdict to this store of measurements, except those of earlier runs [default: `KGEN_DB`, else none].
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fuzz", "fuzz_case"])]
+    db: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -112,13 +122,14 @@ struct CheckArgs {
 /// As [`command::check::run`], and [`CommandError::Failed`] after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
-    let CheckArgs { device, thorough, case, seed, schedule, time_limit: time_limit_s, junit, fresh } = check;
+    let CheckArgs { device, thorough, case, seed, schedule, time_limit: time_limit_s, junit, fresh, source, db } = check;
     let selection = selection.into();
     if fuzz.is_asked() {
         return fuzz::run(global, &fuzz.request(selection, device, library, seed, jobs, time_limit_s));
     }
     let level = if thorough { Level::Thorough } else { Level::Smoke };
-    let request = Request { selection, device, level, case, seed, schedule, time_limit_s, fresh, jobs, library, run_as };
+    let request =
+        Request { selection, device, level, case, seed, schedule, time_limit_s, fresh, jobs, library, run_as, source, db };
     let outcome = command::check::run(&request, &global.interruptible(), &global.console())?;
     if let Some(file) = &junit {
         junit::write(file, &outcome.verdicts)?;

@@ -10,10 +10,12 @@ mod completions;
 mod config;
 mod console;
 mod db;
+mod diff;
 mod doctor;
 mod error;
 mod escape;
 mod estimate;
+mod explain;
 mod expression;
 mod fuzz;
 mod generate;
@@ -227,6 +229,10 @@ pub enum Command {
     Bench(bench::Args),
     /// Query, export, merge or compare stored measurements.
     Db(db::Args),
+    /// Show why a kernel is as it is: its tile with reasons, its neighbours, its limits and its measured times.
+    Explain(explain::Args),
+    /// Show how two kernels differ: plan, source and machine code.
+    Diff(diff::Args),
     /// Show the code that kgen generates for a user-defined score or mask.
     Expression(expression::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
@@ -268,6 +274,8 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Db(args) => db::run(&global, args),
+        Command::Explain(args) => explain::run(&global, args),
+        Command::Diff(args) => diff::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),
         Command::Cache(args) => cache::run(&global, args),

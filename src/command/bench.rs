@@ -3,9 +3,9 @@
 use super::{
     CommandError, Context, Event, Observer, SelectionRequest, TargetWord, Work,
     build::{library, missing_library, run_as},
-    db,
     limits::{self, within},
     observer::Relay,
+    record::Recorder,
     session::Session,
 };
 use crate::{
@@ -26,7 +26,6 @@ use serde_json::{Map, Value};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -164,54 +163,40 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         seed: options.seed,
         measurements: Vec::new(),
     };
-    let store = request.record.then(|| Store::open(&db::path(request.db.as_deref())?).map_err(CommandError::from)).transpose()?;
+    let recorder = request.record.then(|| Recorder::open(request.db.as_deref(), context)).transpose()?;
     let steps = requests.iter().map(|request| request.shapes.len()).sum::<usize>() * request.processes as usize;
     observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
     let relay = Relay { observer, cancel: &context.cancel };
     let times = request.processes as usize;
     // All cases once, then all again: a drift of the card is then part of the noise.
     let measured = |observer: &dyn bench::Observer| (0..times).flat_map(|_| bench::run(&requests, &options, observer)).collect();
-    report.measurements = match store {
+    report.measurements = match recorder {
         None => measured(&relay),
-        Some(store) => {
-            let harness = content_hash(std::fs::read(&options.program).unwrap_or_default());
-            let run = Run::new(std::env::args().collect(), harness);
-            let built = built(&library);
-            let recorder = Recorder { relay, store: Mutex::new(store), report: &report, run, built, failed: OnceLock::new() };
-            measured(&recorder)
-        }
+        Some(recorder) => measured(&Recording { relay, recorder, report: &report, built: built(&library) }),
     };
     observer.event(Event::Ended);
     report.card_after = state();
     Ok(Outcome { report, interrupted: context.cancel.requested() })
 }
 
-/// Adds each measurement to the store before it is reported. The first row that cannot be added is a note, and the
-/// timing goes on: its report has everything.
-struct Recorder<'a> {
+/// Adds each measurement to the store before it is reported.
+struct Recording<'a> {
     relay: Relay<'a>,
-    store: Mutex<Store>,
+    recorder: Recorder,
     /// The circumstances.
     report: &'a Report,
-    run: Run,
     /// What the library's manifest says of each variant.
     built: BTreeMap<String, Map<String, Value>>,
-    failed: OnceLock<()>,
 }
 
-impl bench::Observer for Recorder<'_> {
+impl bench::Observer for Recording<'_> {
     fn started(&self, variant: &str) {
         bench::Observer::started(&self.relay, variant);
     }
 
     fn measured(&self, measurement: &Measurement) {
-        let row = Row::of_measurement(measurement, self.report, &self.run, &|name| self.built.get(name).cloned());
-        let added = self.store.lock().unwrap_or_else(PoisonError::into_inner).add(&row);
-        if let Err(error) = added
-            && self.failed.set(()).is_ok()
-        {
-            self.relay.observer.note(&format!("a measurement is not in the store: {error}"));
-        }
+        let row = Row::of_measurement(measurement, self.report, &self.recorder.run, &|name| self.built.get(name).cloned());
+        self.recorder.add(&row, self.relay.observer);
         self.relay.measured(measurement);
     }
 
@@ -287,8 +272,7 @@ impl Outcome {
 /// Tile and text of a variant's kernel, from the grid and the templates.
 fn made(session: &Session, variant: Variant, run_as: Option<Target>) -> Result<Made, CommandError> {
     let plan = session.plan_to_run_as(variant, run_as).map_err(CommandError::Usage)?;
-    let tile = serde_json::to_value(plan.tile()).unwrap_or_default();
-    Ok(Made { tile, source: session.renderer.kernel(&plan)?.hash })
+    Ok(Made::of(&plan, session.renderer.kernel(&plan)?.hash))
 }
 
 /// The variants that can be timed on their own, each with its shapes.

@@ -110,6 +110,7 @@ fn smoke(
         gpu_jobs: 1,
         gpu: place.gpu,
         done_before: Some(compiled_kernels(made)),
+        record: None,
     };
     checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), context, observer)
 }

@@ -3,14 +3,21 @@
 use super::{
     CommandError, Context, Observer, SelectionRequest, TargetWord,
     build::{library, missing_library, run_as},
-    checking::{self, How, Place},
+    checking::{self, How, Place, Record},
+    db,
+    edited::Edited,
     limits,
+    record::Recorder,
     session::Session,
 };
 use crate::{
+    bench::Made,
+    build::built,
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Subject, Verdict},
     device::{DeviceChoice, DeviceKind, Order},
-    family, jobs,
+    family,
+    files::content_hash,
+    jobs,
     kernel::Target,
     plan::Plan,
 };
@@ -47,6 +54,11 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
+    /// File with one kernel of kgen's ABI, which is checked on the emulator instead of the rendered one. The selection
+    /// names its variant; an empty one leaves that to the launcher in the file.
+    pub source: Option<PathBuf>,
+    /// Store that each verdict is added to, except those of earlier runs; `None` for that of `KGEN_DB`, if it is set.
+    pub db: Option<PathBuf>,
 }
 
 impl Default for Request {
@@ -63,6 +75,8 @@ impl Default for Request {
             jobs: None,
             library: None,
             run_as: None,
+            source: None,
+            db: None,
         }
     }
 }
@@ -86,8 +100,17 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let run_as = run_as(request.run_as.as_ref())?;
     let library = library(request.library.as_deref(), run_as);
     let session = Session::open(context)?;
-    let plans = session.plan_all(&request.selection.resolve(context, &session.grid, observer)?, run_as)?;
-    let place = place(request.device, &library, run_as, observer)?;
+    let read = |path| Edited::read(path, &request.selection, &session, context, observer);
+    let edited = request.source.as_deref().map(read).transpose()?;
+    let variants = match &edited {
+        None => request.selection.resolve(context, &session.grid, observer)?,
+        Some(edited) => vec![edited.variant],
+    };
+    let plans = session.plan_all(&variants, run_as)?;
+    let place = match &edited {
+        None => place(request.device, &library, run_as, observer)?,
+        Some(_) => request.place_of_source(run_as)?,
+    };
     refuse_unused(request.library.as_deref(), &place)?;
     request.refuse_unknown_case(&plans, &place)?;
     if request.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
@@ -97,7 +120,9 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     // A GPU runs the library's kernels, and the library is assumed to carry PTX if it can; the emulator compiles the
     // rendered source.
     let kernel = |plan: &Plan| {
-        if place.device_of(plan) == DeviceKind::Gpu {
+        if let Some(edited) = &edited {
+            Ok(Kernel::Source(edited.text.clone()))
+        } else if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
         } else {
             session.renderer.kernel(plan).map(|source| Kernel::Source(source.text))
@@ -123,12 +148,51 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         gpu_jobs: request.jobs.map_or(1, NonZeroUsize::get),
         gpu: place.gpu,
         done_before: None,
+        record: request.record(&session, &plans, edited.as_ref(), &library, context)?,
     };
     let verdicts = checking::run(&checks, how, &session.templates, || context.host_compiler(), context, observer)?;
     Ok(Outcome { verdicts })
 }
 
 impl Request {
+    /// The place of a kernel in a file: only the emulator compiles it.
+    ///
+    /// # Errors
+    /// [`CommandError::Usage`] if another place is requested.
+    fn place_of_source(&self, run_as: Option<Target>) -> Result<Place, CommandError> {
+        if self.device == DeviceChoice::Only(DeviceKind::Gpu) || self.library.is_some() || run_as.is_some() {
+            let why = "`--source` is compiled for the emulator; leave out `--device gpu`, `--library` and `--run-as`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        Ok(Place::EMULATOR)
+    }
+
+    /// The store of the verdicts, with the kernels that they are on.
+    fn record(
+        &self,
+        session: &Session,
+        plans: &[Plan],
+        edited: Option<&Edited>,
+        library: &Path,
+        context: &Context,
+    ) -> Result<Option<Record>, CommandError> {
+        let Some(db) = db::named(self.db.as_deref()) else { return Ok(None) };
+        let recorder = Recorder::open(Some(&db), context)?;
+        let mut built = built(library);
+        let kernel = |plan: &Plan| {
+            let name = plan.variant.name();
+            let source = match edited {
+                None => session.renderer.kernel(plan)?.hash,
+                Some(edited) => content_hash(&edited.text),
+            };
+            let made = Made::of(plan, source);
+            let facts = built.remove(&name).unwrap_or_default();
+            Ok((name, (plan.variant, made, facts)))
+        };
+        let kernels = plans.iter().map(kernel).collect::<Result<_, CommandError>>()?;
+        Ok(Some(Record { recorder, kernels }))
+    }
+
     /// Refuses a case filter that matches no case, before anything is compiled.
     fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CommandError> {
         let (level, part) = (self.level, self.case.as_deref());

@@ -1,17 +1,20 @@
 //! Checks of kernels on the local device. Shared by `check` and `build-all`.
 
-use super::{CommandError, Context, Event, Observer, Work, observer::Relay};
+use super::{CommandError, Context, Event, Observer, Work, observer::Relay, record::Recorder};
 use crate::{
+    bench::{self, Made},
     check::{self, CheckOptions, CheckRequest, Level, Verdict},
     device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, KitError, Order},
     family,
-    kernel::Target,
+    kernel::{Target, Variant},
+    lab::Row,
     plan::{self, Plan},
     render::Templates,
     text::count,
     toolchain::HostCompiler,
 };
-use std::time::Duration;
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, time::Duration};
 
 /// The device that `--device` selects on this machine.
 pub(super) struct Place {
@@ -86,6 +89,46 @@ pub(super) struct How {
     pub gpu: Option<GpuInfo>,
     /// Earlier results of the command that are kept, as a clause for the message of an interruption.
     pub done_before: Option<String>,
+    /// The store of the verdicts, if they are stored.
+    pub record: Option<Record>,
+}
+
+/// The store of verdicts.
+pub(super) struct Record {
+    pub recorder: Recorder,
+    /// By name: the variant, its tile and text, and what the library's manifest says of it.
+    pub kernels: BTreeMap<String, (Variant, Made, Map<String, Value>)>,
+}
+
+/// Adds each verdict to the store before it is reported.
+struct Recording<'a> {
+    relay: Relay<'a>,
+    record: &'a Record,
+    date: String,
+}
+
+impl check::Observer for Recording<'_> {
+    fn started(&self, variant: &str) {
+        check::Observer::started(&self.relay, variant);
+    }
+
+    fn case(&self, variant: &str, number: usize, of: usize, name: &str) {
+        self.relay.case(variant, number, of, name);
+    }
+
+    fn done(&self, verdict: &Verdict) {
+        let Record { recorder, kernels } = self.record;
+        if let Some((variant, made, built)) = kernels.get(&verdict.name)
+            && let Some(row) = Row::of_verdict(verdict, *variant, made, built, &recorder.run, &self.date)
+        {
+            recorder.add(&row, self.relay.observer);
+        }
+        self.relay.done(verdict);
+    }
+
+    fn interrupted(&self) -> bool {
+        check::Observer::interrupted(&self.relay)
+    }
 }
 
 /// The error of checks that were interrupted after `passed` passes, with the results that are kept.
@@ -124,7 +167,7 @@ pub(super) fn run(
             other => CommandError::Environment(other.to_string()),
         })?);
     }
-    let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu, done_before } = how;
+    let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu, done_before, record } = how;
     let options = CheckOptions {
         cases: family::cases,
         level,
@@ -141,7 +184,11 @@ pub(super) fn run(
         program: context.program()?,
     };
     observer.event(Event::Begun { work: Work::Checking, steps: requests.len(), known: 0 });
-    let verdicts = check::run(requests, &options, &Relay { observer, cancel });
+    let relay = Relay { observer, cancel };
+    let verdicts = match &record {
+        None => check::run(requests, &options, &relay),
+        Some(record) => check::run(requests, &options, &Recording { relay, record, date: bench::now() }),
+    };
     observer.event(Event::Ended);
     if !cancel.requested() {
         return Ok(verdicts);

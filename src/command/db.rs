@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Environment variable with the path of the store, if a request names none.
-pub(crate) const VARIABLE: &str = "KGEN_DB";
+const VARIABLE: &str = "KGEN_DB";
 
 /// Request to the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -238,17 +238,20 @@ pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> R
     }
 }
 
+/// The store's file if one is named: by the request, or by `KGEN_DB`.
+pub(super) fn named(requested: Option<&Path>) -> Option<PathBuf> {
+    let by_variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    requested.map(Path::to_owned).or_else(by_variable)
+}
+
 /// The store's file: as requested, or by `KGEN_DB`, or in the user's state folder.
 ///
 /// # Errors
 /// [`CommandError::Environment`] if the user has none.
 pub(super) fn path(requested: Option<&Path>) -> Result<PathBuf, CommandError> {
     use etcetera::BaseStrategy;
-    if let Some(path) = requested {
-        return Ok(path.to_owned());
-    }
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return Ok(path.into());
+    if let Some(path) = named(requested) {
+        return Ok(path);
     }
     let base = etcetera::choose_base_strategy().map_err(|_| {
         CommandError::Environment(format!("the user has no home folder for the store; name a file with `--db` or `{VARIABLE}`"))

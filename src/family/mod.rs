@@ -17,6 +17,7 @@ pub mod vector_add;
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
+    grid::TileRow,
     kernel::{Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
@@ -58,6 +59,12 @@ pub trait Family: Sync {
     /// [`PlanError`] if the kernel has no default.
     fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
         Ok(Box::new(std::iter::once(self.plan(variant, None)?)))
+    }
+
+    /// The rows of `tiles/` that determine a kernel's default tile, the last of which wins; none if the family has no
+    /// such file.
+    fn tile_rows(&self, _variant: Variant) -> Vec<&'static TileRow> {
+        Vec::new()
     }
 
     /// Template variables of its kernels, in addition to the plan and the common ones.

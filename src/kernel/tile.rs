@@ -67,6 +67,11 @@ impl TileOverride {
         self.0.is_empty()
     }
 
+    /// The names of the keys that are set, in alphabetical order.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
     /// The value of a key, if it is set.
     pub fn get(&self, key: &str) -> Option<TileValue> {
         self.0.get(key).map(|(_, value)| *value)

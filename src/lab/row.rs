@@ -1,7 +1,8 @@
 //! One measurement with all that determines it, in the form of its JSON.
 
 use crate::{
-    bench::{Measurement, Report, Status as BenchStatus},
+    bench::{Made, Measurement, Report, Status as BenchStatus},
+    check::{Status as CheckStatus, Verdict},
     files::FieldHasher,
     kernel::Variant,
 };
@@ -11,6 +12,9 @@ use std::fmt;
 
 /// Version of the form: raised if a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;
+
+/// The program whose rows have counts of cases instead of times.
+const CHECK: &str = "kgen check";
 
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -191,6 +195,54 @@ impl Row {
         }
     }
 
+    /// The row of a verdict of `kgen check`, whose numbers are those of its cases; `None` if nothing ran: the verdict is
+    /// of an earlier run or of another kernel that is the same program, or the check was interrupted.
+    pub fn of_verdict(
+        verdict: &Verdict,
+        variant: Variant,
+        made: &Made,
+        built: &Map<String, Value>,
+        run: &Run,
+        date: &str,
+    ) -> Option<Self> {
+        let status = match verdict.status {
+            CheckStatus::Interrupted => return None,
+            _ if verdict.cached || verdict.same_as.is_some() => return None,
+            CheckStatus::Pass => Status::Ok,
+            CheckStatus::Fail => Status::Wrong,
+            CheckStatus::Error => Status::Error,
+            CheckStatus::Timeout => Status::Timeout,
+            CheckStatus::Crash => Status::Crash,
+        };
+        let numbers = json!({ "cases": verdict.cases_run, "worst": verdict.worst, "seconds": verdict.seconds });
+        let mut kernel = object(&variant);
+        kernel.extend(object(made));
+        kernel.insert("name".to_owned(), json!(verdict.name));
+        kernel.extend(built.clone());
+        let circumstances = json!({
+            "id": run.id, "date": date, "command": run.command, "process": run.process, "harness": run.harness,
+            "kgen": env!("CARGO_PKG_VERSION"), "gpu": { "name": verdict.device }, "seed": verdict.seed,
+        });
+        Some(Self {
+            format: FORMAT,
+            bench: CHECK.to_owned(),
+            case: format!("{} {}", verdict.name, verdict.level.word()),
+            contender: "kgen".to_owned(),
+            own: true,
+            shape: of_variant(&variant),
+            dtype: variant.dtype().map(|dtype| dtype.to_string()),
+            layout: None,
+            status,
+            message: verdict.message.clone(),
+            numbers: (status == Status::Ok).then(|| object(&numbers)),
+            card: Map::new(),
+            kernel: Some(kernel),
+            details: object(&json!({ "level": verdict.level, "device": verdict.kind })),
+            run: object(&circumstances),
+            foreign: None,
+        })
+    }
+
     /// BLAKE3 of the row, which identifies it in every store.
     pub fn id(&self) -> String {
         let mut hasher = FieldHasher::default();
@@ -206,7 +258,8 @@ impl Row {
         if (self.status == Status::Ok) != self.numbers.is_some() {
             return Some("`numbers` belong to the status `ok` and to no other".to_owned());
         }
-        if self.status == Status::Ok && self.foreign.is_none() && !self.median_us().is_some_and(f64::is_finite) {
+        let is_timed = self.bench != CHECK && self.foreign.is_none();
+        if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(f64::is_finite) {
             return Some("`numbers` have no finite `microseconds.median`".to_owned());
         }
         if self.run_id().is_empty() || self.date().is_empty() {
@@ -267,6 +320,17 @@ impl Row {
     pub fn interval(&self) -> Option<[f64; 2]> {
         let interval = self.numbers.as_ref()?.get("microseconds")?.get("interval")?;
         Some([interval.get(0)?.as_f64()?, interval.get(1)?.as_f64()?])
+    }
+
+    /// The sizes of the work as text: `batch=8 heads=16`.
+    pub fn size(&self) -> String {
+        let sizes = self.shape.iter().filter(|(_, value)| value.is_u64() || value.is_i64());
+        sizes.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What makes two measurements comparable, as one text.
+    pub fn comparable(&self) -> String {
+        self.key().join(" ")
     }
 
     /// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.

@@ -40,6 +40,7 @@ use super::{Family, Words};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
+    grid::TileRow,
     kernel::{self, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
@@ -78,6 +79,10 @@ impl Family for Attention {
 
     fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
         Ok(Box::new(recipes::candidates(point_of(&variant))?))
+    }
+
+    fn tile_rows(&self, variant: Variant) -> Vec<&'static TileRow> {
+        recipes::tile_rows(point_of(&variant))
     }
 
     fn words(&self, plan: &Plan) -> Words {

@@ -28,9 +28,19 @@ use super::{
     CopyPath, Fp8Mma, Kind, KvFormat, Point, StorePath, Turns,
     design::{Backward, ByteTransposition, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
 };
-use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
+use crate::{
+    grid::TileRow,
+    plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore},
+};
 use recipe::Recipe;
 use registry::recipe_of;
+
+/// The rows of `tiles/` that determine the default tile of `point`, the last of which wins.
+pub(super) fn tile_rows(point: Point) -> Vec<&'static TileRow> {
+    let file = recipe_of(point).ok().and_then(Recipe::tiles);
+    let rows = file.map(|file| file.table.rows()).unwrap_or_default();
+    rows.iter().filter(|row| row.matches(&point.into())).collect()
+}
 
 /// Whether there is a kernel for `point` without one of its features.
 pub(super) fn lacks_a_feature(point: Point) -> bool {

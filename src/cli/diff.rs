@@ -1,0 +1,79 @@
+//! `kgen diff`.
+
+use super::{
+    Global, show,
+    table::{self, Column},
+};
+use crate::command::{
+    self, CommandError,
+    diff::{Difference, Outcome, Request},
+};
+use serde_json::Value;
+use std::{fmt::Write, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen diff flash_fwd_hdim64_fp16_sm80 flash_fwd_hdim128_fp16_sm80
+                                      two head dims
+  kgen diff flash_fwd_hdim128_bf16_sm80 flash_fwd_hdim128_bf16_sm90 --summary
+                                      two targets, without the sources";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Name of the first variant.
+    #[arg(value_name = "VARIANT")]
+    old: String,
+
+    /// Name of the second variant.
+    #[arg(value_name = "VARIANT")]
+    new: String,
+
+    /// Leave out the diff of the sources; print how many lines differ.
+    #[arg(long)]
+    summary: bool,
+
+    /// Build folder whose library has the compiled kernels.
+    #[arg(long, value_name = "DIR", default_value = "build")]
+    build_dir: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`command::diff::run`].
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let Args { old, new, summary, build_dir } = args;
+    let outcome = command::diff::run(&Request { old, new, build_dir }, &global.context(), &global.console())?;
+    show(global, &outcome, || describe(&outcome, summary))
+}
+
+fn describe(outcome: &Outcome, summary: bool) -> String {
+    let mut text = if outcome.plan.is_empty() { "the plans are equal\n".to_owned() } else { of(outcome, "plan", &outcome.plan) };
+    match &outcome.compiled {
+        None => text += "\nthe build folder does not hold both kernels: machine code is not compared\n",
+        Some(equal) if equal.is_empty() => text += "\nthe compiled kernels are equal\n",
+        Some(compiled) => text += &format!("\n{}", of(outcome, "compiled", compiled)),
+    }
+    let [removed, added] = outcome.lines;
+    // Writing into a string cannot fail.
+    writeln!(text, "\nsource: {removed} lines only in the first, {added} only in the second").ok();
+    if !summary && !outcome.source.is_empty() {
+        text += &format!("\n{}", outcome.source);
+    }
+    text
+}
+
+fn of(outcome: &Outcome, heading: &str, differences: &[Difference]) -> String {
+    let columns = [Column::text(heading).needed(), Column::text(&outcome.old).needed(), Column::text(&outcome.new).needed()];
+    let cell = |value: &Value| match value {
+        Value::Null => "–".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    table::of(
+        &columns,
+        differences.iter().map(|difference| vec![difference.key.clone(), cell(&difference.old), cell(&difference.new)]),
+    )
+}

@@ -1,0 +1,109 @@
+//! `kgen explain`.
+
+use super::{
+    Global,
+    db::StoreArgs,
+    select::SelectionArgs,
+    show,
+    table::{self, Column},
+};
+use crate::{
+    command::{
+        self, CommandError,
+        explain::{Explanation, Measured, Neighbour, Reason, Request},
+    },
+    text::size,
+};
+use std::fmt::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen explain flash_fwd_hdim128_bf16_causal_sm90
+  kgen explain --head-dim 72 --dtype bf16 --causal --target sm80
+  kgen explain flash_fwd_hdim64_fp16_sm80 --format json
+                                                for scripts";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`command::explain::run`].
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let request = Request { selection: args.selection.into(), db: args.store.db };
+    let outcome = command::explain::run(&request, &global.context(), &global.console())?;
+    show(global, &outcome, || outcome.kernels.iter().map(describe).collect::<Vec<_>>().join("\n"))
+}
+
+fn describe(kernel: &Explanation) -> String {
+    let Explanation { name, template, tile, threads, occupancy, registers, .. } = kernel;
+    let mut text = format!("{name}\n  templates/{template}\n  tile: {tile}\n");
+    let shared = size(kernel.shared_memory_bytes.into());
+    // Writing into a string cannot fail.
+    writeln!(
+        text,
+        "  {threads} threads, {shared} of shared memory, about {registers} registers a thread: {} a multiprocessor, limited by {}",
+        crate::text::count(occupancy.blocks_per_sm as usize, "block"),
+        occupancy.limited_by
+    )
+    .ok();
+    if !kernel.reasons.is_empty() {
+        text += "\nwhy this tile (later rows win)\n";
+        kernel.reasons.iter().for_each(|reason| text += &describe_reason(reason));
+    }
+    if !kernel.neighbours.is_empty() {
+        let columns = ["one key changed", "shared memory", "registers", "blocks", "limited by", "time/default"];
+        text += "\n";
+        text += &table::of(&columns.map(Column::text), kernel.neighbours.iter().map(|neighbour| line(neighbour).into()));
+    }
+    text += "\n";
+    if kernel.measured.is_empty() {
+        text += "not measured: `kgen bench` adds times to the store\n";
+    } else {
+        let columns = ["size", "µs", "TFLOP/s", "of peak", "card", "date", "source"];
+        text += &table::of(&columns.map(Column::text), kernel.measured.iter().map(|measured| measured_line(measured).into()));
+    }
+    text
+}
+
+fn describe_reason(Reason { when, keys, reason, measured }: &Reason) -> String {
+    let when = when.as_deref().unwrap_or("every kernel of the template");
+    let mut text = format!("  {} ({when})\n", keys.join(", "));
+    for line in reason.iter().map(String::as_str).chain(measured.as_deref()) {
+        text += &format!("    {line}\n");
+    }
+    text
+}
+
+fn line(neighbour: &Neighbour) -> [String; 6] {
+    let Neighbour { key, value, shared_memory_bytes, registers, occupancy, time_ratio } = neighbour;
+    [
+        format!("{key} = {value}"),
+        size((*shared_memory_bytes).into()),
+        registers.to_string(),
+        occupancy.blocks_per_sm.to_string(),
+        occupancy.limited_by.to_owned(),
+        time_ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+    ]
+}
+
+fn measured_line(measured: &Measured) -> [String; 7] {
+    [
+        measured.size.clone(),
+        format!("{:.2}", measured.microseconds),
+        measured.tflops.map_or_else(String::new, |tflops| format!("{tflops:.1}")),
+        measured.of_peak.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part)),
+        measured.gpu.clone(),
+        measured.date.clone(),
+        if measured.current { "current" } else { "older" }.to_owned(),
+    ]
+}

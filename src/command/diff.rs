@@ -1,0 +1,140 @@
+//! How two kernels differ: plan, source, machine code.
+
+use super::{CommandError, Context, Observer, names, session::Session};
+use crate::{build::built, kernel::Variant, plan::Plan};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use similar::TextDiff;
+use std::path::PathBuf;
+
+/// Lines of context of a hunk.
+const CONTEXT: usize = 3;
+
+/// Request of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Name of the first variant.
+    pub old: String,
+    /// Name of the second one.
+    pub new: String,
+    /// Build folder whose library's manifest has registers, sizes and machine code of both.
+    #[serde(default = "build_dir")]
+    pub build_dir: PathBuf,
+}
+
+fn build_dir() -> PathBuf {
+    "build".into()
+}
+
+/// Differences of two kernels.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// Name of the first kernel.
+    pub old: String,
+    /// Name of the second one.
+    pub new: String,
+    /// Values of the plans that differ.
+    pub plan: Vec<Difference>,
+    /// The sources as a unified diff, with the kernels' own names replaced by `NAME`; empty if they are equal.
+    pub source: String,
+    /// Lines that only the first source has, and that only the second one has.
+    pub lines: [usize; 2],
+    /// Values of the compiled kernels that differ; `None` if the build folder does not hold both.
+    pub compiled: Option<Vec<Difference>>,
+}
+
+/// A value that differs.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Its place: `tile.m`.
+    pub key: String,
+    /// The first kernel's; null if it has none.
+    pub old: Value,
+    /// The second kernel's.
+    pub new: Value,
+}
+
+/// Compares two kernels.
+///
+/// # Errors
+/// [`CommandError::Usage`] if a name is unknown or a variant has no plan.
+pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    let session = Session::open(context)?;
+    let found = |name: &String| Ok::<Variant, CommandError>(names::resolve(&session.grid, std::slice::from_ref(name))?[0]);
+    let (old, new) = (found(&request.old)?, found(&request.new)?);
+    let plan = |variant| session.plan(variant).map_err(CommandError::Usage);
+    let (old_plan, new_plan) = (plan(old)?, plan(new)?);
+    let source = |plan: &Plan| {
+        let text = session.renderer.kernel(plan)?.text;
+        Ok::<String, CommandError>(text.replace(&plan.variant.name(), "NAME"))
+    };
+    let (old_text, new_text) = (source(&old_plan)?, source(&new_plan)?);
+    let diff = TextDiff::from_lines(&old_text, &new_text);
+    let lines = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
+    let library = built(&request.build_dir.join("lib/libkgen.so"));
+    let compiled = library.get(&old.name()).zip(library.get(&new.name()));
+    Ok(Outcome {
+        plan: differences(&flat(&old_plan), &flat(&new_plan)),
+        lines: [lines(similar::ChangeTag::Delete), lines(similar::ChangeTag::Insert)],
+        source: diff.unified_diff().context_radius(CONTEXT).header(&old.name(), &new.name()).to_string(),
+        compiled: compiled.map(|(old, new)| differences(&flat(old), &flat(new))),
+        old: old.name(),
+        new: new.name(),
+    })
+}
+
+/// The values of an object, with nested ones as `outer.inner`.
+fn flat(value: &impl Serialize) -> Map<String, Value> {
+    fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
+        match value {
+            Value::Object(map) => map.into_iter().for_each(|(name, inner)| {
+                let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+                add(&name, inner, into);
+            }),
+            other => _ = into.insert(prefix.to_owned(), other),
+        }
+    }
+    let mut into = Map::new();
+    add("", serde_json::to_value(value).unwrap_or_default(), &mut into);
+    into
+}
+
+/// The keys whose values differ, in the order of the first object and then of the second.
+fn differences(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<Difference> {
+    let only_new = new.keys().filter(|key| !old.contains_key(*key));
+    let value = |of: &Map<String, Value>, key: &str| of.get(key).cloned().unwrap_or_default();
+    let all = old.keys().chain(only_new).map(|key| Difference { key: key.clone(), old: value(old, key), new: value(new, key) });
+    all.filter(|difference| difference.old != difference.new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_that_differ_are_named_by_their_place() {
+        let [old, new] =
+            [json!({ "a": 1, "b": { "c": 2, "d": 3 } }), json!({ "a": 1, "b": { "c": 4 }, "e": [5] })].map(|value| flat(&value));
+        let difference = |key: &str, old, new| Difference { key: key.to_owned(), old, new };
+        let expected = [
+            difference("b.c", json!(2), json!(4)),
+            difference("b.d", json!(3), Value::Null),
+            difference("e", Value::Null, json!([5])),
+        ];
+        assert_eq!(differences(&old, &new), expected);
+    }
+
+    #[test]
+    fn two_masks_of_one_kernel_differ_in_plan_and_source_and_a_kernel_not_from_itself() {
+        let request = |new: &str| Request { old: "flash_fwd_hdim64_fp16_sm80".into(), new: new.into(), build_dir: "none".into() };
+        let run = |new| super::run(&request(new), &Context::default(), &()).expect("both are known");
+        let found = run("flash_fwd_hdim64_fp16_causal_sm80");
+        assert!(found.plan.iter().any(|difference| difference.key == "variant.causal") && found.compiled.is_none());
+        assert!(found.lines[1] > 0 && found.source.starts_with("--- flash_fwd_hdim64_fp16_sm80\n+++ "), "{}", found.source);
+        let same = run("flash_fwd_hdim64_fp16_sm80");
+        assert!(same.plan.is_empty() && same.source.is_empty() && same.lines == [0, 0]);
+        assert_eq!(super::run(&request("flash_fwd_hdim64"), &Context::default(), &()).expect_err("unknown").kind(), "usage");
+    }
+}

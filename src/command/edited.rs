@@ -1,0 +1,82 @@
+//! A kernel in a file of the user's: edited by hand, or written by another program, with the ABI of one of kgen's.
+
+use super::{CommandError, Context, Observer, SelectionRequest, names, session::Session};
+use crate::{kernel::Variant, text::count};
+use itertools::Itertools;
+use std::{fs, path::Path};
+
+/// The declaration of a launcher, up to its name.
+const LAUNCHER: &str = "extern \"C\" int ";
+
+/// A kernel's text, and the variant whose launcher it defines.
+pub(super) struct Edited {
+    pub variant: Variant,
+    pub text: String,
+}
+
+impl Edited {
+    /// Reads a file. `selection` names the variant, or if it is empty the launcher in the text does.
+    ///
+    /// # Errors
+    /// [`CommandError::Usage`] if the file cannot be read, or defines no launcher or several, or another one than that
+    /// of the selection.
+    pub fn read(
+        path: &Path,
+        selection: &SelectionRequest,
+        session: &Session,
+        context: &Context,
+        observer: &dyn Observer,
+    ) -> Result<Self, CommandError> {
+        let usage = |what: String| CommandError::Usage(format!("`{}`: {what}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| usage(format!("cannot be read: {error}")))?;
+        let launchers: Vec<&str> = launchers(&text).collect();
+        if !selection.is_empty() {
+            let [variant] = selection.resolve(context, &session.grid, observer)?[..] else {
+                return Err(usage("it holds one kernel, and the selection is of several; name one variant, or none".to_owned()));
+            };
+            let name = variant.name();
+            if launchers.contains(&name.as_str()) {
+                return Ok(Self { variant, text });
+            }
+            return Err(usage(format!("it defines no launcher `{name}`; it has {}", listed(&launchers))));
+        }
+        match launchers[..] {
+            [name] => {
+                let variants = names::resolve(&session.grid, &[name.to_owned()]).map_err(|error| {
+                    usage(format!("its launcher names no kernel of kgen; flags of selection can name the variant\n{error}"))
+                })?;
+                Ok(Self { variant: variants[0], text })
+            }
+            _ => Err(usage(format!(
+                "it defines {}, and a kernel has one: `{LAUNCHER}NAME(…)` with the name of the variant that it replaces",
+                count(launchers.len(), "launcher")
+            ))),
+        }
+    }
+}
+
+/// Names of the launchers that a text defines. Functions that only prepare a call, such as `NAME_workspace`, return
+/// another type.
+fn launchers(text: &str) -> impl Iterator<Item = &str> {
+    let name = |rest: &'_ str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    text.lines().filter_map(move |line| {
+        let rest = line.trim_start().strip_prefix(LAUNCHER)?;
+        Some(&rest[..name(rest)?])
+    })
+}
+
+fn listed(launchers: &[&str]) -> String {
+    if launchers.is_empty() { "none".to_owned() } else { launchers.iter().map(|name| format!("`{name}`")).join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_found_by_their_declaration() {
+        let text = "extern \"C\" size_t a_workspace(const p* given) {\n}\n  extern \"C\" int a(const p* given,\n    int b) {\n// extern \"C\" int c(\n";
+        assert_eq!(launchers(text).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(launchers("").count(), 0);
+    }
+}

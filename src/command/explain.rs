@@ -1,0 +1,215 @@
+//! Why a kernel is as it is: its tile with reasons, the tiles beside it, what limits it, and its measured times.
+
+use super::{CommandError, Context, Observer, SelectionRequest, db, session::Session};
+use crate::{
+    family,
+    kernel::Variant,
+    lab::{Condition, Row, Store},
+    plan::{Occupancy, Plan},
+};
+use itertools::Itertools;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Request of an explanation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// The variants.
+    pub selection: SelectionRequest,
+    /// The store of measured times; `None` for the user's, if it exists.
+    pub db: Option<PathBuf>,
+}
+
+/// Outcome: one explanation for each variant.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Outcome {
+    /// In the order of the variants.
+    pub kernels: Vec<Explanation>,
+}
+
+/// A kernel explained.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    /// Its name.
+    pub name: String,
+    /// Its template, a file in `templates/`.
+    pub template: &'static str,
+    /// Its tile as text.
+    pub tile: String,
+    /// The rows of `tiles/` and of the grid that set the tile, in the order in which they apply.
+    pub reasons: Vec<Reason>,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_memory_bytes: u32,
+    /// Estimated registers of a thread.
+    pub registers: u32,
+    /// Blocks of a multiprocessor, and the resource that limits them.
+    pub occupancy: Occupancy,
+    /// Tiles that differ from this one in one key and have a plan, as [`family::candidates`] lists them.
+    pub neighbours: Vec<Neighbour>,
+    /// The latest measured time of each case.
+    pub measured: Vec<Measured>,
+}
+
+/// A row that sets keys of the tile.
+#[derive(Debug, Serialize)]
+pub struct Reason {
+    /// The kernels it is for; `None` for all of the template.
+    pub when: Option<String>,
+    /// The keys it sets.
+    pub keys: Vec<&'static str>,
+    /// The reason; `None` for a row of the grid, whose record says what was measured.
+    pub reason: Option<String>,
+    /// The record of a measurement.
+    pub measured: Option<String>,
+}
+
+/// A tile that differs in one key.
+#[derive(Debug, Serialize)]
+pub struct Neighbour {
+    /// The key.
+    pub key: String,
+    /// Its value in this tile.
+    pub value: Value,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_memory_bytes: u32,
+    /// Estimated registers of a thread.
+    pub registers: u32,
+    /// Blocks of a multiprocessor, and the resource that limits them.
+    pub occupancy: Occupancy,
+    /// Median over the cases that both tiles have in the store of this tile's time by the default's: above 1 if the
+    /// default is faster. `None` if no case was measured with both.
+    pub time_ratio: Option<f64>,
+}
+
+/// A measured time.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// The size, as `batch=8 heads=16`.
+    pub size: String,
+    /// The card.
+    pub gpu: String,
+    /// Date of the run, UTC.
+    pub date: String,
+    /// Median microseconds of a call.
+    pub microseconds: f64,
+    /// TFLOP/s at the median time.
+    pub tflops: Option<f64>,
+    /// The rate as a fraction of the card's peak: of its tensor cores, or for a memory-bound kernel of its memory.
+    pub of_peak: Option<f64>,
+    /// True if the kernel's source is still the same.
+    pub current: bool,
+}
+
+/// Explains the variants.
+///
+/// # Errors
+/// [`CommandError::Usage`] if nothing is selected or a variant has no plan.
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    let session = Session::open(context)?;
+    let variants = request.selection.resolve(context, &session.grid, observer)?;
+    let path = db::path(request.db.as_deref())?;
+    let store = if request.db.is_some() || path.exists() { Some(Store::open_existing(&path)?) } else { None };
+    let explained = |variant: &Variant| {
+        let condition = Condition { kernels: vec![variant.name()], ..Condition::default() };
+        let rows = store.as_ref().map(|store| store.rows(&condition)).transpose()?.unwrap_or_default();
+        explain(*variant, &session, &rows)
+    };
+    Ok(Outcome { kernels: variants.iter().map(explained).collect::<Result<_, _>>()? })
+}
+
+fn explain(variant: Variant, session: &Session, rows: &[Row]) -> Result<Explanation, CommandError> {
+    let plan = session.plan(variant).map_err(CommandError::Usage)?;
+    let source = session.renderer.kernel(&plan)?.hash;
+    let default = tile(&plan);
+    let candidates = family::candidates(variant).map_err(|error| CommandError::Usage(error.to_string()))?;
+    let neighbours = candidates.filter_map(|candidate| {
+        let other = tile(&candidate);
+        let (key, value) = other.iter().filter(|(key, value)| default.get(*key) != Some(*value)).exactly_one().ok()?;
+        Some(Neighbour {
+            key: key.clone(),
+            value: value.clone(),
+            shared_memory_bytes: candidate.shared_memory_bytes,
+            registers: candidate.registers.total,
+            occupancy: candidate.occupancy.clone(),
+            time_ratio: time_ratio(rows, &default, &other),
+        })
+    });
+    Ok(Explanation {
+        name: variant.name(),
+        template: plan.template,
+        tile: plan.tile().to_string(),
+        reasons: reasons(variant, session),
+        threads: plan.threads,
+        shared_memory_bytes: plan.shared_memory_bytes,
+        registers: plan.registers.total,
+        occupancy: plan.occupancy.clone(),
+        neighbours: neighbours.sorted_by_key(|neighbour| neighbour.key.clone()).collect(),
+        measured: measured(rows, &default, &source),
+    })
+}
+
+/// The keys of a plan's tile.
+fn tile(plan: &Plan) -> Map<String, Value> {
+    match serde_json::to_value(plan.tile()) {
+        Ok(Value::Object(keys)) => keys,
+        _ => Map::new(),
+    }
+}
+
+fn reasons(variant: Variant, session: &Session) -> Vec<Reason> {
+    let of_files = family::of(variant.kind()).tile_rows(variant).into_iter().map(|row| Reason {
+        when: row.filter.as_ref().map(ToString::to_string),
+        keys: row.tile.keys().collect(),
+        reason: row.reason.clone(),
+        measured: row.measured.clone(),
+    });
+    let of_grid = session.grid.tile_override(&variant).map(|tile| Reason {
+        when: session.grid.tile_place(&variant),
+        keys: tile.keys().collect(),
+        reason: None,
+        measured: None,
+    });
+    of_files.chain(of_grid).collect()
+}
+
+/// The tile that a row's kernel had.
+fn tile_of(row: &Row) -> Option<&Map<String, Value>> {
+    row.kernel.as_ref()?.get("tile")?.as_object()
+}
+
+/// The latest row of each case whose kernel had this tile.
+fn latest<'a>(rows: &'a [Row], of: &Map<String, Value>) -> BTreeMap<String, &'a Row> {
+    let of_tile = rows.iter().filter(|row| row.median_us().is_some() && tile_of(row) == Some(of));
+    of_tile.map(|row| (row.comparable(), row)).collect()
+}
+
+fn time_ratio(rows: &[Row], default: &Map<String, Value>, other: &Map<String, Value>) -> Option<f64> {
+    let (of_default, of_other) = (latest(rows, default), latest(rows, other));
+    let ratio = |(case, row): (&String, &&Row)| Some(row.median_us()? / of_default.get(case)?.median_us()?);
+    let ratios: Vec<f64> = of_other.iter().filter_map(ratio).sorted_by(f64::total_cmp).collect();
+    ratios.get(ratios.len() / 2).copied()
+}
+
+fn measured(rows: &[Row], default: &Map<String, Value>, source: &str) -> Vec<Measured> {
+    let of_row = |row: &Row| {
+        let peak = |name: &str| row.run.get("ceiling")?.get(name)?.as_f64();
+        let rate = if row.dtype.as_deref() == Some("fp8") { "tflops_fp8" } else { "tflops_16_bit" };
+        let of_tensor_cores = row.number("tflops").zip(peak(rate)).map(|(tflops, peak)| tflops / peak);
+        let of_memory = row.number("gbs").zip(peak("memory_gbs")).map(|(gbs, peak)| gbs / peak);
+        Some(Measured {
+            size: row.size(),
+            gpu: row.gpu().to_owned(),
+            date: row.date().to_owned(),
+            microseconds: row.median_us()?,
+            tflops: row.number("tflops"),
+            of_peak: of_memory.or(of_tensor_cores),
+            current: row.kernel_fact("source") == source,
+        })
+    };
+    latest(rows, default).into_values().filter_map(of_row).sorted_by(|a, b| a.microseconds.total_cmp(&b.microseconds)).collect()
+}
