@@ -3,10 +3,13 @@
 # Blocks of C and of CMake whose first line is a comment with the name of a file are written to that file before.
 #
 #   scripts/readme_commands.sh [PAGE]      PAGE: docs/integrate.md, which needs CMake too; default README.md
+#
+# KGEN: the binary, default target/release/kgen.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 page=${1:-README.md}
-export PATH="$root/target/release:$PATH"
+PATH="$(dirname "$(realpath "${KGEN:-$root/target/release/kgen}")"):$PATH"
+export PATH
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/place"

@@ -14,17 +14,17 @@ step "format"
 cargo fmt --check
 
 step "clippy, warnings are errors"
-cargo clippy --release --all-targets --quiet -- -D warnings
+cargo clippy --profile ci --all-targets --quiet -- -D warnings
 
 step "unit, snapshot, fault and integration tests"
 # More threads than cores: tests wait for compilers and child processes.
-RUST_TEST_THREADS=$(($(nproc) * 3 / 2)) cargo test --release --no-fail-fast
+RUST_TEST_THREADS=$(($(nproc) * 3 / 2)) cargo test --profile ci --no-fail-fast
 
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
-kgen="${CARGO_TARGET_DIR:-target}/release/kgen"
+kgen="${CARGO_TARGET_DIR:-target}/ci/kgen"
 
 step "generated/ and generated.b3 are up to date"
-scripts/generated.sh --check
+KGEN="$kgen" scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"
 rm -rf build/log  # left by earlier runs
@@ -45,7 +45,7 @@ step "the wheel and the archive of a release, in a fresh environment"
 scripts/test_release.sh "$kgen"
 
 step "the commands of README.md"
-scripts/readme_commands.sh
+KGEN="$kgen" scripts/readme_commands.sh
 
 current="done"
 printf '\nall steps passed in %d s\n' "$SECONDS"

@@ -22,8 +22,7 @@ Examples:
                                       what was measured since then
   kgen db export --as csv --out rows.csv
                                       a table for a spreadsheet
-  kgen db import docs/results/rows.jsonl
-                                      rows that the project publishes
+  kgen db import rows.jsonl           rows that another machine exported
   kgen db merge node1.db node2.db     the stores of other machines
   kgen db noise --gpu h100            how far repeated runs lie apart
   kgen db regress nvcc=12.9 nvcc=13.0

@@ -38,8 +38,8 @@ const STRICT: [&str; 4] = [
     "-fsanitize=bounds -fsanitize-undefined-trap-on-error",
     "-fsanitize=object-size -fsanitize-undefined-trap-on-error",
 ];
-/// Linker that takes a third of the time of the usual one, used if the compiler supports it. Each check links a kernel's
-/// library.
+/// Linker that takes a third of the time of the usual one, used if the compiler supports it. Each check links a
+/// kernel's library.
 const QUICK_LINKER: &str = "-fuse-ld=gold";
 /// Four and eight bytes of GCC's pattern for uninitialised variables, as they appear in assembly, and their
 /// replacements. The pattern is a finite number, which a factor of 0 cancels. `0xffc1` in each half is NaN in fp32,
