@@ -177,7 +177,8 @@ fn names(tag: &str) -> Vec<String> {
 #[test]
 fn no_part_reads_what_the_template_that_includes_it_has_set() {
     const GIVEN: &str = "plan name target template compile_line dtype_constant kgen_version features_constant and_declared \
-         with_declared identity_tail requested_features features_of_rows stages_bias declares declared v params hopper";
+         with_declared identity_tail requested_features features_of_rows adds_elements changes_weights stages_elements declares declared \
+         v params hopper";
     const TERA: &str = "if elif else endif set for in endfor include not and or is defined loop range true false component \
          endcomponent none join indent";
     let known: BTreeSet<&str> = GIVEN.split_whitespace().chain(TERA.split_whitespace()).collect();

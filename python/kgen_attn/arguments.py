@@ -13,6 +13,12 @@ _LEAST_HEAD_DIM = 16
 
 TensorOrNone = Optional[torch.Tensor]
 
+#: FlashAttention's names of Q, K, V and the optional tensors.
+NAMES = (
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
+    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv", "attn_bias"),
+)
+
 
 def number(value: object, name: str) -> float:
     """The value of a number or of a tensor that holds one.
@@ -31,7 +37,7 @@ def number(value: object, name: str) -> float:
         pass
     except OverflowError:
         raise ValueError(f"`{name}` has more digits than a float can hold; it must be finite in 32 bits") from None
-    raise TypeError(f"`{name}` is {_shown(value)}; it must be a number")
+    raise TypeError(f"`{name}` is {shown(value)}; it must be a number")
 
 
 def integer(value: object, name: str) -> int:
@@ -43,7 +49,7 @@ def integer(value: object, name: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"`{name}` is {_shown(value)}; it must be an integer") from None
+        raise TypeError(f"`{name}` is {shown(value)}; it must be an integer") from None
 
 
 def flag(value: object, name: str) -> bool:
@@ -55,7 +61,7 @@ def flag(value: object, name: str) -> bool:
             return bool(_item(value, name) if isinstance(value, torch.Tensor) else value)
     except ValueError:  # for an array
         pass
-    raise TypeError(f"`{name}` is {_shown(value)}; it must be True or False")
+    raise TypeError(f"`{name}` is {shown(value)}; it must be True or False")
 
 
 def _item(tensor: torch.Tensor, name: str) -> Union[int, float, bool]:
@@ -67,7 +73,8 @@ def _item(tensor: torch.Tensor, name: str) -> Union[int, float, bool]:
     return tensor.item()
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a message: of a number or a text itself, and its type."""
     kind = type(value).__name__
     return f"{value!r}, of type {kind}" if isinstance(value, (int, float, str)) else f"of type {kind}"
 
@@ -94,7 +101,7 @@ def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, nam
         return
     for name, tensor, axes in zip(names, (q, k, v), (axes_q, axes_k, axes_k)):
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
+            raise TypeError(f"`{name}` is {shown(tensor)}; it must be a torch.Tensor")
         if tensor.layout is not torch.strided or tensor.is_nested:
             kind = "nested" if tensor.is_nested else str(tensor.layout)
             raise TypeError(f"`{name}` is {kind}; it must be a dense tensor, or packed ones with `cu_seqlens`")
@@ -108,7 +115,7 @@ def check_axes(name: str, tensor: object, axes: int) -> None:
     if type(tensor) is torch.Tensor and tensor.dim() == axes:
         return
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
+        raise TypeError(f"`{name}` is {shown(tensor)}; it must be a torch.Tensor")
     if tensor.dim() != axes:
         raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; it must have {axes} {'axis' if axes == 1 else 'axes'}")
 
@@ -188,33 +195,5 @@ any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
     """Sinks in a type that kernels read."""
     if s_aux is not None and not isinstance(s_aux, torch.Tensor):
-        raise TypeError(f"`s_aux` is {_shown(s_aux)}; it must be a torch.Tensor")
+        raise TypeError(f"`s_aux` is {shown(s_aux)}; it must be a torch.Tensor")
     return s_aux.float() if s_aux is not None and s_aux.dtype == torch.float16 else s_aux
-
-
-def bias(attn_bias: object, dtype: torch.dtype, name: str = "attn_bias", least_axes: int = 2) -> TensorOrNone:
-    """An additive bias of four axes, (batch, heads, rows, keys), each of which may be 1 for all; its sizes are not looked
-    at here. A mask of bool becomes one of `dtype`, the type of O, which hides keys where it is False."""
-    if attn_bias is None:
-        return None
-    if not isinstance(attn_bias, torch.Tensor):
-        raise TypeError(f"`{name}` is {_shown(attn_bias)}; it must be a torch.Tensor")
-    if attn_bias.layout is not torch.strided or attn_bias.is_nested:
-        raise TypeError(f"`{name}` is {'nested' if attn_bias.is_nested else attn_bias.layout}; it must be a dense tensor")
-    if not least_axes <= attn_bias.dim() <= 4:
-        axes = f"{least_axes} to 4 axes, the last ones of (batch, heads, rows, keys)"
-        raise ValueError(f"`{name}` has shape {tuple(attn_bias.shape)}; it must have {axes}")
-    if attn_bias.dtype == torch.bool:
-        attn_bias = additive(attn_bias, dtype)
-    elif any_autocast() and attn_bias.dtype in _HALVES and torch.is_autocast_enabled(attn_bias.device.type):
-        attn_bias = attn_bias.to(dtype)
-    return attn_bias if attn_bias.dim() == 4 else attn_bias[(None,) * (4 - attn_bias.dim())]
-
-
-def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """0 where the mask of bool is True and -infinity where it is False. What is expanded stays so."""
-    one = mask
-    for axis, (size, stride) in enumerate(zip(mask.shape, mask.stride())):
-        if stride == 0 and size > 1:
-            one = one.narrow(axis, 0, 1)
-    return one.new_zeros(one.shape, dtype=dtype).masked_fill(one.logical_not(), float("-inf")).expand(mask.shape)

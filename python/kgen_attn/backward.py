@@ -7,9 +7,10 @@ import struct
 
 import torch
 
-from . import abi
+from . import abi, features
+from .bias import enter_bias, shape_of_dbias, strides_of_bias
 from .errors import MissingKernel
-from .forward import check_dtypes, enter_bias, enter_features, request_of, strides_of_bias
+from .forward import check_dtypes, enter_features, request_of
 from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, no_rows, rows_contiguous
 
 _TENSORS = struct.Struct("=9Q")
@@ -25,7 +26,7 @@ _OPTIONAL_AT = (
     _FEATURES_AT + abi.AttentionFeatures.sinks.offset,
     abi.BwdParams.dlse.offset,
     abi.BwdParams.bias.offset,
-    abi.BwdParams.rng_state.offset,
+    *features.offsets(abi.BwdParams),
 )
 #: Of the gradients that may not be requested: those of the sinks and of the bias.
 _GRADIENTS_AT = abi.BwdParams.dsinks.offset, abi.BwdParams.dbias.offset
@@ -58,21 +59,21 @@ def backward(
     softcap: float,
     deterministic: bool,
     with_dbias: bool,
-    rng_state: TensorOrNone = None,
-    p_dropout: float = 0.0,
+    *added: object,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """dQ, dK and dV, contiguous; the gradient of the sinks, (heads,) fp32 or, without sinks, empty; and that of the bias,
     fp32 and contiguous, of the bias's shape, or empty without `with_dbias`.
 
-    The parameters are those of `forward`, which returned `out` and `lse`, the last two its `dropped`; `dlse` is the
-    gradient of `lse`, or None for 0. Rows that no sequence uses have gradient 0.
+    The parameters are those of `forward`, which returned `out` and `lse`; `dlse` is the gradient of `lse`, or None for 0.
+    Rows that no sequence uses have gradient 0.
     """
     q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout.resolve_neg()))
     dlse = dlse if dlse is None else rows_contiguous(dlse.resolve_neg())
-    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse, bias, rng_state
+    added = features.completed(added)
+    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse, bias, *added[: features.TENSORS]
     # fmt: off
     numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
-               deterministic, with_dbias, p_dropout)
+               deterministic, with_dbias, *added[features.TENSORS :])
     key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), out.stride(), dout.stride(), lse.stride(), q.dtype,
            q.get_device(), numbers, tuple(map(known, optional)))
     # fmt: on
@@ -102,11 +103,6 @@ def backward(
     return dq, dk, dv, dsinks, dbias
 
 
-def shape_of_dbias(bias: torch.Tensor, keys: int) -> tuple[int, ...]:
-    """That of the gradient which the kernels write: sums over batch entries, heads and rows, but none over keys."""
-    return (*bias.shape[:3], keys)
-
-
 def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOrNone) -> None:
     buffer = bytearray(plan.params)
     _TENSORS.pack_into(buffer, _TENSORS_AT, *(tensor.data_ptr() for tensor in tensors))
@@ -122,10 +118,10 @@ def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOr
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
     """Writes the structure, without pointers. `forward` has checked what is given."""
-    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse, bias, _ = optional
+    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse, bias, *_ = optional
     # fmt: off
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic,
-     with_dbias, p_dropout) = numbers
+     with_dbias, *added_numbers) = numbers
     # fmt: on
     check_dtypes(q, k, v)
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype:
@@ -163,7 +159,8 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
             given = f"{dlse.dtype} of shape {tuple(dlse.shape)}"
             raise ValueError(f"the gradient of the log-sum-exp is {given}; it must be torch.float32 of shape {tuple(lse.shape)}")
         enter_strides(p, "dlse", dlse.stride()[:-1], ("batch", "head")[3 - dlse.dim() :])
-    p.dtype, p.softmax_scale, p.p_dropout = DTYPES[q.dtype], softmax_scale, p_dropout
+    p.dtype, p.softmax_scale = DTYPES[q.dtype], softmax_scale
+    features.enter(p, added_numbers)
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     named = (cu_seqlens_q, cu_seqlens_k, *[None] * 5, alibi_slopes, sinks, *[None] * 4, bias)
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]

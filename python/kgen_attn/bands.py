@@ -15,7 +15,7 @@ import torch
 
 from . import missing
 from .library import library
-from .ops import is_eager
+from .tracing import is_eager
 
 
 class NoBand(NotImplementedError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from . import ops
-from .arguments import integer, number
-from .forward import NAMES, NO_DROPOUT, check_state
+from .arguments import NAMES, integer, number
+from .feature import Feature
 from .launch import EIGHTS, TensorOrNone
+from .tracing import is_eager, is_transformed, refuse_transforms
 
 #: Probabilities from here on are 1 as 32-bit floats.
 _ONE = 1.0 - 2.0**-25
@@ -26,6 +26,25 @@ _BLOCK, _STEP = 32, 8
 _ROUNDED = 128
 
 
+def check_state(rng_state: object, device: torch.device) -> None:
+    """Raises for a state that is not two 64-bit integers on the device."""
+    if not isinstance(rng_state, torch.Tensor):
+        raise TypeError(f"`rng_state` is of type {type(rng_state).__name__}; it must be a torch.Tensor")
+    if rng_state.dtype != torch.int64:
+        raise TypeError(f"`rng_state` is {rng_state.dtype}; it must be torch.int64")
+    if rng_state.shape != (2,) or rng_state.stride(0) != 1:
+        given = f"has shape {tuple(rng_state.shape)} and strides {rng_state.stride()}"
+        raise ValueError(f"`rng_state` {given}; it must be contiguous, of shape (2,): the seed and the offset")
+    if rng_state.device != device:
+        raise ValueError(f"`rng_state` is on `{rng_state.device}`, `q` on `{device}`")
+
+
+FEATURE = Feature("dropout", ("rng_state",), {"p_dropout": 0.0}, check_state)
+
+#: State and probability of a call without dropout.
+_WITHOUT = (None, 0.0)
+
+
 def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) -> tuple:
     """State and probability of a call of `forward` with these tensors and numbers. The state is `rng_state`, or drawn from the
     generator of the device. Raises by name for what kernels with dropout cannot do."""
@@ -34,7 +53,7 @@ def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) 
         check_state(rng_state, q.device)
     p = _probability(dropout_p, "dropout_p")
     if p == 0.0:
-        return NO_DROPOUT
+        return _WITHOUT
     named = dict(zip(NAMES, tensors))
     *_, softcap, num_splits = numbers
     why = None
@@ -49,8 +68,8 @@ def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) 
     if why is not None:
         raise NotImplementedError(f"`dropout_p` is {p} and {why}")
     if rng_state is None:
-        if ops.is_eager(q) and ops.is_transformed():  # vmap has an error of its own for random numbers
-            ops.refuse_transforms(named)
+        if is_eager(q) and is_transformed():  # vmap has an error of its own for random numbers
+            refuse_transforms(named)
         # From torch's generator, whose state checkpointing restores and CUDA graphs advance.
         rng_state = torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=q.device)
     return rng_state, p

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Optional
 
 import torch
 
-from . import abi, host_values
+from . import abi, features, host_values
+from .arguments import NAMES
+from .bias import enter_bias
 from .errors import KgenError, MissingKernel
+from .features import TENSORS, WITHOUT_NUMBERS
 from .launch import (
     DTYPES,
     EIGHTS,
@@ -55,19 +58,11 @@ _OPTIONAL_AT = (
     abi.FwdParams.v_descale.offset,
     abi.FwdParams.qv.offset,
     abi.FwdParams.bias.offset,
-    abi.FwdParams.rng_state.offset,  # absent without dropout
+    *features.offsets(abi.FwdParams),  # absent in a call without these features
 )
 _PAGES_AT, _ENTRIES_AT, _QV_AT, _BIAS_AT = 4, 5, 12, 13
 #: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * (_BIAS_AT + 1)
-#: State and probability of dropout in a call without.
-NO_DROPOUT = (None, 0.0)
-
-#: FlashAttention's names of Q, K, V and the optional tensors.
-NAMES = (
-    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
-    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv", "attn_bias"),
-)
 
 #: Requirements on the structure's numbers.
 _SAID = {
@@ -116,10 +111,10 @@ def forward(
     with_lse: bool = True,
     out: TensorOrNone = None,
     append: Optional[Append] = None,
-    dropped: tuple = NO_DROPOUT,
+    added: tuple = features.WITHOUT,
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor. `append` is written into the
-    cache first. `dropped` is the state and the probability of dropout.
+    cache first. `added` are the arguments of `features`.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
     leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv, bias. `numbers` are max_seqlen_q, max_seqlen_k,
@@ -132,8 +127,8 @@ def forward(
     1); with `cu_seqlens_q` and `cu_seqlens_k` the last axes are the longest lengths, with `page_table` the last one is
     all keys that a row of the table can have.
     """
-    if dropped[1] != 0.0:
-        optional, numbers = (*optional, dropped[0]), (*numbers, dropped[1])
+    if added[TENSORS:] != WITHOUT_NUMBERS:
+        optional, numbers = (*optional, *added[:TENSORS]), (*numbers, *added[TENSORS:])
     layout = layout_of(q, k, v)
     if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
@@ -242,9 +237,9 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     """Checks the arguments and fills the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
-     q_descale, k_descale, v_descale, qv, bias, *rng_state) = optional
+     q_descale, k_descale, v_descale, qv, bias, *added_tensors) = optional
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
-     num_splits, *p_dropout) = numbers
+     num_splits, *added_numbers) = numbers
     # fmt: on
     check_device(q, "q")
     check_dtypes(q, k, v)
@@ -329,9 +324,9 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     for name, descale in descales.items():
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
-    if p_dropout:
-        check_state(*rng_state, q.device)
-        (p.p_dropout,) = p_dropout
+    if added_numbers:
+        features.check(added_tensors, q.device)
+        features.enter(p, added_numbers)
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
     plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
     plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
@@ -409,19 +404,6 @@ def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
         raise TypeError(f"`out` is {out.dtype}; it must be {out_dtype(q)}")
 
 
-def check_state(rng_state: object, device: torch.device) -> None:
-    """Raises for a state that is not two 64-bit integers on the device."""
-    if not isinstance(rng_state, torch.Tensor):
-        raise TypeError(f"`rng_state` is of type {type(rng_state).__name__}; it must be a torch.Tensor")
-    if rng_state.dtype != torch.int64:
-        raise TypeError(f"`rng_state` is {rng_state.dtype}; it must be torch.int64")
-    if rng_state.shape != (2,) or rng_state.stride(0) != 1:
-        given = f"has shape {tuple(rng_state.shape)} and strides {rng_state.stride()}"
-        raise ValueError(f"`rng_state` {given}; it must be contiguous, of shape (2,): the seed and the offset")
-    if rng_state.device != device:
-        raise ValueError(f"`rng_state` is on `{rng_state.device}`, `q` on `{device}`")
-
-
 def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
     """Raises `ValueError` for a tensor with a wrong number of axes."""
     axes = "(total rows, heads, head dim)" if packed else "(batch, rows, heads, head dim)"
@@ -466,26 +448,6 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
         f.sinks_dtype = DTYPES[sinks.dtype]
 
 
-def enter_bias(p, bias: TensorOrNone, own: torch.dtype) -> None:
-    """Enters the type and the strides of a bias, whose axes of one element repeat. `own`: the type of O. After the
-    lengths, before those of tensors without rows are 0."""
-    if bias is None:
-        return
-    axes = {"batch": p.batch, "head": p.num_heads, "row": p.seqlen_q, "column": p.seqlen_k}
-    if bias.dim() != 4 or any(size not in (1, most) for size, most in zip(bias.shape, axes.values())):
-        shape = ", ".join(f"{most} or 1" if most != 1 else "1" for most in axes.values())
-        raise ValueError(f"`attn_bias` has shape {tuple(bias.shape)}; here (batch, heads, rows, keys) are ({shape})")
-    if bias.dtype not in (torch.float32, own):
-        raise TypeError(f"`attn_bias` is {bias.dtype}; it must be torch.float32, {own}, the type of the result, or torch.bool")
-    enter_strides(p, "bias", strides_of_bias(bias), axes)
-    p.bias_dtype = DTYPES[bias.dtype]
-
-
-def strides_of_bias(bias: torch.Tensor) -> list[int]:
-    """Those of its four axes; 0 along axes of one element, which belongs to all."""
-    return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride())]
-
-
 def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
     """The properties of the call that determine its kernel."""
     f = p.features
@@ -502,8 +464,8 @@ def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
         "cache": cache_batch_idx is not None or leftpad_k is not None,
         "qv": optional[_QV_AT] is not None,
         "bias": optional[_BIAS_AT] is not None,
-        "dropout": p.p_dropout != 0,
+        **features.requested(p),
     }
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
-    features = tuple(name for name, there in asked.items() if there)
-    return Request(function, dtype, p.head_dim, p.head_dim_v, bool(p.flags & abi.FLAG_CAUSAL), features, q.get_device())
+    words = tuple(name for name, there in asked.items() if there)
+    return Request(function, dtype, p.head_dim, p.head_dim_v, bool(p.flags & abi.FLAG_CAUSAL), words, q.get_device())

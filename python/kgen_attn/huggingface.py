@@ -6,7 +6,8 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import arguments, bands, masks
+from . import bands, masks
+from .bias import additive
 from .forward import out_dtype
 from .interface import flash_attn_func, flash_attn_varlen_func
 
@@ -147,7 +148,7 @@ def _bias_of(mask: torch.Tensor, position_bias: Optional[torch.Tensor], q, k) ->
         return _readable(position_bias.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else position_bias + mask, q)
     if mask.dtype == torch.bool and masks.may_look(mask):
         dtype = out_dtype(q)
-        return _remembered(mask, f"_kgen_bias_{dtype}", lambda mask: arguments.additive(mask, dtype))
+        return _remembered(mask, f"_kgen_bias_{dtype}", lambda mask: additive(mask, dtype))
     return mask if mask.dtype == torch.bool else _readable(mask, q)
 
 

@@ -6,7 +6,8 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, dropout, ops
+from . import arguments, dropout, ops, tracing
+from .bias import bias_of_four_axes
 from .forward import NONE, ForwardPlan, layout_of, out_dtype, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
 from .repeats import Repeats, are_same
@@ -100,7 +101,7 @@ def flash_attn_func(
     plain = plain and seqused_q is None and seqused_k is None and attn_bias is None and rng_state is None
     layout = plan = None
     try:
-        if plain and ops.is_direct(q, k, v):
+        if plain and tracing.is_direct(q, k, v):
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)
@@ -124,7 +125,7 @@ def flash_attn_func(
         q_descale, k_descale, v_descale = descales(q_descale, k_descale, v_descale, q.shape[0], k)
         # fmt: off
         optional = (None, None, seqused_q, seqused_k, None, None, None, alibi_slopes, arguments.sinks(s_aux),
-                    q_descale, k_descale, v_descale, None, arguments.bias(attn_bias, out_dtype(q)))
+                    q_descale, k_descale, v_descale, None, bias_of_four_axes(attn_bias, out_dtype(q)))
         # fmt: on
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
@@ -238,7 +239,7 @@ def flash_attn_varlen_func(
     chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     # fmt: off
     optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
-                q_descale, k_descale, v_descale, None, arguments.bias(attn_bias, out_dtype(q)))
+                q_descale, k_descale, v_descale, None, bias_of_four_axes(attn_bias, out_dtype(q)))
     numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")

@@ -7,6 +7,7 @@ from typing import Optional, Union
 import torch
 
 from . import append_kv, arguments, host_values, ops
+from .bias import bias_of_four_axes
 from .forward import layout_of, out_dtype, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
 from .launch import check_beside, check_integers
@@ -182,7 +183,7 @@ def flash_attn_with_kvcache(
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
     optional = (cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
-                arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv, arguments.bias(attn_bias, out_dtype(q)))
+                arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv, bias_of_four_axes(attn_bias, out_dtype(q)))
     numbers = (0 if cu_seqlens_q is None else seqlen_q, rows, arguments.number(softmax_scale, "softmax_scale"), causal, left,
                right, arguments.integer(attention_chunk, "attention_chunk"), arguments.softcap(softcap),
                arguments.integer(num_splits, "num_splits"))

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 from . import bands
 from .bands import Band, NoBand
-from .ops import is_eager
+from .tracing import is_eager
 
 NOTHING, COUNT, RANGE, PLACES = range(4)
 

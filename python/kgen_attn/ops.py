@@ -9,16 +9,19 @@ from __future__ import annotations
 import torch
 from torch.autograd import forward_ad
 
+from . import features
 from .append_kv import fwd_kvcache
-from .arguments import any_autocast, refuse_gradients
+from .arguments import NAMES, refuse_gradients
 from .backward import backward
-from .forward import NAMES, NO_DROPOUT, forward
+from .bias import refuse_gradient_of_bias
+from .forward import forward
+from .tracing import REVERSE_ALONE, functorch_active, is_batched, is_eager, is_transformed, refuse_transforms
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
 #: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks and the
 #: bias stand.
-_OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 29, 11, 16
+_OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 27 + len(features.WITHOUT), 11, 16
 
 #: Index after V of the first parameter that only one operator has: `deterministic`, or the new rows.
 _OWN_AT = _OPTIONAL + 9
@@ -28,10 +31,11 @@ _OWN_AT = _OPTIONAL + 9
 _WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
 _WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
 
+#: Of the tensors that the backward pass reads, how many come before the sinks.
+_SAVED = 10
+
 #: Of the numbers of `forward` and of `backward`, which come after these.
 _SOFTCAP_AT, _WITH_DBIAS_AT = 7, 9
-
-_REVERSE_ALONE = "kgen has gradients of reverse mode alone, by `backward()` and `torch.autograd.grad`"
 
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
@@ -42,13 +46,12 @@ _NUMBERS = (
     "SymInt max_seqlen_q, SymInt max_seqlen_k, float softmax_scale, bool causal, SymInt window_left, SymInt window_right, "
     "SymInt attention_chunk, float softcap"
 )
-_DROPOUT = "Tensor? rng_state=None, float p_dropout=0.0"
 _SCHEMAS = {
-    "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic, {_DROPOUT}) -> (Tensor, Tensor)",
+    "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic, {features.SCHEMA}) -> (Tensor, Tensor)",
     "backward": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
         "Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dlse, Tensor? attn_bias, "
-        f"{_NUMBERS}, bool deterministic, bool with_dbias, {_DROPOUT}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+        f"{_NUMBERS}, bool deterministic, bool with_dbias, {features.SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     ),
     # `seqused_k` counts the rows before the new ones.
     "fwd_kvcache": (
@@ -69,15 +72,13 @@ def _forward(q, k, v, *others):
 
 def _attend(q, k, v, *others):
     # `deterministic` does not affect the forward pass.
-    optional, numbers, _, dropped = _divided(others)
-    return forward(q, k, v, optional, numbers, dropped=dropped)
+    optional, numbers, _, added = _divided(others)
+    return forward(q, k, v, optional, numbers, added=added)
 
 
 def _divided(others: tuple) -> tuple[tuple, tuple, bool, tuple]:
-    """The optional tensors, the numbers, `deterministic`, and the state and probability of dropout."""
-    dropped = others[_OWN_AT + 1 :]
-    # Torch leaves trailing defaults out.
-    return others[:_OPTIONAL], others[_OPTIONAL:_OWN_AT], others[_OWN_AT], (*dropped, *NO_DROPOUT[len(dropped) :])
+    """The optional tensors, the numbers, `deterministic`, and the arguments that features add."""
+    return others[:_OPTIONAL], others[_OPTIONAL:_OWN_AT], others[_OWN_AT], features.completed(others[_OWN_AT + 1 :])
 
 
 def _forward_fake(q, k, v, cu_seqlens_q, *_):
@@ -122,7 +123,7 @@ def _no_gradient_fake(_dout, input, _why):
 def _refuse_forward_mode() -> None:
     # Tangents, and levels of torch.func.jvp, are invisible below torch's dispatcher.
     if forward_ad._current_level >= 0:
-        raise NotImplementedError(f"no tangents through `torch.ops.kgen_attn`: {_REVERSE_ALONE}")
+        raise NotImplementedError(f"no tangents through `torch.ops.kgen_attn`: {REVERSE_ALONE}")
 
 
 _KERNELS = {
@@ -149,11 +150,12 @@ for _name, _schema in _SCHEMAS.items():
 
 def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]
-    optional, numbers, deterministic, (rng_state, ctx.p_dropout) = _divided(inputs[3:])
+    optional, numbers, deterministic, added = _divided(inputs[3:])
     ctx.set_materialize_grads(False)
     ctx.refused = () if _have_gradients(*optional) else _refused(optional, numbers)
-    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9], optional[_BIAS_AT - 3], rng_state)
-    ctx.numbers = (*numbers[:-1], deterministic)  # without num_splits
+    others = *optional[:4], *optional[7:9], optional[_BIAS_AT - 3]
+    ctx.save_for_backward(q, k, v, *output, *others, *added[: features.TENSORS])
+    ctx.numbers, ctx.added = (*numbers[:-1], deterministic), added[features.TENSORS :]  # without num_splits
 
 
 def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv, bias) -> bool:
@@ -185,13 +187,13 @@ def _gradient(ctx, dout, dlse):
     if dout is None:
         dout = torch.zeros_like(tensors[3])
     eager = is_eager(dout) and is_eager(tensors[0])
-    if eager and (is_transformed() or any(t is not None and _is_batched(t) for t in (dout, dlse))):
+    if eager and (is_transformed() or any(t is not None and is_batched(t) for t in (dout, dlse))):
         refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
     # Under `create_graph` through the operator, whose own gradient refuses.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
-    *tensors, sinks, bias, rng_state = tensors
+    sinks, bias, *added = tensors[_SAVED:]
     with_dbias = bias is not None and bias.requires_grad
-    given = (dout, *tensors, sinks, dlse, bias, *ctx.numbers, with_dbias, rng_state, ctx.p_dropout)
+    given = (dout, *tensors[:_SAVED], sinks, dlse, bias, *ctx.numbers, with_dbias, *added, *ctx.added)
     *gradients[:3], dsinks, dbias = run(*given)
     if sinks is not None and sinks.requires_grad:
         gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
@@ -257,81 +259,12 @@ def _refuse_gradients(optional: tuple) -> None:
             refuse_gradients({NAMES[3 + at]: tensor})
 
 
-def _refuse_gradient_of_bias(bias: torch.Tensor, q, optional: tuple, numbers: tuple, deterministic: bool) -> None:
-    """Raises `NotImplementedError` where the bias, which requires grad, has none."""
-    if numbers[_SOFTCAP_AT] != 0.0:
-        cap = f"`softcap`, which is {numbers[_SOFTCAP_AT]}"
-        raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside {cap}")
-    if not deterministic or bias.dim() != 4:
-        return
-    starts = optional[0]
-    batch, rows = q.shape[:2] if starts is None else (starts.shape[0] - 1, numbers[0])
-    extents = {"batch entry": batch, "head": q.shape[-2], "row": rows}
-    for size, (axis, extent) in zip(bias.shape, extents.items()):
-        if size == 1 and extent > 1:
-            told = f"`attn_bias` has one {axis} for {extent} and requires grad, and `deterministic` is True"
-            remedy = "pass `attn_bias.expand(...)` to all of them, whose gradient torch sums"
-            raise NotImplementedError(f"{told}: kgen sums such a gradient in no fixed order; {remedy}")
-
-
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-
-
-def is_eager(tensor: torch.Tensor) -> bool:
-    """True if the tensor has memory that a kernel can use now: the call is not traced."""
-    return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and _modes() == 0
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def is_unobserved(q: object) -> bool:
-    """True if nothing intercepts a call: no tracing, no autocast, no transform."""
-    return is_eager(q) and not any_autocast() and not is_transformed()
-
-
-def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """True if nothing comes between a call and the kernel: no tracing, no gradients, no autocast."""
-    if not is_eager(q) or any_autocast() or is_transformed():
-        return False
-    return not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
-
-
-_functorch_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
-
-
-def is_transformed() -> bool:
-    """True if tensors may have tangents, or belong to a transform of `torch.func`."""
-    return _functorch_active() or forward_ad._current_level >= 0
-
-
-def refuse_transforms(tensors: dict) -> None:
-    """Raises `NotImplementedError` for tensors with tangents, and for tensors of `torch.func`'s transforms."""
-    for name, tensor in tensors.items():
-        if tensor is None:
-            continue
-        if _is_batched(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            what = "batched, by `torch.func.vmap` or `is_grads_batched`" if _is_batched(tensor) else "inside of `torch.func`"
-            raise NotImplementedError(f"{_quoted(name)} is {what}: kgen has no rules for transforms of `torch.func`; {_REVERSE_ALONE}")
-        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
-            raise NotImplementedError(f"{_quoted(name)} has a tangent: no forward-mode derivatives; {_REVERSE_ALONE}")
-
-
-def _is_batched(tensor: torch.Tensor) -> bool:
-    # `is_grads_batched` creates the second kind, outside of any transform.
-    return torch._C._functorch.is_batchedtensor(tensor) or torch._C._functorch.is_legacy_batchedtensor(tensor)
-
-
-def _quoted(name: str) -> str:
-    return name if " " in name else f"`{name}`"
-
-
 def nothing(like: torch.Tensor) -> torch.Tensor:
     """An empty tensor."""
     return torch.empty_strided((0,), (1,), dtype=like.dtype, device=like.device)
 
 
-def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool, dropped: tuple = NO_DROPOUT):
+def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool, added: tuple = features.WITHOUT):
     """O and LSE, differentiable in Q, K, V, the sinks and the bias, with the parameters of `forward`. LSE may be None
     where it is not needed."""
     wants_gradients = torch.is_grad_enabled()
@@ -339,19 +272,19 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
     if wants_gradients:
         _refuse_gradients(optional)
         if bias is not None and bias.requires_grad:
-            _refuse_gradient_of_bias(bias, q, optional, numbers, deterministic)
+            refuse_gradient_of_bias(bias, q, optional[0], numbers[0], numbers[_SOFTCAP_AT], deterministic)
     if not is_eager(q):
-        return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic, *dropped)
+        return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic, *added)
     tensors = (q, k, v, *optional)
     if is_transformed():
         refuse_transforms(dict(zip(NAMES, tensors)))
     wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
     if wants_gradients:
-        if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
+        if functorch_active():  # the tensors are not the transform's, and have no gradient under it
             names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
-            raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
-        return _Eager.apply(*tensors, *numbers, deterministic, *dropped)
-    return forward(q, k, v, optional, numbers, needs_lse, dropped=dropped)
+            raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {REVERSE_ALONE}")
+        return _Eager.apply(*tensors, *numbers, deterministic, *added)
+    return forward(q, k, v, optional, numbers, needs_lse, added=added)
 
 
 def _of_others(sinks, bias) -> bool:

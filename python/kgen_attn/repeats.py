@@ -14,7 +14,7 @@ from typing import Any, Optional, Sequence
 import torch
 
 from .launch import MOST_PLANS
-from .ops import is_unobserved
+from .tracing import is_unobserved
 
 #: Types in a key in addition to tensors: a tensor or an array used as a number may change its value later.
 _NUMBERS = frozenset((float, int, bool, type(None)))

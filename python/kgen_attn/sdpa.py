@@ -7,6 +7,7 @@ from typing import Optional
 import torch
 
 from . import arguments
+from .bias import bias_of_four_axes
 from .forward import out_dtype
 from .interface import flash_attn_func
 
@@ -89,7 +90,7 @@ def _check(query: object, key: object, value: object, enable_gqa: bool) -> None:
 
 def _mask(attn_mask: object, shape: tuple, dtype: torch.dtype) -> Optional[torch.Tensor]:
     """The mask as a bias of four axes. Raises for another shape than one that broadcasts, or another type."""
-    bias = arguments.bias(attn_mask, dtype, "attn_mask", 0)
+    bias = bias_of_four_axes(attn_mask, dtype, "attn_mask", 0)
     if bias is None:
         return None
     if any(size not in (1, whole) for size, whole in zip(bias.shape, shape)):

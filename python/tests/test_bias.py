@@ -191,7 +191,7 @@ def test_a_mask_of_bool(draw, inputs):
 
 def test_an_expanded_mask_of_bool_stays_so(device):
     mask = (torch.rand(2, 1, 1, 5, device=device) < 0.5).expand(2, 3, 4, 5)
-    bias = kgen_attn.arguments.bias(mask, torch.float16)
+    bias = kgen_attn.bias.bias_of_four_axes(mask, torch.float16)
     assert bias.shape == mask.shape and bias.stride()[1:3] == (0, 0) and bias.dtype == torch.float16
     assert torch.equal(bias == 0, mask) and torch.equal(torch.isneginf(bias), ~mask)
 

@@ -69,7 +69,7 @@ pub struct Drawn {
     /// Compares the outputs of a run with the reference, which it computes.
     pub judge: Box<dyn Fn(&Outputs) -> Comparison>,
     /// Outputs that may have different bits after a second run; they are judged again.
-    pub may_differ: &'static [&'static str],
+    pub may_differ: Vec<&'static str>,
 }
 
 impl<P> Subject<P> {

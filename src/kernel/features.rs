@@ -100,6 +100,10 @@ pub struct FeatureInfo {
     pub has_positions: bool,
     /// Whether it changes scores before the mask.
     pub changes_scores: bool,
+    /// Whether it adds elements of a tensor, of any size, to the scores, which are then in units of the score.
+    pub adds_elements: bool,
+    /// Whether it multiplies weights after the softmax by a factor each.
+    pub changes_weights: bool,
     /// Whether only split-KV kernels can have it.
     pub is_split_only: bool,
     /// Whether templates include a part with its name.
@@ -121,6 +125,8 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     includes_causal: false,
     has_positions: false,
     changes_scores: false,
+    adds_elements: false,
+    changes_weights: false,
     is_split_only: false,
     has_part: true,
     rules: &[],
@@ -286,6 +292,7 @@ const INFO: &[FeatureInfo] = &[
         summary: "a tensor is added to s",
         has_positions: true,
         changes_scores: true,
+        adds_elements: true,
         ..MASK_OR_SCORE
     },
     FeatureInfo {
@@ -293,6 +300,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["dropout_p", "attention_dropout"],
         constant: "KGEN_FEATURE_DROPOUT",
         summary: "weights are zeroed at random",
+        changes_weights: true,
         is_training: true,
         rules: &[FeatureRule {
             excludes: &[
@@ -431,7 +439,7 @@ impl Features {
         self == Self::NONE
     }
 
-    /// Whether scores are changed before the mask: by softcap, `ALiBi`, a bias or a declared score.
+    /// Whether scores are changed before the mask: by softcap, `ALiBi`, added elements or a declared score.
     pub fn changes_scores(self) -> bool {
         self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }

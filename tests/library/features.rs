@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, RUNTIME, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Append, Bias, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
+    family::attention::{Append, Cache, CallOptions, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     kernel::{Dtype, Feature, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -88,6 +88,11 @@ const NOTHING: CallOptions = CallOptions {
 };
 
 const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false, descales: None };
+
+/// A call with a bias.
+fn biased() -> CallOptions {
+    CallOptions::read(&mut vec!["bias"]).expect("a word of a bias")
+}
 
 /// A call with dropout.
 fn dropped() -> CallOptions {
@@ -325,7 +330,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 chunk: u32::from(sometimes()),
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
-                bias: (sometimes() && sometimes() && sometimes()).then(Bias::default),
+                bias: (sometimes() && sometimes() && sometimes()).then(|| biased().bias).flatten(),
                 sinks: sometimes().then_some(SinkType::Fp32),
                 dropout: (sometimes() && sometimes()).then(|| dropped().dropout).flatten(),
                 pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),

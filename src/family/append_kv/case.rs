@@ -197,6 +197,6 @@ impl Case for AppendCase {
     fn draw(&self, seed: u64) -> Drawn {
         let drawing = Drawing::new(self.clone(), seed);
         let call = drawing.call();
-        Drawn { call, judge: Box::new(move |outputs| drawing.judge(outputs)), may_differ: &[] }
+        Drawn { call, judge: Box::new(move |outputs| drawing.judge(outputs)), may_differ: Vec::new() }
     }
 }

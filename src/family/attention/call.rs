@@ -2,43 +2,11 @@
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::{
-    Append, Bias, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
-    features::{Dropout, FEATURES, features_of_rows, masks_and_scores, number_after},
+    CallOptions, DeclaredCall, Point,
+    abi::AttentionFeatures,
+    features::{FEATURES, features_of_rows, masks_and_scores, number_after},
 };
-use crate::{family::attention::abi::AttentionFeatures, kernel::Features};
-
-/// Options of one call. The default has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallOptions {
-    /// Keys that a query sees before and after its position; -1: unlimited.
-    pub window: Option<[i32; 2]>,
-    /// Positions per chunk; 0: no chunks.
-    pub chunk: u32,
-    /// Softcap in hundredths; 0: none.
-    pub softcap_hundredths: u32,
-    /// Slopes of `ALiBi`.
-    pub alibi: Option<Slopes>,
-    /// Tensor added to the scores.
-    pub bias: Option<Bias>,
-    /// Logits added to the softmax denominator.
-    pub sinks: Option<SinkType>,
-    /// Dropout of the weights.
-    pub dropout: Option<Dropout>,
-    /// Pages of K and V.
-    pub pages: Option<Pages>,
-    /// Whether queries have a second part that is multiplied by V.
-    pub qv: bool,
-    /// Cache layout of K and V.
-    pub cache: Option<Cache>,
-    /// FP8 format of K and V, if Q is not FP8.
-    pub kv: Option<KvFormat>,
-    /// Minimum and maximum queries of the sequences that a kernel with pages computes; 0: no limit.
-    pub query_limits: [u32; 2],
-    /// A declared score or mask with its parameters.
-    pub declared: Option<DeclaredCall>,
-    /// New rows of K and V to append.
-    pub append: Option<Append>,
-}
+use crate::kernel::Features;
 
 impl CallOptions {
     /// The mask and features that a call with these options, causal or not, needs: `read_features` of
@@ -64,7 +32,7 @@ impl CallOptions {
     /// Parameters passed to a launcher, for `heads` query heads.
     pub fn params(&self, heads: usize) -> AttentionFeatures {
         let score = self.declared.map(DeclaredCall::params).unwrap_or_default();
-        let mut params = AttentionFeatures { score, ..AttentionFeatures::default() };
+        let mut params = AttentionFeatures::with_score(score);
         for room in FEATURES {
             room.enter(self, heads, &mut params);
         }
@@ -117,8 +85,7 @@ fn take(words: &mut Vec<&str>, mut read: impl FnMut(&str) -> Option<Result<(), S
 mod tests {
     use super::*;
     use crate::{
-        device::DTYPE_FP32,
-        family::attention::{Kind, PageDescales, Starts},
+        family::attention::{Kind, SinkType},
         kernel::{Feature, HeadDim},
     };
 
@@ -126,35 +93,7 @@ mod tests {
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {
         let nothing = CallOptions::default();
         assert!(nothing.wanted(true).1.is_empty() && nothing.words().is_empty() && nothing.sink(3).is_none());
-        assert_eq!(nothing.params(4), AttentionFeatures { sinks_dtype: DTYPE_FP32, ..AttentionFeatures::default() });
-    }
-
-    #[test]
-    fn everything_asked_for_is_named() {
-        let all = CallOptions {
-            window: Some([64, -1]),
-            chunk: 7,
-            softcap_hundredths: 3050,
-            alibi: Some(Slopes::ByBatchAndHead),
-            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, aligned: true, hides: true, far: true }),
-            sinks: Some(SinkType::Bf16),
-            dropout: Some(Dropout { thousandths: 170, state: 2 }),
-            pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
-            qv: true,
-            cache: Some(Cache::Padded),
-            kv: Some(KvFormat::E5m2),
-            query_limits: [0; 2],
-            declared: None,
-            append: Some(Append { rotary: Some((2, true)), clipped: true, starts: Starts::Given, ..Append::new(3) }),
-        };
-        let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
-        let keys = Features::from_iter(keys);
-        assert_eq!(all.wanted(false), (false, Features::of_all(|info| info.is_mask_or_score).with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-aligned-hides-far sinks-bf16 \
-             dropout0.17@2 page16-shared3-counter-v-descales qv leftpad kv-e5m2 new3-rotary32-interleaved-clipped-starts";
-        assert_eq!(all.words(), words);
-        assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));
-        assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");
+        assert_eq!(nothing.params(4), AttentionFeatures::default());
     }
 
     /// A kernel with this mask and these features.

@@ -1,7 +1,7 @@
 //! Helpers with which refusal cases change a call: its numbers, its strides, an additional tensor.
 
 use super::abi::{AttentionFeatures, BwdParams, FwdParams};
-use crate::device::{Call, DTYPE_FP32, Image};
+use crate::device::{Call, Image};
 
 /// A stride that puts the second element outside of any memory.
 pub const BEYOND_MEMORY: i64 = 1 << 60;
@@ -58,5 +58,4 @@ pub fn bwd(call: &mut Call) -> &mut BwdParams {
 /// Adds a tensor to the call.
 pub fn push(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
-    numbers(call).features.sinks_dtype = DTYPE_FP32;
 }

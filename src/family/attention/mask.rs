@@ -2,7 +2,7 @@
 //! work and the names of cases.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{CallOptions, DeclaredRule, features::HeadBias};
+use super::{CallOptions, DeclaredRule, features::Additions};
 use std::ops::Range;
 
 /// The mask of one head of one sequence.
@@ -11,7 +11,8 @@ pub struct Mask {
     causal: bool,
     options: CallOptions,
     declared: Option<DeclaredRule>,
-    bias: Option<HeadBias>,
+    /// Additions to scores of which some hide keys.
+    additions: Option<Additions>,
     queries: usize,
     keys: usize,
 }
@@ -19,7 +20,7 @@ pub struct Mask {
 impl Mask {
     /// Full, or causal and aligned to the bottom right: the last query sees every key.
     pub fn new(causal: bool, queries: usize, keys: usize) -> Self {
-        Self { causal, options: CallOptions::default(), declared: None, bias: None, queries, keys }
+        Self { causal, options: CallOptions::default(), declared: None, additions: None, queries, keys }
     }
 
     /// The same with the window and the chunks of a call.
@@ -34,16 +35,16 @@ impl Mask {
         Self { declared, ..self }
     }
 
-    /// The same with the bias of one head, which hides keys if it is -∞.
+    /// The same with additions to the scores of one head, which hide keys if they are -∞.
     #[must_use]
-    pub fn biased(self, bias: Option<HeadBias>) -> Self {
-        Self { bias: bias.filter(|bias| !bias.hides_nothing()), ..self }
+    pub fn adding(self, additions: Option<Additions>) -> Self {
+        Self { additions: additions.filter(Additions::hide_keys), ..self }
     }
 
-    /// True if a declared mask and the bias leave a key of query `row` visible.
+    /// True if a declared mask and the additions leave a key of query `row` visible.
     fn shows(&self, row: usize, key: usize) -> bool {
         self.declared.is_none_or(|declared| declared.sees(self.position(row), key))
-            && self.bias.is_none_or(|bias| bias.shows(row, key))
+            && self.additions.is_none_or(|additions| additions.value(row, key) > f64::NEG_INFINITY)
     }
 
     /// The word for names of cases and variants.
@@ -82,11 +83,11 @@ impl Mask {
         first as usize..end.max(first) as usize
     }
 
-    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or a bias may hide some of them,
-    /// but neither the first nor the last.
+    /// The keys that query `row` sees; an empty range if it sees none. A declared mask or additions to scores may
+    /// hide some of them, but neither the first nor the last.
     pub fn keys(&self, row: usize) -> Range<usize> {
         let shown = self.allowed(row);
-        if self.declared.is_none() && self.bias.is_none() {
+        if self.declared.is_none() && self.additions.is_none() {
             return shown;
         }
         let mut seen = shown.clone().filter(|key| self.shows(row, *key));
@@ -114,7 +115,7 @@ impl Mask {
             && self.options.window.is_none()
             && self.options.chunk == 0
             && self.declared.is_none()
-            && self.bias.is_none()
+            && self.additions.is_none()
         {
             return self.queries as f64 * self.keys as f64 / 2.0;
         }

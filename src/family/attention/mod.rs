@@ -20,7 +20,6 @@ mod tile_keys;
 mod timing;
 mod words;
 
-pub use call::CallOptions;
 pub use cases::fuzz;
 pub use cost::{DEVICES, DRAM_PER_MILLE, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
@@ -28,7 +27,7 @@ pub(crate) use declared_text::DeclaredText;
 pub use design::{
     Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,
 };
-pub use features::{Append, Bias, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
+pub use features::{Append, Cache, CallOptions, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use kv_format::KvFormat;
 pub use mask::Mask;
 pub use point::{Kind, Point};

@@ -2,7 +2,7 @@
 //! sample check.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{DeclaredRule, features::HeadBias};
+use super::{DeclaredRule, features::Additions};
 
 /// Upper bound on the keys of any kernel's tile.
 const WIDEST_KEY_TILE: u16 = 256;
@@ -17,14 +17,14 @@ pub struct Score {
     slope: f64,
     /// Position of query row 0 among the keys.
     first_position: i64,
-    bias: Option<HeadBias>,
+    additions: Option<Additions>,
     declared: Option<DeclaredRule>,
 }
 
 impl Score {
     /// The product times `scale`, which includes the FP8 factors.
     pub fn scaled(scale: f64) -> Self {
-        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, bias: None, declared: None }
+        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, additions: None, declared: None }
     }
 
     /// The same, bounded by `softcap` unless that is 0.
@@ -39,19 +39,23 @@ impl Score {
         Self { slope, first_position, ..self }
     }
 
-    /// The same, with the bias of the head added.
+    /// The same, with the additions of the head.
     #[must_use]
-    pub fn biased(self, bias: Option<HeadBias>) -> Self {
-        Self { bias, ..self }
+    pub fn adding(self, additions: Option<Additions>) -> Self {
+        Self { additions, ..self }
     }
 
-    /// True if it has a bias.
-    pub fn is_biased(&self) -> bool {
-        self.bias.is_some()
+    /// True if it has additions.
+    pub fn has_additions(&self) -> bool {
+        self.additions.is_some()
+    }
+
+    fn largest_addition(&self) -> f64 {
+        self.additions.map_or(0.0, |additions| additions.largest())
     }
 
     fn added(&self, row: usize, key: usize) -> f64 {
-        self.bias.map_or(0.0, |bias| bias.value(row, key))
+        self.additions.map_or(0.0, |additions| additions.value(row, key))
     }
 
     /// The same, transformed by a declared score, and -∞ if its mask hides the key.
@@ -74,7 +78,7 @@ impl Score {
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
         let sloped = if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) };
         let added = self.added(row, key);
-        // Beside a bias this large the score is what fp32 keeps of the sum.
+        // Beside an addition this large the score is what fp32 keeps of the sum.
         if added.abs() > 2.0_f64.powi(20) { f64::from((sloped + added) as f32) } else { sloped + added }
     }
 
@@ -113,7 +117,7 @@ impl Score {
 
     /// Whether kgen's own features leave a product of 0 as it is.
     pub fn keeps_zero(&self) -> bool {
-        self.slope == 0.0 && self.bias.is_none()
+        self.slope == 0.0 && self.additions.is_none()
     }
 
     /// The derivative of [`own`](Self::own) with respect to product `s`.
@@ -174,15 +178,14 @@ impl Score {
     fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope.abs() * self.distance(row, key) + self.bias.map_or(0.0, HeadBias::largest)
+        capped + self.slope.abs() * self.distance(row, key) + self.largest_addition()
     }
 
     /// The largest magnitude of a score over `keys` keys for products of at most `product`, without a declared score.
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        let biased = self.bias.map_or(0.0, HeadBias::largest);
-        capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64) + biased
+        capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64) + self.largest_addition()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Variables of attention's templates in addition to the plan, and of attention's rows in the dispatcher.
 
 use super::{
-    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::BIAS_OFFSET,
+    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET,
 };
 use crate::{
     family::Words,
@@ -30,7 +30,9 @@ pub(super) fn of_kernel(plan: &Plan, point: &Point) -> Words {
         ("requested_features", json!(names(true))),
         ("features_of_rows", json!(names(false))),
         ("declares", json!(Declares::of(point))),
-        ("stages_bias", json!(plan.shared_memory.iter().any(|region| region.constant == Some(BIAS_OFFSET)))),
+        ("adds_elements", json!(point.features.any(|info| info.adds_elements))),
+        ("changes_weights", json!(point.features.any(|info| info.changes_weights))),
+        ("stages_elements", json!(plan.shared_memory.iter().any(|region| region.constant == Some(STAGED_OFFSET)))),
         ("declared", json!(declared)),
         ("v", json!(ValueWords::of(point.head_dim))),
         // The parameter type read by parts that forward and backward kernels share.

@@ -287,7 +287,7 @@ impl Case for ReduceCase {
             }
             Comparison::of(&[tally], &[("out", image)])
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 
     fn refusal(&self) -> Option<String> {

@@ -373,6 +373,6 @@ impl Case for NormCase {
             }
             Comparison::of(&[tally, sums], &images)
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }

@@ -195,7 +195,7 @@ impl Case for TransposeCase {
             }
             Comparison::of(&[tally], &[("out", image)])
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 
     fn refusal(&self) -> Option<String> {

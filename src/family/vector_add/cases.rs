@@ -129,7 +129,7 @@ impl Case for AddCase {
             }
             Comparison::of(&[tally], &[("out", image)])
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 
     fn refusal(&self) -> Option<String> {

@@ -1,11 +1,14 @@
 //! `kgen_bwd_params` of `kgen.h`: parameters of backward launchers.
 
 use super::{AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, HEADER, Strides, Values};
-use crate::device::{Field, Fields, Layout, Parameters};
+use crate::{
+    device::{Field, Fields, Layout, Parameters},
+    family::attention::features::FEATURES,
+};
 use std::sync::LazyLock;
 
 /// Scalar parameters of a backward launcher.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BwdParams {
     /// Strides of Q, K, V, O, dO, dQ, dK and dV.
     pub strides: [Strides; 8],
@@ -37,13 +40,9 @@ pub struct BwdParams {
     pub deterministic: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
-    /// Batch, head, row and column stride of the gradient of the bias.
-    pub dbias_strides: [i64; 4],
-    /// Other masks and scores.
+    /// Masks, scores and other features.
     pub features: AttentionFeatures,
 }
-
-const DBIAS_STRIDES: [&str; 4] = ["dbias_batch_stride", "dbias_head_stride", "dbias_row_stride", "dbias_column_stride"];
 
 static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::of(HEADER, "kgen_bwd_params"));
 
@@ -57,8 +56,8 @@ impl Parameters for BwdParams {
         }
         values.pair("lse", ["batch", "head"], self.lse_strides);
         values.pair("dlse", ["batch", "head"], self.dlse_strides);
-        for (name, stride) in DBIAS_STRIDES.into_iter().zip(self.dbias_strides) {
-            values.put(name, Field::I64(stride));
+        for &(path, number) in FEATURES.iter().flat_map(|room| room.gradient_numbers()) {
+            values.put(path, number);
         }
         values.put("softmax_scale", Field::F32(self.softmax_scale));
         values.integers([

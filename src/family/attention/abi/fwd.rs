@@ -5,7 +5,7 @@ use crate::device::{Field, Fields, Layout, Parameters};
 use std::sync::LazyLock;
 
 /// Scalar parameters of a forward launcher.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FwdParams {
     /// Strides of Q, K, V and O.
     pub strides: [Strides; 4],
@@ -45,7 +45,7 @@ pub struct FwdParams {
     pub arrivals: i64,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
-    /// Other masks and scores.
+    /// Masks, scores and other features.
     pub features: AttentionFeatures,
     /// Strides of QV; `None`: there is none.
     pub qv_strides: Option<Strides>,

@@ -5,9 +5,9 @@ use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
     device::{Call, Element, Image, Outputs, Params},
     family::attention::{
-        Bias, Mask, Point,
+        Mask, Point,
         abi::BwdParams,
-        features::bias_offset,
+        features::{AdditionGradient, Additions, addition_gradients},
         oracle::{
             backward::BackwardProblem,
             dims::Dims,
@@ -18,6 +18,8 @@ use crate::{
         },
     },
 };
+use std::iter;
+
 /// A problem for a variant.
 #[derive(Debug)]
 pub(super) struct BackwardCase {
@@ -63,12 +65,9 @@ impl BackwardCase {
         let call = self.call(inputs, &gradients);
         let judge = move |outputs: &Outputs| compare(&problem, head_dim, number, causal, &gradients, outputs);
         // Blocks add to dQ in no fixed order.
-        let repeated = options.bias_with_gradient().is_some_and(Bias::is_repeated);
-        let may_differ: &[&str] = match (options.deterministic, repeated) {
-            (true, _) => &[],
-            (false, false) => &["dq"],
-            (false, true) => &["dq", "dbias"],
-        };
+        let requested = options.requested_addition_gradients();
+        let summed = requested.iter().filter(|gradient| gradient.places.is_repeated()).map(|gradient| gradient.tensor);
+        let may_differ = if options.deterministic { Vec::new() } else { iter::once("dq").chain(summed).collect() };
         Drawn { call, judge: Box::new(judge), may_differ }
     }
 
@@ -113,28 +112,28 @@ impl BackwardCase {
             (0..problem.heads).for_each(|head| _ = image.mark(head as i64));
             ("dsinks", image)
         });
-        let bias = self.options.bias_with_gradient();
-        let dbias_strides = bias.map(|bias| bias.strides(problem.bias_extents())).unwrap_or_default();
-        let bias_gradient = bias.map(|bias| {
-            let places: Vec<i64> = bias.all_places(problem).map(|place| bias_offset(dbias_strides, place)).collect();
+        let additions = self.options.requested_addition_gradients();
+        let mut features = problem.feature_params(number);
+        features.put_all(additions.iter().flat_map(|gradient| gradient.numbers));
+        let addition_gradients = additions.iter().map(|gradient| {
+            let places: Vec<i64> = gradient.places.all_places(problem).map(|place| gradient.places.offset(place)).collect();
             let span = places.iter().map(|&offset| offset as usize + 1).max().unwrap_or(0);
             let mut image = Image::poisoned(Element::Bits32, span, 0);
             for offset in places {
                 image.mark(offset);
             }
-            ("dbias", image)
+            (gradient.tensor, image)
         });
         let outputs = [("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))];
         Call {
             inputs: tensors.into_iter().chain(dlse).chain(lengths(problem)).chain(options(problem, number)).collect(),
-            outputs: outputs.into_iter().chain(sink_gradient).chain(bias_gradient).collect(),
+            outputs: outputs.into_iter().chain(sink_gradient).chain(addition_gradients).collect(),
             scratch: true,
             multiprocessors: problem.multiprocessors,
             params: Params::of(BwdParams {
                 strides: std::array::from_fn(|tensor| place(tensor).strides),
                 lse_strides,
                 dlse_strides,
-                dbias_strides,
                 batch: problem.sequences.len() as i32,
                 num_heads: problem.heads as i32,
                 num_heads_k: problem.heads_k as i32,
@@ -147,7 +146,7 @@ impl BackwardCase {
                 causal,
                 deterministic,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
-                features: problem.feature_params(number),
+                features,
             }),
         }
     }
@@ -195,8 +194,7 @@ fn compare(
         let head_dim = head_dim.of(5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
         for sequence in 0..problem.sequences.len() {
-            // Only a declared mask and a bias differ between heads.
-            let all_alike = problem.options.declared.is_none() && problem.options.bias.is_none();
+            let all_alike = !differs_between_heads(problem);
             let parts: Vec<Vec<bool>> =
                 (0..if all_alike { 1 } else { heads }).map(|head| taking_part(problem, causal, sequence, side, head)).collect();
             for (head, row) in itertools::iproduct!(0..heads, 0..parts[0].len()) {
@@ -222,18 +220,23 @@ fn compare(
         tallies.push(tally);
         images.push(("dsinks", image));
     }
-    if let (Some(image), Some(bias), Some(expected)) = (outputs.get("dbias"), problem.options.bias, &gradients.bias) {
-        let strides = bias.strides(problem.bias_extents());
-        let mut tally = Tally::new("dbias", expected.tolerance);
-        for place in bias.all_places(problem) {
-            let got = f64::from(f32::from_bits(image.bits(bias_offset(strides, place))));
+    for (AdditionGradient { tensor, places, .. }, expected) in addition_gradients(problem).iter().zip(&gradients.additions) {
+        let Some(image) = outputs.get(tensor) else { continue };
+        let mut tally = Tally::new(tensor, expected.tolerance);
+        for place in places.all_places(problem) {
+            let got = f64::from(f32::from_bits(image.bits(places.offset(place))));
             let expected = expected.elements.get(&place).copied();
             tally.see(place, got, expected.unwrap_or(0.0), expected.is_none());
         }
         tallies.push(tally);
-        images.push(("dbias", image));
+        images.push((tensor, image));
     }
     Comparison::of(&tallies, &images)
+}
+
+/// Whether masks may differ between the heads of a sequence: only declared masks and additions to scores do.
+fn differs_between_heads(problem: &Problem) -> bool {
+    problem.options.declared.is_some() || Additions::of(problem.call_head(0, 0)).is_some()
 }
 
 /// Whether each query of a query head sees a key, or each key of a key head is seen by a query.
@@ -244,7 +247,7 @@ fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, hea
         return (0..queries).map(|row| !mask.keys(row).is_empty()).collect();
     }
     let group = problem.heads / problem.heads_k;
-    if problem.options.declared.is_some() || problem.options.bias.is_some() {
+    if differs_between_heads(problem) {
         let masks: Vec<Mask> = (head * group..(head + 1) * group).map(|head| problem.mask(causal, sequence, head)).collect();
         return (0..keys).map(|key| masks.iter().any(|mask| (0..queries).any(|row| mask.sees(row, key)))).collect();
     }

@@ -187,7 +187,7 @@ impl Case for CombineCase {
         }
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| judge(&problem, &workspace, (&count, &wholes), &image, number, outputs);
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }
 

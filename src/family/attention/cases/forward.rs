@@ -80,7 +80,7 @@ impl Case for ForwardCase {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
             compare(&problem, head_dim.v, number, &reference, outputs)
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 
     fn refusal(&self) -> Option<String> {

@@ -204,7 +204,7 @@ impl Case for ScheduleCase {
             }
             Comparison::of(&[counts, cleared], &[("split counts", image), ("counters", arrivals)])
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }
 

@@ -212,7 +212,7 @@ impl Case for MergedCase {
             comparison.complaint = comparison.complaint.or(beyond).or_else(|| what_counters_say(outputs));
             comparison
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }
 
@@ -275,7 +275,7 @@ impl Case for WholeCase {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
             forward::compare(&problem, head_dim.v, arithmetic.number, &reference, outputs)
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }
 
@@ -464,7 +464,7 @@ impl Case for SplitCase {
                 Written { workspace: &workspace, count: &count, wholes: &wholes, places: &places, number: arithmetic.number };
             judge(&problem, &written, causal, &reference, outputs)
         };
-        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+        Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
     }
 }
 

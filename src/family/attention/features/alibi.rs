@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     check::{Change, Expected::Refused, Number},
-    device::{ERROR_MISMATCH, Image},
+    device::{ERROR_MISMATCH, Field, Image},
     family::attention::{
         CallOptions, Point, abi::AttentionFeatures, edits::push, oracle::backward::BackwardProblem, oracle::problem::Problem,
         oracle::split::Listed, random::Draw, random::pick,
@@ -40,6 +40,15 @@ impl Slopes {
 const WITHOUT: &[Change] =
     &[("slopes", |c| push(c, "alibi_slopes"), Refused(ERROR_MISMATCH, "built without the feature `alibi`"))];
 
+const BATCH_STRIDE: &str = "features.alibi_batch_stride";
+
+const NUMBERS: &[(&str, Field)] = &[(BATCH_STRIDE, Field::I64(0))];
+
+/// Stride in floats between the slopes of batch entries; 0: all share them.
+fn batch_stride(options: &CallOptions, heads: usize) -> i64 {
+    if options.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 }
+}
+
 impl FeatureRoom for Alibi {
     fn feature(&self) -> Feature {
         Feature::Alibi
@@ -58,8 +67,12 @@ impl FeatureRoom for Alibi {
         Some(Ok(()))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
     fn enter(&self, options: &CallOptions, heads: usize, params: &mut AttentionFeatures) {
-        params.alibi_batch_stride = if options.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 };
+        params.put(BATCH_STRIDE, Field::I64(batch_stride(options, heads)));
     }
 
     fn tensors(&self, problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
@@ -67,7 +80,7 @@ impl FeatureRoom for Alibi {
         if options.alibi.is_none() {
             return Vec::new();
         }
-        let stride = options.params(heads).alibi_batch_stride;
+        let stride = batch_stride(&options, heads);
         let rows = if stride == 0 { 1 } else { problem.sequences.len() };
         let slope = |(b, h): (usize, usize)| (b as i64 * stride + h as i64, options.slope(b, h));
         vec![("alibi_slopes", Image::of_numbers(&itertools::iproduct!(0..rows, 0..heads).map(slope).collect::<Vec<_>>()))]

@@ -1,12 +1,13 @@
 //! A bias: a tensor that is added to the scores and can hide keys.
 
 use super::{
-    FeatureRoom, Simpler,
+    AdditionGradient, Broadcast, CallHead, FeatureRoom, Simpler,
+    broadcast::index,
     shapes::{Borders, SPLITS, counted, counts, unlike},
 };
 use crate::{
     check::{Change, Expected::Refused, Number},
-    device::{Call, DTYPE_FP8_E4M3, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, Image},
+    device::{Call, DTYPE_FP8_E4M3, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, Field, Image},
     family::attention::{
         CallOptions, Kind, Point,
         abi::AttentionFeatures,
@@ -43,26 +44,22 @@ pub struct Bias {
 }
 
 /// The bias of one query head of one sequence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HeadBias {
+struct HeadBias {
     bias: Bias,
     batch: usize,
     head: usize,
 }
 
+/// Bound on the elements of rows that are not far.
+const NEAR: f64 = 2.0;
+
+/// -1.375 · 2^40: its product with log2(e) is rounded in fp32.
+const FAR: f64 = -1_511_828_488_192.0;
+
 impl HeadBias {
-    const NEAR: f64 = 2.0;
-    /// -1.375 · 2^40: its product with log2(e) is rounded in fp32.
-    const FAR: f64 = -1_511_828_488_192.0;
-
-    /// The largest magnitude of a finite element.
-    pub fn largest(self) -> f64 {
-        if self.bias.far { Self::NEAR - Self::FAR } else { Self::NEAR }
-    }
-
     /// The element of a query and a key: a multiple of 1/8, exact in every type, or -∞.
-    pub fn value(self, row: usize, key: usize) -> f64 {
-        let [batch, head, row] = self.bias.index([self.batch, self.head, row]);
+    fn value(&self, row: usize, key: usize) -> f64 {
+        let [batch, head, row] = index(self.bias.repeats, [self.batch, self.head, row]);
         let mixed = [batch, head, row, key].iter().fold(0x9e37_79b9_u32, |mixed, &index| {
             let mixed = (mixed ^ index as u32).wrapping_mul(0x85eb_ca6b);
             mixed ^ mixed >> 15
@@ -72,30 +69,20 @@ impl HeadBias {
             return f64::NEG_INFINITY;
         }
         if self.bias.far && row % 3 == 1 {
-            return Self::FAR;
+            return FAR;
         }
-        f64::from(mixed >> 8 & 31) / 8.0 - Self::NEAR
-    }
-
-    /// Whether the element leaves the key visible.
-    pub fn shows(self, row: usize, key: usize) -> bool {
-        !self.bias.hides || self.value(row, key) > f64::NEG_INFINITY
-    }
-
-    /// Whether no element hides a key.
-    pub fn hides_nothing(self) -> bool {
-        !self.bias.hides
+        f64::from(mixed >> 8 & 31) / 8.0 - NEAR
     }
 }
 
 impl Bias {
-    /// Indices of the element for a batch entry, head and row.
-    pub fn index(self, of: [usize; 3]) -> [usize; 3] {
-        std::array::from_fn(|axis| if self.repeats[axis] { 0 } else { of[axis] })
+    /// The largest magnitude of a finite element.
+    fn largest(self) -> f64 {
+        if self.far { NEAR - FAR } else { NEAR }
     }
 
     /// Every form of a bias.
-    pub fn all() -> impl Iterator<Item = Self> {
+    fn all() -> impl Iterator<Item = Self> {
         let either = [false, true];
         let numbers = itertools::iproduct!(either, either, either, either);
         itertools::iproduct!(either, either, either, numbers, either).map(
@@ -111,7 +98,7 @@ impl Bias {
     }
 
     /// Its name in names of cases: `bias-batch1-fp32`.
-    pub fn word(self) -> String {
+    fn word(self) -> String {
         let [batch, head, row] = self.repeats;
         let parts = [
             (batch, "-batch1"),
@@ -127,14 +114,14 @@ impl Bias {
         format!("bias{parts}")
     }
 
-    /// Whether the bias is broadcast along an axis.
-    pub fn is_repeated(self) -> bool {
-        self.repeats.contains(&true)
+    /// Its axes and strides in a call.
+    fn places(self, problem: &Problem) -> Broadcast {
+        Broadcast { repeats: self.repeats, strides: self.strides(problem.score_extents()) }
     }
 
     /// Batch, head, row and column stride for a bias of `heads` heads, `rows` rows and `keys` columns. Unless rows are
     /// to be aligned, their stride is odd.
-    pub fn strides(self, [heads, rows, keys]: [usize; 3]) -> [i64; 4] {
+    fn strides(self, [heads, rows, keys]: [usize; 3]) -> [i64; 4] {
         let column = if self.apart { 3 } else { 1 };
         let row = if self.aligned { (keys * column).next_multiple_of(8) } else { keys * column + 1 + keys % 2 };
         let gap = if self.aligned { 8 } else { 5 };
@@ -145,43 +132,35 @@ impl Bias {
     }
 
     /// The tensor, as `kgen.h` describes it, in the type of `number`.
-    pub fn image(self, problem: &Problem, number: Number) -> Image {
+    fn image(self, problem: &Problem, number: Number) -> Image {
         let (number, element) = if self.wide { (Number::Fp32, Element::Bits32) } else { (number_of_o(number), Element::Bits16) };
-        let extents = problem.bias_extents();
-        let strides = self.strides(extents);
-        let all = self.places(problem);
-        let span = all.iter().map(|&place| offset(strides, place) + 1).max().unwrap_or(0);
+        let places = self.places(problem);
+        let all = self.places_read(problem);
+        let span = all.iter().map(|&place| places.offset(place) + 1).max().unwrap_or(0);
         let mut image = Image::poisoned(element, span as usize, 0);
         for place in all {
             let [batch, head, row, key] = place;
             let value = HeadBias { bias: self, batch, head }.value(row, key);
-            image.put(offset(strides, place), number.round(value as f32));
+            image.put(places.offset(place), number.round(value as f32));
         }
         image
     }
 
     /// Indices (batch entry, head, row, key) of every element that a call reads, without duplicates.
-    pub fn places(self, problem: &Problem) -> Vec<[usize; 4]> {
+    fn places_read(self, problem: &Problem) -> Vec<[usize; 4]> {
+        let axes = self.places(problem);
         let mut places = std::collections::BTreeSet::new();
         for (batch, &(queries, keys)) in problem.sequences.iter().enumerate() {
             for (head, row, key) in itertools::iproduct!(0..problem.heads, 0..queries, 0..keys) {
-                let [batch, head, row] = self.index([batch, head, row]);
+                let [batch, head, row] = axes.index([batch, head, row]);
                 places.insert([batch, head, row, key]);
             }
         }
         places.into_iter().collect()
     }
 
-    /// Indices (batch entry, head, row, key) of every element within a call's bounds, without duplicates.
-    pub fn all_places(self, problem: &Problem) -> impl Iterator<Item = [usize; 4]> + use<> {
-        let [heads, rows, keys] = problem.bias_extents();
-        let [batches, heads, rows] =
-            std::array::from_fn(|axis| if self.repeats[axis] { 1 } else { [problem.sequences.len(), heads, rows][axis] });
-        itertools::iproduct!(0..batches, 0..heads, 0..rows, 0..keys).map(|(b, h, r, k)| [b, h, r, k])
-    }
-
     /// The code of its type.
-    pub fn dtype(self, number: Number) -> i32 {
+    fn dtype(self, number: Number) -> i32 {
         if self.wide { DTYPE_FP32 } else { number_of_o(number).code() }
     }
 }
@@ -191,18 +170,34 @@ fn number_of_o(number: Number) -> Number {
     if number == Number::Fp16 { Number::Fp16 } else { Number::Bf16 }
 }
 
-/// The offset of an element.
-pub fn offset(strides: [i64; 4], place: [usize; 4]) -> i64 {
-    strides.iter().zip(place).map(|(stride, index)| stride * index as i64).sum()
-}
+const STRIDES: [&str; 4] = ["bias_batch_stride", "bias_head_stride", "bias_row_stride", "bias_column_stride"];
+
+const GRADIENT_STRIDES: [&str; 4] = ["dbias_batch_stride", "dbias_head_stride", "dbias_row_stride", "dbias_column_stride"];
+
+const DTYPE: &str = "bias_dtype";
+
+const NUMBERS: &[(&str, Field)] = &[
+    (STRIDES[0], Field::I64(0)),
+    (STRIDES[1], Field::I64(0)),
+    (STRIDES[2], Field::I64(0)),
+    (STRIDES[3], Field::I64(0)),
+    (DTYPE, Field::I32(0)),
+];
+
+const GRADIENT_NUMBERS: &[(&str, Field)] = &[
+    (GRADIENT_STRIDES[0], Field::I64(0)),
+    (GRADIENT_STRIDES[1], Field::I64(0)),
+    (GRADIENT_STRIDES[2], Field::I64(0)),
+    (GRADIENT_STRIDES[3], Field::I64(0)),
+];
 
 const WITHOUT: &[Change] = &[("a bias", |c| _ = given(c), Refused(ERROR_MISMATCH, "built without the feature `bias`"))];
 
 const WITH: &[Change] = &[
-    ("a bias of FP8", |c| given(c).bias_dtype = DTYPE_FP8_E4M3, Refused(ERROR_INVALID_VALUE, "bias_dtype 2 must be")),
+    ("a bias of FP8", |c| given(c).put(DTYPE, Field::I32(DTYPE_FP8_E4M3)), Refused(ERROR_INVALID_VALUE, "bias_dtype 2 must be")),
     (
         "rows of the bias beyond all memory",
-        |c| given(c).bias_strides[2] = BEYOND_MEMORY,
+        |c| given(c).put(STRIDES[2], Field::I64(BEYOND_MEMORY)),
         Refused(ERROR_INVALID_VALUE, "bias_row_stride 1152"),
     ),
 ];
@@ -215,7 +210,7 @@ const WITH_GRADIENT: &[Change] = &[
         |c| {
             given(c);
             add_gradient(c);
-            bwd(c).dbias_strides = [0; 4];
+            put_gradient_strides(c, [0; 4]);
         },
         Refused(ERROR_UNSUPPORTED, "dbias_column_stride is 0"),
     ),
@@ -224,7 +219,8 @@ const WITH_GRADIENT: &[Change] = &[
         |c| {
             given(c);
             add_gradient(c);
-            (bwd(c).deterministic, bwd(c).dbias_strides) = (true, [0, 0, 4, 1]);
+            put_gradient_strides(c, [0, 0, 4, 1]);
+            bwd(c).deterministic = true;
         },
         Refused(ERROR_UNSUPPORTED, "dbias_head_stride 0 sums over 2 heads in no fixed order"),
     ),
@@ -234,13 +230,22 @@ const WITH_GRADIENT: &[Change] = &[
 fn given(call: &mut Call) -> &mut AttentionFeatures {
     push(call, "bias");
     let features = numbers(call).features;
-    features.bias_dtype = DTYPE_FP32;
+    features.put(DTYPE, Field::I32(DTYPE_FP32));
     features
 }
 
 /// Adds an output for the gradient of a bias to a call.
 fn add_gradient(call: &mut Call) {
     call.outputs.push(("dbias", Image::of_numbers(&[(0, 0.0)])));
+}
+
+fn put_gradient_strides(call: &mut Call, strides: [i64; 4]) {
+    numbers(call).features.put_all(numbered(GRADIENT_STRIDES, strides));
+}
+
+/// Strides by their names.
+fn numbered(names: [&'static str; 4], strides: [i64; 4]) -> [(&'static str, Field); 4] {
+    std::array::from_fn(|axis| (names[axis], Field::I64(strides[axis])))
 }
 
 impl FeatureRoom for Biased {
@@ -261,15 +266,43 @@ impl FeatureRoom for Biased {
         Some(Ok(()))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
+    fn gradient_numbers(&self) -> &'static [(&'static str, Field)] {
+        GRADIENT_NUMBERS
+    }
+
     fn enter_shape(&self, problem: &Problem, number: Number, params: &mut AttentionFeatures) {
         if let Some(bias) = problem.options.bias {
-            params.bias_strides = bias.strides(problem.bias_extents());
-            params.bias_dtype = bias.dtype(number);
+            params.put_all(numbered(STRIDES, bias.places(problem).strides));
+            params.put(DTYPE, Field::I32(bias.dtype(number)));
         }
     }
 
     fn tensors(&self, problem: &Problem, number: Number) -> Vec<(&'static str, Image)> {
         problem.options.bias.iter().map(|bias| ("bias", bias.image(problem, number))).collect()
+    }
+
+    fn largest_addition(&self, options: &CallOptions) -> Option<f64> {
+        options.bias.map(Bias::largest)
+    }
+
+    fn addition(&self, of: &CallHead, row: usize, key: usize) -> f64 {
+        let of_head = |bias| HeadBias { bias, batch: of.sequence, head: of.head };
+        of.options.bias.map_or(0.0, |bias| of_head(bias).value(row, key))
+    }
+
+    fn hides_keys(&self, options: &CallOptions) -> bool {
+        options.bias.is_some_and(|bias| bias.hides)
+    }
+
+    fn addition_gradient(&self, problem: &Problem) -> Option<AdditionGradient> {
+        problem.options.bias.map(|bias| {
+            let places = bias.places(problem);
+            AdditionGradient { tensor: "dbias", numbers: numbered(GRADIENT_STRIDES, places.strides), places }
+        })
     }
 
     fn request(&self, options: &mut CallOptions, _n: usize) {
@@ -319,7 +352,7 @@ impl FeatureRoom for Biased {
             plain(borders.packed(), ALIGNED),
             still(Problem::new(&[(m + 1, 71)], 4, 2).asking(biased(Bias { hides: true, ..Bias::default() }))),
             still(Problem::new(&[(17, 41)], 2, 2).asking(biased(Bias { wide: true, apart: true, ..Bias::default() }))),
-            BackwardProblem { bias_gradient: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },
+            BackwardProblem { addition_gradients: false, ..still(Problem::new(&[(m + 1, 70)], 4, 2).asking(biased(HIDING))) },
         ]
     }
 
@@ -359,11 +392,4 @@ const ALIGNED: Bias = Bias { repeats: [false; 3], wide: false, apart: false, ali
 /// A call that requests a bias.
 pub fn biased(bias: Bias) -> CallOptions {
     CallOptions { bias: Some(bias), ..CallOptions::default() }
-}
-
-impl CallOptions {
-    /// The bias of a sequence's query head.
-    pub fn head_bias(&self, batch: usize, head: usize) -> Option<HeadBias> {
-        self.bias.map(|bias| HeadBias { bias, batch, head })
-    }
 }

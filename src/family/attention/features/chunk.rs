@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     check::{Change, Expected::Refused},
-    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field},
     family::attention::{
         CallOptions, Point, abi::AttentionFeatures, edits::numbers, oracle::backward::BackwardProblem, oracle::problem::Problem,
         oracle::split::Listed, oracle::split::SPLIT_KEYS, random::Draw,
@@ -18,11 +18,17 @@ use rand::RngExt;
 /// The feature `chunk`.
 pub struct Chunk;
 
-const WITHOUT: &[Change] =
-    &[("chunks", |c| numbers(c).features.chunk = 1, Refused(ERROR_MISMATCH, "built without the feature `chunk`"))];
+const WITHOUT: &[Change] = &[("chunks", |c| put(c, 1), Refused(ERROR_MISMATCH, "built without the feature `chunk`"))];
 
-const OUT_OF_RANGE: &[Change] =
-    &[("a negative chunk", |c| numbers(c).features.chunk = -1, Refused(ERROR_INVALID_VALUE, "attention_chunk -1 must"))];
+const OUT_OF_RANGE: &[Change] = &[("a negative chunk", |c| put(c, -1), Refused(ERROR_INVALID_VALUE, "attention_chunk -1 must"))];
+
+const CHUNK: &str = "features.attention_chunk";
+
+const NUMBERS: &[(&str, Field)] = &[(CHUNK, Field::I32(0))];
+
+fn put(call: &mut Call, positions: i32) {
+    numbers(call).features.put(CHUNK, Field::I32(positions));
+}
 
 impl FeatureRoom for Chunk {
     fn feature(&self) -> Feature {
@@ -41,8 +47,12 @@ impl FeatureRoom for Chunk {
         Some(number_after("chunk", word)?.map(|positions| options.chunk = positions))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
     fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
-        params.chunk = options.chunk as i32;
+        params.put(CHUNK, Field::I32(options.chunk as i32));
     }
 
     fn request(&self, options: &mut CallOptions, n: usize) {

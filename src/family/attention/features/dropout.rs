@@ -1,7 +1,7 @@
 //! Dropout of attention weights: the mask, which Philox gives for each query and key.
 
 use super::{
-    FeatureRoom, Simpler,
+    CallHead, FeatureRoom, Simpler,
     shapes::{Borders, both},
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         Expected::{Refused, Same},
         Number,
     },
-    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Image},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Field, Image},
     family::attention::{
         CallOptions, Point,
         abi::AttentionFeatures,
@@ -44,7 +44,7 @@ impl Dropout {
     }
 
     /// The factor on kept weights.
-    pub fn scale(self) -> f64 {
+    fn scale(self) -> f64 {
         1.0 / f64::from(1.0 - self.probability())
     }
 
@@ -76,26 +76,20 @@ impl Dropout {
 }
 
 /// The dropout of one query head of one sequence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HeadDropout {
+struct HeadDropout {
     dropout: Dropout,
     /// The head, counted over all sequences.
     head: usize,
 }
 
 impl HeadDropout {
-    /// The factor on kept weights.
-    pub fn scale(self) -> f64 {
-        self.dropout.scale()
-    }
-
     /// The factor on the weight of a key: 0 if it is dropped.
-    pub fn factor(self, row: usize, key: usize) -> f64 {
-        if self.random_byte(row, key) <= self.dropout.most_of_kept() { self.scale() } else { 0.0 }
+    fn factor(&self, row: usize, key: usize) -> f64 {
+        if self.random_byte(row, key) <= self.dropout.most_of_kept() { self.dropout.scale() } else { 0.0 }
     }
 
     /// Byte `key % 32 / 8` of word `row % 32 / 8`.
-    fn random_byte(self, row: usize, key: usize) -> u8 {
+    fn random_byte(&self, row: usize, key: usize) -> u8 {
         let place = |index: usize| (index / 32 * 8 + index % 8) as u32;
         let [seed, offset] = STATES[usize::from(self.dropout.state)];
         let words = philox([place(row), place(key), self.head as u32, offset as u32], seed);
@@ -118,6 +112,10 @@ fn philox(counter: [u32; 4], seed: u64) -> [u32; 4] {
     x
 }
 
+const PROBABILITY: &str = "p_dropout";
+
+const NUMBERS: &[(&str, Field)] = &[(PROBABILITY, Field::F32(0.0))];
+
 const WITHOUT: &[Change] = &[("dropout", |c| given(c, 0.25), Refused(ERROR_MISMATCH, "built without the feature `dropout`"))];
 
 const OUT_OF_RANGE: &[Change] = &[
@@ -128,7 +126,7 @@ const OUT_OF_RANGE: &[Change] = &[
         "dropout without rng_state",
         |c| {
             c.inputs.retain(|(name, _)| *name != "rng_state");
-            numbers(c).features.p_dropout = 0.5;
+            numbers(c).features.put(PROBABILITY, Field::F32(0.5));
         },
         Refused(ERROR_INVALID_VALUE, "p_dropout is 0.5, and rng_state"),
     ),
@@ -149,7 +147,7 @@ const WITH: &[Change] = &[("rng_state and no dropout", |c| given(c, 0.0), Same)]
 /// Adds dropout to a call.
 fn given(call: &mut Call, probability: f32) {
     call.inputs.push(("rng_state", Dropout { thousandths: 0, state: 1 }.image()));
-    numbers(call).features.p_dropout = probability;
+    numbers(call).features.put(PROBABILITY, Field::F32(probability));
 }
 
 impl FeatureRoom for DroppedOut {
@@ -171,12 +169,25 @@ impl FeatureRoom for DroppedOut {
         Some(read.map(|dropout| options.dropout = Some(dropout)))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
     fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
-        params.p_dropout = options.dropout.map_or(0.0, Dropout::probability);
+        params.put(PROBABILITY, Field::F32(options.dropout.map_or(0.0, Dropout::probability)));
     }
 
     fn tensors(&self, problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
         problem.options.dropout.iter().map(|dropout| ("rng_state", dropout.image())).collect()
+    }
+
+    fn largest_factor(&self, options: &CallOptions) -> Option<f64> {
+        options.dropout.map(Dropout::scale)
+    }
+
+    fn factor(&self, of: &CallHead, row: usize, key: usize) -> f64 {
+        let head = of.sequence * of.heads + of.head;
+        of.options.dropout.map_or(1.0, |dropout| HeadDropout { dropout, head }.factor(row, key))
     }
 
     fn request(&self, options: &mut CallOptions, _n: usize) {
@@ -251,13 +262,6 @@ const USUAL: Dropout = Dropout { thousandths: 170, state: 1 };
 
 fn dropped(thousandths: u16, state: u8) -> CallOptions {
     CallOptions { dropout: Some(Dropout { thousandths, state }), ..CallOptions::default() }
-}
-
-impl CallOptions {
-    /// The dropout of a query head, which is counted over all sequences.
-    pub fn head_dropout(&self, head: usize) -> Option<HeadDropout> {
-        self.dropout.map(|dropout| HeadDropout { dropout, head })
-    }
 }
 
 #[cfg(test)]

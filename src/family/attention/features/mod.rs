@@ -6,14 +6,17 @@
 mod alibi;
 mod append;
 mod bias;
+mod broadcast;
 mod cache;
 mod chunk;
 mod dropout;
+mod head;
 mod kv;
 mod packgqa;
 mod page_descale;
 mod paged;
 mod qv;
+mod room;
 mod shapes;
 mod sinks;
 mod softcap;
@@ -21,135 +24,53 @@ mod window;
 
 pub use alibi::Slopes;
 pub use append::{Append, Starts};
-pub use bias::{Bias, HeadBias, offset as bias_offset};
+pub use bias::Bias;
+pub use broadcast::{AdditionGradient, Broadcast};
 pub use cache::{Cache, cache_of};
-pub use dropout::{Dropout, HeadDropout};
+pub use dropout::Dropout;
+pub use head::{Additions, CallHead, Factors, addition_gradients, largest_factor};
 pub use kv::splits_of_bytes;
 pub use page_descale::PageDescales;
 pub use paged::{Pages, in_pages};
+pub use room::{FeatureRoom, Simpler};
 pub use shapes::{Borders, SPLITS, both, by_turns, counts, decode, unlike};
 pub use sinks::{SinkType, sunk};
 
-use super::{
-    CallOptions, Point, abi::AttentionFeatures, fuzz::FuzzCase, oracle::backward::BackwardProblem, oracle::problem::Problem,
-    oracle::split::Listed, random::Draw,
-};
-use crate::{
-    check::{Change, Number},
-    device::Image,
-    kernel::{Feature, Features, HeadDim},
-};
+use super::{DeclaredCall, KvFormat};
+use crate::kernel::{Feature, Features};
 use std::str::FromStr;
 
-/// A change that makes a call simpler.
-pub type Simpler = fn(&mut CallOptions);
-
-/// A feature of attention. The defaults of the methods do nothing.
-pub trait FeatureRoom: Sync {
-    /// The feature.
-    fn feature(&self) -> Feature;
-
-    /// Whether a call, causal or not, needs a kernel with the feature.
-    fn is_wanted(&self, _options: &CallOptions, _causal: bool) -> bool {
-        false
-    }
-
-    /// The feature's words in a case's name, each after a space.
-    fn words(&self, _options: &CallOptions) -> Option<String> {
-        None
-    }
-
-    /// Parses a word of a case's name into the options, the reverse of `words`. `None` if it is another feature's word.
-    fn read(&self, _word: &str, _options: &mut CallOptions) -> Option<Result<(), String>> {
-        None
-    }
-
-    /// Writes the feature's parameters to those of both passes, for a call with `heads` query heads.
-    fn enter(&self, _options: &CallOptions, _heads: usize, _params: &mut AttentionFeatures) {}
-
-    /// Writes the parameters that depend on the problem's lengths or on the type of Q, `number`.
-    fn enter_shape(&self, _problem: &Problem, _number: Number, _params: &mut AttentionFeatures) {}
-
-    /// The tensors that the feature adds to a call of either pass, with a Q of type `number`, by their names in
-    /// `kgen.h`.
-    fn tensors(&self, _problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {
-        Vec::new()
-    }
-
-    /// Changes any problem into one that a kernel with the feature supports.
-    fn fit(&self, _problem: &mut Problem, _kernel: Point) {}
-
-    /// The reason why the dispatcher would refuse the call, if it uses the feature and there is one.
-    fn complaint(&self, _case: &FuzzCase) -> Option<String> {
-        None
-    }
-
-    /// Adds the feature to a call, with parameters that leave most rows part of their keys. `n`: keys per tile.
-    fn request(&self, _options: &mut CallOptions, _n: usize) {}
-
-    /// The cases of a forward kernel with the feature.
-    fn forward(&self, _borders: &Borders) -> Vec<Problem> {
-        Vec::new()
-    }
-
-    /// The cases of a split-KV kernel that serves the feature.
-    fn splits(&self) -> Vec<Listed> {
-        Vec::new()
-    }
-
-    /// Additional cases of a thorough check of such a kernel.
-    fn splits_thoroughly(&self) -> Vec<Listed> {
-        Vec::new()
-    }
-
-    /// The cases of a backward kernel with the feature.
-    fn backward(&self, _borders: &Borders) -> Vec<BackwardProblem> {
-        Vec::new()
-    }
-
-    /// Modified calls that a kernel must refuse, or must accept, because it has the feature.
-    fn with(&self, _kernel: Point) -> Vec<&'static [Change]> {
-        Vec::new()
-    }
-
-    /// The same for a kernel that does not serve the feature.
-    fn without(&self, _kernel: Point) -> &'static [Change] {
-        &[]
-    }
-
-    /// The base problem for the refusals of a split-KV kernel with the feature, derived from the plain one.
-    fn in_refusals(&self, plain: Problem) -> Problem {
-        plain
-    }
-
-    /// Modified calls that every kernel refuses, with or without the feature.
-    fn out_of_range(&self) -> &'static [Change] {
-        &[]
-    }
-
-    /// Expectations for a structure of the first version passed to a forward kernel with the feature, if they differ.
-    fn of_first_version(&self) -> Option<&'static [Change]> {
-        None
-    }
-
-    /// Whether the fuzzer uses the feature only in some calls of a kernel that has it.
-    fn is_optional(&self) -> bool {
-        self.feature().info().is_mask_or_score
-    }
-
-    /// Draws the feature's options of a call.
-    fn draw(&self, _draw: &mut Draw<'_>, _options: &mut CallOptions) {}
-
-    /// Changes a drawn problem that uses the feature into one that its kernels support.
-    fn fit_drawn(&self, _problem: &mut Problem, _head_dim: HeadDim) {}
-
-    /// Removes the feature from a failing call, if a kernel without it may support the rest.
-    fn leave_out(&self, _options: &mut CallOptions) {}
-
-    /// Simplifications of a failing call, one aspect each.
-    fn plainer(&self) -> &'static [Simpler] {
-        &[]
-    }
+/// Options of one call. The default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Keys that a query sees before and after its position; -1: unlimited.
+    pub window: Option<[i32; 2]>,
+    /// Positions per chunk; 0: no chunks.
+    pub chunk: u32,
+    /// Softcap in hundredths; 0: none.
+    pub softcap_hundredths: u32,
+    /// Slopes of `ALiBi`.
+    pub alibi: Option<Slopes>,
+    /// Tensor added to the scores.
+    pub bias: Option<Bias>,
+    /// Logits added to the softmax denominator.
+    pub sinks: Option<SinkType>,
+    /// Dropout of the weights.
+    pub dropout: Option<Dropout>,
+    /// Pages of K and V.
+    pub pages: Option<Pages>,
+    /// Whether queries have a second part that is multiplied by V.
+    pub qv: bool,
+    /// Cache layout of K and V.
+    pub cache: Option<Cache>,
+    /// FP8 format of K and V, if Q is not FP8.
+    pub kv: Option<KvFormat>,
+    /// Minimum and maximum queries of the sequences that a kernel with pages computes; 0: no limit.
+    pub query_limits: [u32; 2],
+    /// A declared score or mask with its parameters.
+    pub declared: Option<DeclaredCall>,
+    /// New rows of K and V to append.
+    pub append: Option<Append>,
 }
 
 /// Every feature, in the order of cases, draws and words.
@@ -213,8 +134,9 @@ fn named<T>(values: impl IntoIterator<Item = T>, word: &str, name: impl Fn(&T) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Rng;
+    use super::super::random::{Draw, Rng};
     use super::*;
+    use crate::{family::attention::oracle::problem::Problem, kernel::HeadDim};
     use rand::SeedableRng;
 
     #[test]
@@ -254,5 +176,33 @@ mod tests {
         let mut all = Feature::ALL.to_vec();
         all.sort_unstable();
         assert_eq!(found, all);
+    }
+
+    #[test]
+    fn everything_asked_for_is_named() {
+        let all = CallOptions {
+            window: Some([64, -1]),
+            chunk: 7,
+            softcap_hundredths: 3050,
+            alibi: Some(Slopes::ByBatchAndHead),
+            bias: Some(Bias { repeats: [true, false, true], wide: true, apart: true, aligned: true, hides: true, far: true }),
+            sinks: Some(SinkType::Bf16),
+            dropout: Some(Dropout { thousandths: 170, state: 2 }),
+            pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
+            qv: true,
+            cache: Some(Cache::Padded),
+            kv: Some(KvFormat::E5m2),
+            query_limits: [0; 2],
+            declared: None,
+            append: Some(Append { rotary: Some((2, true)), clipped: true, starts: Starts::Given, ..Append::new(3) }),
+        };
+        let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
+        let keys = Features::from_iter(keys);
+        assert_eq!(all.wanted(false), (false, Features::of_all(|info| info.is_mask_or_score).with(keys)));
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch bias-batch1-row1-fp32-apart-aligned-hides-far sinks-bf16 \
+             dropout0.17@2 page16-shared3-counter-v-descales qv leftpad kv-e5m2 new3-rotary32-interleaved-clipped-starts";
+        assert_eq!(all.words(), words);
+        assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));
+        assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     check::{Change, Expected::Refused, Number},
-    device::{Call, DTYPE_BF16, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, Image},
+    device::{Call, DTYPE_BF16, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Image},
     family::attention::{
         CallOptions, Point,
         abi::AttentionFeatures,
@@ -57,8 +57,12 @@ const OUT_OF_RANGE: &[Change] =
 
 fn in_fp16(call: &mut Call) {
     call.inputs.push(("sinks", Image::of_numbers(&[(0, 1.0)])));
-    numbers(call).features.sinks_dtype = DTYPE_FP16;
+    numbers(call).features.put(DTYPE, Field::I32(DTYPE_FP16));
 }
+
+const DTYPE: &str = "features.sinks_dtype";
+
+const NUMBERS: &[(&str, Field)] = &[(DTYPE, Field::I32(DTYPE_FP32))];
 
 impl FeatureRoom for Sinks {
     fn feature(&self) -> Feature {
@@ -78,8 +82,12 @@ impl FeatureRoom for Sinks {
         Some(Ok(()))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
     fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
-        params.sinks_dtype = if options.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 };
+        params.put(DTYPE, Field::I32(if options.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 }));
     }
 
     fn tensors(&self, problem: &Problem, _number: Number) -> Vec<(&'static str, Image)> {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     check::{Change, Expected::Refused},
-    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field},
     family::attention::{
         CallOptions, Point,
         abi::AttentionFeatures,
@@ -23,14 +23,21 @@ use crate::{
 /// The feature `softcap`.
 pub struct Softcap;
 
-const WITHOUT: &[Change] =
-    &[("a softcap", |c| numbers(c).features.softcap = 0.5, Refused(ERROR_MISMATCH, "built without the feature `softcap`"))];
+const WITHOUT: &[Change] = &[("a softcap", |c| put(c, 0.5), Refused(ERROR_MISMATCH, "built without the feature `softcap`"))];
 
 const OUT_OF_RANGE: &[Change] = &[
-    ("a negative softcap", |c| numbers(c).features.softcap = -1.0, Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
-    ("an infinite softcap", |c| numbers(c).features.softcap = f32::INFINITY, Refused(ERROR_INVALID_VALUE, "softcap inf must")),
-    ("a softcap that is no number", |c| numbers(c).features.softcap = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
+    ("a negative softcap", |c| put(c, -1.0), Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
+    ("an infinite softcap", |c| put(c, f32::INFINITY), Refused(ERROR_INVALID_VALUE, "softcap inf must")),
+    ("a softcap that is no number", |c| put(c, f32::NAN), Refused(ERROR_INVALID_VALUE, "must be finite")),
 ];
+
+const SOFTCAP: &str = "features.softcap";
+
+const NUMBERS: &[(&str, Field)] = &[(SOFTCAP, Field::F32(0.0))];
+
+fn put(call: &mut Call, softcap: f32) {
+    numbers(call).features.put(SOFTCAP, Field::F32(softcap));
+}
 
 impl FeatureRoom for Softcap {
     fn feature(&self) -> Feature {
@@ -50,8 +57,12 @@ impl FeatureRoom for Softcap {
         Some(cap.map(|cap| options.softcap_hundredths = (cap * 100.0).round() as u32))
     }
 
+    fn numbers(&self) -> &'static [(&'static str, Field)] {
+        NUMBERS
+    }
+
     fn enter(&self, options: &CallOptions, _heads: usize, params: &mut AttentionFeatures) {
-        params.softcap = options.softcap();
+        params.put(SOFTCAP, Field::F32(options.softcap()));
     }
 
     fn request(&self, options: &mut CallOptions, _n: usize) {

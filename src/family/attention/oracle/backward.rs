@@ -1,7 +1,7 @@
 //! A problem of the backward pass.
 
 use super::problem::Problem;
-use crate::family::attention::Bias;
+use crate::family::attention::features::{AdditionGradient, addition_gradients};
 
 /// A problem of the backward pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct BackwardProblem {
     pub total_q: bool,
     /// Requests the gradient of the sinks, if there are any.
     pub sink_gradient: bool,
-    /// Requests the gradient of a bias if there is one.
-    pub bias_gradient: bool,
+    /// Requests the gradients of tensors that are added to scores, if there are any.
+    pub addition_gradients: bool,
     /// The log-sum-exp has a gradient too.
     pub lse_gradient: bool,
 }
@@ -24,7 +24,7 @@ pub struct BackwardProblem {
 impl BackwardProblem {
     /// A problem that requests only the gradients.
     pub fn plain(problem: Problem) -> Self {
-        Self { problem, deterministic: false, total_q: false, sink_gradient: true, bias_gradient: true, lse_gradient: false }
+        Self { problem, deterministic: false, total_q: false, sink_gradient: true, addition_gradients: true, lse_gradient: false }
     }
 
     /// The same, with a gradient of the log-sum-exp.
@@ -32,11 +32,11 @@ impl BackwardProblem {
         Self { lse_gradient: true, ..self }
     }
 
-    /// The same, requesting bit-identical results for the same inputs; then no gradient of a repeated bias, which is a
-    /// sum in no fixed order.
+    /// The same, requesting bit-identical results for the same inputs; then no gradient of a tensor that is
+    /// broadcast, which is a sum in no fixed order.
     pub fn deterministic(problem: Problem) -> Self {
-        let is_repeated = problem.options.bias.is_some_and(Bias::is_repeated);
-        Self { deterministic: true, bias_gradient: !is_repeated, ..Self::plain(problem) }
+        let is_repeated = addition_gradients(&problem).iter().any(|gradient| gradient.places.is_repeated());
+        Self { deterministic: true, addition_gradients: !is_repeated, ..Self::plain(problem) }
     }
 
     /// True if the launcher gets a pointer for the gradient of the sinks.
@@ -44,9 +44,9 @@ impl BackwardProblem {
         self.sink_gradient && self.problem.options.sinks.is_some()
     }
 
-    /// The bias whose gradient the launcher is passed a place for.
-    pub fn bias_with_gradient(&self) -> Option<Bias> {
-        self.problem.options.bias.filter(|_| self.bias_gradient)
+    /// The gradients of tensors added to scores that the launcher is passed a place for.
+    pub fn requested_addition_gradients(&self) -> Vec<AdditionGradient> {
+        if self.addition_gradients { addition_gradients(&self.problem) } else { Vec::new() }
     }
 
     /// Its stable name with a causal or full mask.
@@ -61,8 +61,8 @@ impl BackwardProblem {
         if !self.sink_gradient {
             name += " no-dsinks";
         }
-        if !self.bias_gradient {
-            name += " no-dbias";
+        if !self.addition_gradients {
+            name.extend(addition_gradients(&self.problem).iter().map(|gradient| format!(" no-{}", gradient.tensor)));
         }
         if self.lse_gradient {
             name += " dlse";

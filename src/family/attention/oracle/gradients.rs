@@ -22,7 +22,7 @@
 #![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
 
 use super::{
-    bias_gradient::{BiasGradient, ScoreGradient},
+    addition_gradient::{AddedGradient, ScoreGradient},
     dims::Dims,
     problem::Problem,
     reference::{dot, dot32, longest_row},
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     check::Number,
-    family::attention::{Score, features::HeadDropout},
+    family::attention::{Score, features::addition_gradients},
 };
 use rayon::prelude::*;
 use std::ops::Range;
@@ -64,8 +64,8 @@ pub struct Gradients {
     pub sinks: Vec<f64>,
     /// Allowed error of the sinks' gradients.
     pub sink_tolerance: f64,
-    /// The gradient of the bias, if there is one.
-    pub bias: Option<BiasGradient>,
+    /// The gradients of the tensors that are added to scores, in the order of [`addition_gradients`].
+    pub additions: Vec<AddedGradient>,
 }
 
 /// The results for one query head of one sequence, in rows.
@@ -99,7 +99,7 @@ struct Pass {
     /// Errors of dQ, dK and dV due to the GPU's `tanh`.
     tanh_error: [f64; 3],
     sink: SinkGradient,
-    /// dS, if there is a bias.
+    /// dS, if tensors are added to the scores.
     scores: Option<ScoreGradient>,
 }
 
@@ -168,12 +168,11 @@ impl Gradients {
         let tanh_errors = [worst_tanh(0), worst_tanh(1) * group as f64, worst_tanh(2) * group as f64];
         let tolerance = std::array::from_fn(|i| yardsticks[i].tolerance(number) + sum_errors[i] + tanh_errors[i]);
         let (sinks, sink_tolerance) = sink_gradients(&passes, heads);
-        let bias = problem
-            .options
-            .bias
-            .map(|bias| BiasGradient::sum(bias, problem, number, passes.iter().filter_map(|pass| pass.scores.as_ref())));
+        let of_scores = || passes.iter().filter_map(|pass| pass.scores.as_ref());
+        let additions = addition_gradients(problem);
+        let additions = additions.iter().map(|one| AddedGradient::sum(&one.places, problem, number, of_scores())).collect();
         let queries = passes.into_iter().map(|pass| pass.query).collect();
-        Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance, bias }
+        Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance, additions }
     }
 
     /// The results for one query head of one sequence.
@@ -259,7 +258,7 @@ impl Rows<'_> {
 #[expect(clippy::too_many_lines, reason = "one pass over the keys of a row gives all sums")]
 fn differentiate(rows: Rows<'_>) -> Pass {
     let Rows { q, k, v, dout, dlse, dim: Dims { qk: dim, v: dim_v }, number, rules } = rows;
-    let Rules { mask, score, sink, dropout } = rules;
+    let Rules { mask, score, sink, factors } = rules;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
@@ -275,7 +274,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let (mut weight, mut kept) = (vec![0.0_f64; keys], vec![1.0_f64; keys]);
     let mut largest_ds = 0.0_f64;
     let mut sink_gradient = SinkGradient::default();
-    let mut scores = score.is_biased().then(|| ScoreGradient::zeros(queries, keys));
+    let mut scores = score.has_additions().then(|| ScoreGradient::zeros(queries, keys));
     let (is_declared, is_capped) = (score.is_declared(), score.error(1.0) > 0.0 || score.is_declared());
     let mut steepest = score.steepest();
     let product = longest_row(&q64, dim) * longest_row(&k64, dim);
@@ -357,7 +356,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let largest_dlse = f64::from(dlse.unwrap_or_default().iter().fold(0.0_f32, |largest, value| largest.max(value.abs())));
-    let dp_limit = longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) * dropout.map_or(1.0, HeadDropout::scale);
+    let dp_limit = longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) * factors.map_or(1.0, |factors| factors.largest());
     let of_gradient = 2.0_f64.powi(-20) * (dp_limit + largest_dlse);
     let of_ds = steepest * of_gradient;
     if let Some(scores) = &mut scores {
@@ -425,7 +424,11 @@ fn add_magnitudes(sums: &mut [f64], factor: f64, row: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::attention::{CallOptions, Mask, features::Dropout, oracle::tensors::Tensors};
+    use crate::family::attention::{
+        CallOptions, Mask,
+        features::{CallHead, FEATURES, Factors},
+        oracle::tensors::Tensors,
+    };
 
     const DIM: usize = 16;
 
@@ -458,9 +461,8 @@ mod tests {
         let masked = |options| Mask::new(false, 5, 7).with(options);
         let window = masked(CallOptions { window: Some([3, 1]), ..CallOptions::default() });
         let chunk = masked(CallOptions { chunk: 3, ..CallOptions::default() });
-        let dropped = CallOptions { dropout: Some(Dropout { thousandths: 300, state: 1 }), ..CallOptions::default() };
         let (capped, sloped) = (plain.score.capped(1.5), plain.score.sloped(0.25, 2));
-        vec![
+        let mut all = vec![
             plain,
             Rules::plain(true, 5, 7, 0.5),
             Rules { mask: window, ..plain },
@@ -468,9 +470,15 @@ mod tests {
             Rules { score: capped, ..plain },
             Rules { score: sloped, ..plain },
             Rules { sink: Some(0.75), ..plain },
-            Rules { mask: window, score: capped.sloped(0.25, 2), sink: Some(-0.5), dropout: None },
-            Rules { dropout: dropped.head_dropout(3), sink: Some(0.75), ..plain },
-        ]
+            Rules { mask: window, score: capped.sloped(0.25, 2), sink: Some(-0.5), factors: None },
+        ];
+        let factors = FEATURES.iter().filter_map(|room| {
+            let mut options = CallOptions::default();
+            room.request(&mut options, 3);
+            Factors::of(CallHead { options, sequence: 0, head: 1, heads: 4 })
+        });
+        all.extend(factors.map(|factors| Rules { factors: Some(factors), sink: Some(0.75), ..plain }));
+        all
     }
 
     /// Each gradient equals the finite difference of the loss for a small change of one element.

@@ -3,10 +3,10 @@
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+pub(super) mod addition_gradient;
 pub(super) mod append;
 pub(super) mod arithmetic;
 pub(super) mod backward;
-pub(super) mod bias_gradient;
 pub(super) mod cache;
 pub(super) mod descale;
 pub(super) mod dims;

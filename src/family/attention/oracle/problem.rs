@@ -7,7 +7,7 @@ use crate::{
     family::attention::{
         CallOptions, DeclaredCall, DeclaredRule, Mask, Point, Score,
         abi::AttentionFeatures,
-        features::{FEATURES, rooms},
+        features::{Additions, CallHead, FEATURES, rooms},
     },
 };
 use rand::{RngExt, SeedableRng};
@@ -332,7 +332,12 @@ impl Problem {
         Mask::new(causal, queries, keys)
             .with(self.options)
             .declared(self.declared(sequence, head))
-            .biased(self.options.head_bias(sequence, head))
+            .adding(Additions::of(self.call_head(sequence, head)))
+    }
+
+    /// A query head of one sequence, with the options of the call.
+    pub fn call_head(&self, sequence: usize, head: usize) -> CallHead {
+        CallHead { options: self.options, sequence, head, heads: self.heads }
     }
 
     /// The declared score of a sequence's query head.
@@ -348,12 +353,12 @@ impl Problem {
         Score::scaled(scale)
             .capped(f64::from(self.options.softcap()))
             .sloped(slope, position)
-            .biased(self.options.head_bias(sequence, head))
+            .adding(Additions::of(self.call_head(sequence, head)))
             .declared(self.declared(sequence, head))
     }
 
-    /// Query heads, rows and columns of a bias: the bounds that a call passes.
-    pub fn bias_extents(&self) -> [usize; 3] {
+    /// Query heads, rows and columns of all scores: the bounds that a call passes.
+    pub fn score_extents(&self) -> [usize; 3] {
         [self.heads, self.rows(Side::Query).bound, self.rows(Side::Key).bound]
     }
 

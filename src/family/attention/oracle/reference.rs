@@ -190,7 +190,7 @@ fn attend_rows(
 ) -> (Head, Yardstick) {
     let Arithmetic { multiplied, sums, .. } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
-    let Rules { mask, score: rule, sink, dropout } = rules;
+    let Rules { mask, score: rule, sink, factors } = rules;
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
     // A sink is a score without a value.
@@ -256,10 +256,10 @@ fn attend_rows(
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
     // Each other weight is rounded once, and has its score's error; a score's error is bounded as LSE's is
-    // (`tolerance`). There is no bound if scores are approximate themselves, if P is not in 16 bits, or if weights are
-    // dropped.
+    // (`tolerance`). There is no bound if scores are approximate themselves, if P is not in 16 bits, or if weights have
+    // factors.
     let judged =
-        matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0 && dropout.is_none();
+        matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0 && factors.is_none();
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
     // Weights that are subnormal in 16 bits have an error relative to the largest weight, not to themselves.
     let of_small_weights = keys as f64 * multiplied.ulp(0.0) / 2.0;

@@ -1,9 +1,9 @@
 //! Rules for one query head of one sequence: visible keys and scores.
 
 use super::problem::Problem;
-use crate::family::attention::{Mask, Score, features::HeadDropout};
+use crate::family::attention::{Mask, Score, features::Factors};
 
-/// Mask, score, sink and dropout of a head.
+/// Mask, score, sink and factors of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// The mask, which determines the keys that a row sees.
@@ -12,8 +12,8 @@ pub struct Rules {
     pub score: Score,
     /// A logit that joins the denominator of each row.
     pub sink: Option<f64>,
-    /// The weights that are dropped.
-    pub dropout: Option<HeadDropout>,
+    /// The factors of weights in the product with V; `None`: 1.
+    pub factors: Option<Factors>,
 }
 
 impl Rules {
@@ -23,18 +23,18 @@ impl Rules {
             mask: problem.mask(causal, sequence, head),
             score: problem.score(scale, sequence, head),
             sink: problem.options.sink(head),
-            dropout: problem.options.head_dropout(sequence * problem.heads + head),
+            factors: Factors::of(problem.call_head(sequence, head)),
         }
     }
 
-    /// The factor on the weight of a key in the product with V: 0 if the weight is dropped.
+    /// The factor on the weight of a key in the product with V.
     pub fn kept(&self, row: usize, key: usize) -> f64 {
-        self.dropout.map_or(1.0, |dropout| dropout.factor(row, key))
+        self.factors.map_or(1.0, |factors| factors.value(row, key))
     }
 
     /// The rules of a call without features.
     #[cfg(test)]
     pub fn plain(causal: bool, queries: usize, keys: usize, scale: f64) -> Self {
-        Self { mask: Mask::new(causal, queries, keys), score: Score::scaled(scale), sink: None, dropout: None }
+        Self { mask: Mask::new(causal, queries, keys), score: Score::scaled(scale), sink: None, factors: None }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Backward, CopyPath, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
-    staged_bias::{bias_pitch, with_staged_bias},
+    staged_elements::{bytes_of_elements, with_staged_elements},
 };
 use crate::{
     grid::TileFile,
@@ -78,8 +78,9 @@ impl Recipe for PortableBackward {
         let Tile { m, n, warps, stages, .. } = *tile;
         let curved =
             variant.features.has(Feature::Softcap) || variant.features.score().is_some_and(|score| score.score.is_some());
-        if variant.features.has(Feature::Bias) && curved {
-            return Some("backward kernels with `bias` have no `softcap` and no declared score".to_owned());
+        let adds = variant.features.iter().find(|feature| feature.info().adds_elements);
+        if let Some(feature) = adds.filter(|_| curved) {
+            return Some(format!("backward kernels with `{feature}` have no `softcap` and no declared score"));
         }
         if !matches!(warps, 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 4 or 8"));
@@ -108,7 +109,7 @@ impl Recipe for PortableBackward {
     }
 
     /// Q, dO and the row statistics, once per stage; then K and V, whose memory is reused to store dK and dV; then P
-    /// and dS; then the next step's part of a bias, if it fits. Every tile starts at a multiple of 128 bytes.
+    /// and dS; then the next step's part of added elements, if it fits. Every tile starts at a multiple of 128 bytes.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let HeadDim { qk, v } = columns(variant);
         let stage = [
@@ -124,9 +125,9 @@ impl Recipe for PortableBackward {
             ("P^T and dS^T", tile.stages * tile.n * tile.m * 2, Some("WEIGHTS_OFFSET")),
         ];
         // A value warp's keys of a step's queries.
-        let bias = tile.warps / 2 * tile.m * bias_pitch(2 * tile.n / tile.warps);
-        let bias = variant.features.has(Feature::Bias).then_some(bias);
-        Region::lay_out(with_staged_bias(stage.into_iter().chain(second).chain(rest), variant.target, tile, bias))
+        let bytes = bytes_of_elements(tile.warps / 2 * tile.m, 2 * tile.n / tile.warps);
+        let staged = variant.features.any(|info| info.adds_elements).then_some(bytes);
+        Region::lay_out(with_staged_elements(stage.into_iter().chain(second).chain(rest), variant.target, tile, staged))
     }
 
     /// Accumulators of m16n8k16, 4 fp32 registers per thread for each 16x8 block: dK or dV throughout; S or dP, then dQ

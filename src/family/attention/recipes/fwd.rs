@@ -3,7 +3,7 @@
 use super::{
     CopyPath, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
-    staged_bias::{bias_pitch, may_stage_bias, with_staged_bias},
+    staged_elements::{bytes_of_elements, may_stage_elements, with_staged_elements},
 };
 use crate::{
     grid::TileFile,
@@ -96,7 +96,7 @@ impl Recipe for PortableForward {
     /// Q, whose memory O reuses for its store, then K and V of the first stage, then of the second. Every size is a
     /// multiple of 512 bytes (16 rows of at least 32 bytes), so every tile starts aligned to the widest swizzle's
     /// 128-byte line. TMA swizzles by address and needs 1024; its mbarriers, one per tile of K and V, are last. The
-    /// tile of a bias precedes them, if it fits beside the resident blocks.
+    /// tile of added elements precedes them, if it fits beside the resident blocks.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
@@ -112,8 +112,8 @@ impl Recipe for PortableForward {
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
         let tiles = std::iter::once(q).chain(stages).chain(descales);
         let features = variant.features;
-        let is_biased = may_stage_bias(features) && variant.target > Target::Sm75;
-        let tiles = with_staged_bias(tiles, variant.target, tile, is_biased.then_some(tile.m * bias_pitch(tile.n)));
+        let may_stage = may_stage_elements(features) && variant.target > Target::Sm75;
+        let tiles = with_staged_elements(tiles, variant.target, tile, may_stage.then(|| bytes_of_elements(tile.m, tile.n)));
         if !tma {
             return Region::lay_out(tiles);
         }

@@ -1,11 +1,11 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 only.
 
 use super::{
-    BIAS_OFFSET, CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath,
-    TensorCore, Tile, Turns,
+    CopyPath, Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
+    Tile, Turns,
     defaults::{default_of, tile_file},
     shared_keys,
-    staged_bias::{bias_pitch, may_stage_bias},
+    staged_elements::{bytes_of_elements, may_stage_elements, staged_elements},
 };
 use crate::{
     family::attention::design::{FeatureParts, panels},
@@ -136,7 +136,7 @@ impl Recipe for HopperForward {
     /// empty barriers of each slot and of each stage of K and V. If warpgroups share keys, also the maximum and sum of
     /// each row that a slot has room for. If producer warps widen K and V, also stages of the unwidened tiles, two
     /// slots in which the first warp passes work items to the others, its state of the work list, and each warp's
-    /// barriers for the unwidened stages. The next tile of a bias, if it is staged.
+    /// barriers for the unwidened stages. The next tile of added elements, if they are staged.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
@@ -157,12 +157,12 @@ impl Recipe for HopperForward {
             ("stages of V", tile.stages * values, Some("V_OFFSET")),
             ("work", (q_slots + more_work) * work_bytes(variant) + list, Some("WORK_OFFSET")),
         ];
-        let bias = staged_bias_bytes(variant, tile).map(|bytes| ("rows of the bias", bytes, Some(BIAS_OFFSET)));
+        let staged = staged_bytes(variant, tile).map(staged_elements);
         let small = [
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages + more_barriers) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        let regions = as_they_come.into_iter().flatten().chain(rings).chain(bias).chain(sums).chain(small);
+        let regions = as_they_come.into_iter().flatten().chain(rings).chain(staged).chain(sums).chain(small);
         Region::lay_out_aligned(regions, TMA_TILE_ALIGNMENT)
     }
 
@@ -312,11 +312,11 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
-/// Bytes of a tile of the bias, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and V
-/// read the bias from device memory.
-fn staged_bias_bytes(variant: Point, tile: &Tile) -> Option<u32> {
-    let is_staged = may_stage_bias(variant.features) && KvFormat::of(variant.features).is_none();
-    let bytes = tile.m * bias_pitch(tile.n);
+/// Bytes of a tile of added elements, if it fits beside one Q per warpgroup. Kernels with packed heads or widened K and
+/// V read them from device memory.
+fn staged_bytes(variant: Point, tile: &Tile) -> Option<u32> {
+    let is_staged = may_stage_elements(variant.features) && KvFormat::of(variant.features).is_none();
+    let bytes = bytes_of_elements(tile.m, tile.n);
     let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
     (is_staged && room(variant, tile) >= q + bytes.next_multiple_of(TMA_TILE_ALIGNMENT)).then_some(bytes)
 }
@@ -329,10 +329,10 @@ fn room(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
-/// The room that a staged bias leaves.
+/// The room that staged elements leave.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
-    let bias = staged_bias_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
-    room(variant, tile) - bias
+    let staged = staged_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
+    room(variant, tile) - staged
 }
 
 /// The widths of Q Kᵀ and of P V, which has one product per run of equal panels.

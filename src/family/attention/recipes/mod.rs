@@ -16,12 +16,12 @@ mod registry;
 mod resolve;
 mod shared_keys;
 mod split;
-mod staged_bias;
+mod staged_elements;
 mod tile;
 
 pub(super) use candidates::candidates;
 pub(super) use resolve::{plan, to_run_as};
-pub(super) use staged_bias::BIAS_OFFSET;
+pub(super) use staged_elements::STAGED_OFFSET;
 pub use tile::Tile;
 
 use super::{

@@ -153,14 +153,13 @@ impl Trial for AttentionTrial<'_> {
         let [seqlen_q, seqlen_k, head_dim, head_dim_v] = [seqlen_q, seqlen_k, qk, v].map(u32::cast_signed);
         let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(self.variant));
         let score = declared::call_of(&self.variant).map(DeclaredCall::params).unwrap_or_default();
-        let features = AttentionFeatures { score, ..AttentionFeatures::default() };
+        let features = AttentionFeatures::with_score(score);
         if kind == Kind::Bwd {
             return Params::of(BwdParams {
                 // Q, K, V, O, dO, dQ, dK, dV.
                 strides: [query(qk), key(qk), key(v), query(v), query(v), query(qk), key(qk), key(v)],
                 lse_strides,
                 dlse_strides: [0; 2],
-                dbias_strides: [0; 4],
                 batch,
                 num_heads,
                 num_heads_k,

@@ -14,7 +14,7 @@ use crate::{
         cases::backward::BackwardCase,
         cases::split::counters_for,
         cases::split::what_counters_say,
-        features::Dropout,
+        features::largest_factor,
         oracle::backward::BackwardProblem,
         oracle::{
             dims::Dims,
@@ -232,14 +232,8 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
         Entry::Bwd => {
             let source = &mut Source::from_pool(!case.seed, &pool.0);
             let dout = Tensors::draw_output_gradient_from(problem, head_dim, number, source);
-            let options = BackwardProblem {
-                deterministic: case.deterministic,
-                total_q: case.totals,
-                lse_gradient: case.dlse,
-                bias_gradient: !(case.deterministic
-                    && problem.options.bias.is_some_and(crate::family::attention::Bias::is_repeated)),
-                ..BackwardProblem::plain(problem.clone())
-            };
+            let of_pass = if case.deterministic { BackwardProblem::deterministic } else { BackwardProblem::plain };
+            let options = BackwardProblem { total_q: case.totals, lse_gradient: case.dlse, ..of_pass(problem.clone()) };
             let mut drawn = BackwardCase { options, number, head_dim, causal: case.causal }.with(&tensors, &dout, source);
             drawn.call.scratch = false;
             drawn
@@ -277,7 +271,7 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
         }
         comparison
     };
-    Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
 }
 
 /// |O| cannot exceed the largest element of V, times the factor on kept weights, by more than the rounding error of P
@@ -306,7 +300,7 @@ fn compare(
     let group = problem.heads / problem.heads_k;
     let has_factors = problem.options.pages.is_some_and(|pages| pages.descales.is_some());
     let by_page = if has_factors { PageFactors::LARGEST } else { 1.0 };
-    let kept = problem.options.dropout.map_or(1.0, Dropout::scale);
+    let kept = largest_factor(&problem.options);
     let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
         for head in 0..problem.heads {

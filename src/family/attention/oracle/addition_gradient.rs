@@ -1,10 +1,11 @@
-//! The gradient of a bias: dS, the gradient of the scores, summed along the axes on which the bias repeats.
+//! The gradient of a tensor that is added to scores: dS, the gradient of the scores, summed along the axes on which the
+//! tensor is broadcast.
 //!
 //! A kernel rounds P to 16 bits and keeps the rest in fp32. The tolerance is three times the largest error of the naive
 //! computations (`gradients`), plus half an ulp of P in each term of a sum, plus the error of fp32 sums in dP - delta.
 
 use super::{gradients::Yardstick, problem::Problem};
-use crate::{check::Number, family::attention::Bias};
+use crate::{check::Number, family::attention::features::Broadcast};
 use std::collections::BTreeMap;
 
 /// dS of one query head of one sequence, row by row.
@@ -36,18 +37,23 @@ impl ScoreGradient {
     }
 }
 
-/// The gradient of a bias and its allowed error.
+/// The gradient of such a tensor and its allowed error.
 #[derive(Debug, Clone)]
-pub struct BiasGradient {
-    /// By batch entry, head, row and key of the bias.
+pub struct AddedGradient {
+    /// By batch entry, head, row and key of the tensor.
     pub elements: BTreeMap<[usize; 4], f64>,
     /// Allowed error.
     pub tolerance: f64,
 }
 
-impl BiasGradient {
+impl AddedGradient {
     /// The sums over all heads, which are ordered by sequence, then head.
-    pub fn sum<'a>(bias: Bias, problem: &Problem, number: Number, heads: impl Iterator<Item = &'a ScoreGradient>) -> Self {
+    pub fn sum<'a>(
+        places: &Broadcast,
+        problem: &Problem,
+        number: Number,
+        heads: impl Iterator<Item = &'a ScoreGradient>,
+    ) -> Self {
         #[derive(Default)]
         struct Sum {
             exact: f64,
@@ -59,7 +65,7 @@ impl BiasGradient {
             let (sequence, head) = (index / problem.heads, index % problem.heads);
             let (queries, keys) = problem.sequences[sequence];
             for (row, key) in itertools::iproduct!(0..queries, 0..keys) {
-                let [b, h, r] = bias.index([sequence, head, row]);
+                let [b, h, r] = places.index([sequence, head, row]);
                 let (sum, at) = (sums.entry([b, h, r, key]).or_default(), row * keys + key);
                 sum.exact += of_head.exact[at];
                 (0..2).for_each(|way| sum.naive[way] += of_head.naive[way][at]);
