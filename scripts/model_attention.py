@@ -39,8 +39,8 @@ def plain(module, query, key, value, attention_mask, scaling=None, dropout=0.0, 
 
 
 def wide(module, query, key, value, attention_mask, **others):
-    """The same in float32, with only O rounded: a peer under autocast, which rounds eager and plain attention alike, so
-    that these two are bit-identical."""
+    """`plain` in float32, with only O rounded. The second peer under autocast, where `plain` and eager attention round
+    alike and are bit-identical."""
     mask = None if attention_mask is None else attention_mask.float()
     with torch.autocast(query.device.type, enabled=False):
         out, _ = plain(module, query.float(), key.float(), value.float(), mask, **others)

@@ -171,7 +171,7 @@ class Batch:
         return labels
 
     def rotated(self, by):
-        """The same sequences, rotated."""
+        """A batch of the same sequences in rotated order: it starts with sequence number `by`."""
         other = copy.copy(self)
         parts = list(self.labels.split(self.lengths.tolist()))
         other.sequences = self.sequences[by:] + self.sequences[:by]

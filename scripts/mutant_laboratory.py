@@ -138,7 +138,8 @@ class Laboratory:
     # -- processes
 
     def run(self, command, folder, environment=None, given=None):
-        """Runs until it exits or the time limit; returns (exit code, standard output, standard error)."""
+        """Runs `command` in `folder`, with `given` as its standard input, until it exits. Returns (exit code, standard
+        output, standard error); raises OutOfTime at the deadline or after `stop`."""
         with self.lock:
             if self.stopped or time.monotonic() > self.deadline:
                 raise OutOfTime

@@ -277,7 +277,7 @@ def arguments():
 
 
 def fingerprint(given, grids):
-    """The inputs of the results, except the mutant."""
+    """A hash of everything that determines the results, except the mutant: kgen, the grids and the templates."""
     digest = sha256(Path(given.kgen).read_bytes())
     for path in grids:
         digest.update(Path(path).read_bytes())

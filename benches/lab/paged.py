@@ -20,7 +20,7 @@ MERGING = {"launch": FLAG_CAUSAL | FLAG_MERGE_BY_LAUNCH, "last block": FLAG_CAUS
 
 
 def spread(count, low, high, seed):
-    """Lengths between `low` and `high`, evenly spread in their logarithm."""
+    """`count` random lengths, log-uniform between `low` and `high`."""
     draw = random.Random(seed)
     return [round(low * (high / low) ** draw.random()) for _ in range(count)]
 

@@ -188,7 +188,7 @@ def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
-# Querying the type of device first takes longer than all of this.
+# True if autocast is enabled for any device type. Checked first: reading `tensor.device.type` takes longer.
 any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 

@@ -61,7 +61,7 @@ class Call(NamedTuple):
 #: Positions up to here are tested: more than models have. A wider window counts as unlimited.
 _FAR = 2**20
 
-# : A dummy tensor, which is eager unless the call is traced.
+#: A dummy tensor, which is eager unless the call is traced.
 _ANY = torch.empty(0, device="cpu")
 
 #: Number of pairs evaluated at once.
@@ -70,9 +70,9 @@ _PAIRS = 2**24
 #: Bands of functions that contain no tensors.
 _known: dict[tuple, Band] = {}
 
-#: Bands of models' own functions that hold no tensor, for compiled calls, which cannot look at functions. By the
-#: configuration's identity, which the configuration beside the band keeps from being another's, and the guess. None where
-#: a function may be no band: once so, always so.
+#: Bands of models' own mask functions without tensors, for compiled calls, which cannot inspect a function. Keys are
+#: the configuration's `id` and the guess. Values are the band and the configuration, which is kept alive so that its
+#: `id` is not reused. The band is None, permanently, once one such function was found not to be a band.
 _own: dict[tuple, tuple[Optional[Band], object]] = {}
 
 

@@ -266,7 +266,7 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool, added: tuple = features.WITHOUT):
     """O and LSE, differentiable in Q, K, V, the sinks and the bias, with the parameters of `forward`. LSE may be None
-    where it is not needed."""
+    if `needs_lse` is False."""
     wants_gradients = torch.is_grad_enabled()
     sinks, bias = optional[_SINKS_AT - 3], optional[_BIAS_AT - 3]
     if wants_gradients:
@@ -280,7 +280,9 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         refuse_transforms(dict(zip(NAMES, tensors)))
     wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
     if wants_gradients:
-        if functorch_active():  # the tensors are not the transform's, and have no gradient under it
+        # Plain tensors that require grad: an active torch.func transform records no gradients for tensors that it does
+        # not wrap.
+        if functorch_active():
             names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
             raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {REVERSE_ALONE}")
         return _Eager.apply(*tensors, *numbers, deterministic, *added)

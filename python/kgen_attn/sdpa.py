@@ -51,9 +51,12 @@ def scaled_dot_product_attention(
     deterministic = torch.are_deterministic_algorithms_enabled()
     attn_mask = _mask(attn_mask, shape, out_dtype(query))
     if deterministic and attn_mask is not None and attn_mask.requires_grad:
-        attn_mask = attn_mask.expand(shape)  # the kernels sum gradients in no fixed order
+        # The kernel then writes a gradient of this shape, which autograd sums over repeated axes in a fixed order; the
+        # kernel itself would sum in no fixed order.
+        attn_mask = attn_mask.expand(shape)
     causal, window = False, (-1, -1)
-    if is_causal and keys > rows:  # nothing sees the last keys; positions of queries count from the end of the others
+    # No query sees the last keys. Without them, kgen's positions, which count from the last key, are PyTorch's.
+    if is_causal and keys > rows:
         key, value = key[:, :, :rows], value[:, :, :rows]
     if is_causal and keys >= rows:
         causal = True

@@ -242,7 +242,7 @@ def test_deterministic_gradients_are_the_same_bits(draw):
     run = lambda flag: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=flag), (q, k, v), dout)
     for first, second in zip(run(True), run(True)):
         assert torch.equal(first, second)
-    # On the emulator all are deterministic, so check the flag that the library received.
+    # Every backward pass is deterministic on the emulator, so check the flag that the library received.
     for flag in (False, True):
         backward._plans.clear()
         run(flag)

@@ -179,7 +179,8 @@ def heads_of(random):
 
 
 def masks_of(random, heads, sequences, device, call_options):
-    """Masks and scores: options of the call, and words of the reference."""
+    """Draws masks and scores. Adds the call's options to `call_options`; returns the reference's keyword arguments, the
+    ALiBi slopes and the sinks (None if not drawn)."""
     masks, slopes, leaf = {}, None, None
     if random.random() < 0.4:
         masks["causal"] = call_options["causal"] = True
@@ -557,7 +558,7 @@ def ordinary(call, random):
     else:
         with contexts.get(mode, contextlib.nullcontext)(), stream(random):
             out, lse = pair(run(call.leaves))
-            if random.random() < 0.3:  # a call like one before
+            if random.random() < 0.3:  # repeats the call
                 again, _ = pair(run(call.leaves))
                 for of_q, *_ in call.sequences:
                     assert torch.equal(again[of_q], out[of_q]), "the same call again"

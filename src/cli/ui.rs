@@ -28,7 +28,7 @@ pub fn print(result: &str) -> Result<(), CommandError> {
 /// The same without wrapping: for source, scripts and paths.
 ///
 /// # Errors
-/// As [`print`].
+/// Those of [`print`].
 pub fn print_verbatim(result: &str) -> Result<(), CommandError> {
     write(&styled(result))
 }
@@ -46,7 +46,7 @@ fn write(result: &str) -> Result<(), CommandError> {
 /// Writes a command's result as one JSON document.
 ///
 /// # Errors
-/// As [`print`].
+/// Those of [`print`].
 pub fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let text = serde_json::to_string_pretty(result);
     let text = text.map_err(|error| CommandError::Environment(format!("cannot write the result as JSON: {error}")))?;

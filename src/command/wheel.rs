@@ -128,7 +128,7 @@ impl Outcome {
     /// Fails if there is no package.
     ///
     /// # Errors
-    /// As [`build::Outcome::verdict`].
+    /// Those of [`build::Outcome::verdict`].
     pub fn verdict(&self) -> Result<(), CommandError> {
         match self {
             Self::Packed(_) => Ok(()),

@@ -3,18 +3,18 @@
 use serde::Serializer;
 use std::path::Path;
 
-/// For `serialize_with`, if people and scripts read the path: invalid UTF-8 becomes U+FFFD.
+/// Serialises a path as a string, for `serialize_with`. Invalid UTF-8 becomes U+FFFD.
 ///
 /// # Errors
-/// The serialiser's.
+/// Those of the serialiser.
 pub fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.as_ref().display())
 }
 
-/// As [`lossy`], for a path that may be absent.
+/// Like [`lossy`], for a path that may be absent.
 ///
 /// # Errors
-/// The serialiser's.
+/// Those of the serialiser.
 pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: S) -> Result<S::Ok, S::Error> {
     match path {
         Some(path) => lossy(path, serializer),
@@ -42,7 +42,7 @@ pub mod exact {
     /// Writes it.
     ///
     /// # Errors
-    /// The serialiser's.
+    /// Those of the serialiser.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) => text.serialize(serializer),

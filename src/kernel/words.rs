@@ -47,7 +47,7 @@ impl AxisWord for Kind {
     }
 }
 
-/// A word that is not a value of its axis, in the two sentences of a message.
+/// The error for a word that is not a value of its axis. Displayed as `title; help`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{title}; {help}")]
 pub struct Misread {

@@ -57,7 +57,7 @@ impl Renderer {
     /// name.
     ///
     /// # Errors
-    /// As [`kernel`](Self::kernel).
+    /// Those of [`kernel`](Self::kernel).
     pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
         let name = plan.variant.name();
         let template = plan.template;

@@ -375,14 +375,14 @@ typedef struct kgen_bwd_params {
                             seqused_q is given too. Not read without cu_seqlens_q */
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
-    float softmax_scale; /* the forward pass's */
+    float softmax_scale; /* as in the forward pass */
 
     /* From version 4 on; zeros for a caller that knows version 2. */
-    kgen_attention_features features; /* the forward pass's */
+    kgen_attention_features features; /* as in the forward pass */
     float* dsinks; /* gradient of the sinks, one fp32 per query head; NULL: not written. Requires features.sinks */
 
     /* From version 5 on. */
-    kgen_declared_score score; /* the forward pass's */
+    kgen_declared_score score; /* as in the forward pass */
     int32_t head_dim_v; /* of V, O, dO and dV, if it differs from that of Q and K; 0: head_dim */
     int32_t reserved;   /* 0 */
 
@@ -397,7 +397,7 @@ typedef struct kgen_bwd_params {
 
     /* From version 10 on. */
 
-    const void* bias; /* the forward pass's, as in kgen_fwd_params */
+    const void* bias; /* as in the forward pass (kgen_fwd_params) */
     int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
     int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of Q */
     int32_t reserved_4; /* 0 */
@@ -412,7 +412,7 @@ typedef struct kgen_bwd_params {
     /* From version 11 on. */
 
     const uint64_t* rng_state; /* with the same two words as in the forward pass, which give the same mask */
-    float p_dropout;           /* the forward pass's */
+    float p_dropout;           /* as in the forward pass */
     int32_t reserved_5;        /* 0 */
 } kgen_bwd_params;
 

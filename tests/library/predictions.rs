@@ -95,7 +95,7 @@ impl Shape {
         if self.causal { all / 2.0 } else { all }
     }
 
-    /// The time of a path.
+    /// The measured time of `path`, in µs.
     fn measured(&self, path: Path) -> f64 {
         self.us.iter().find(|(other, ..)| *other == path).expect("it was measured").2
     }

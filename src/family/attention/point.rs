@@ -1,4 +1,4 @@
-//! The points of attention: kind × head dim × dtype × mask × target.
+//! The points of attention: kind × head dim × dtype × mask × features × target.
 
 use crate::kernel::{self, Coordinates, Dtype, Feature, Features, HeadDim, Target, Variant};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
-    /// The same for small problems: warpgroups share the keys of few query tiles.
+    /// Hopper's forward kernel for small problems: warpgroups share the keys of few query tiles.
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,

@@ -139,7 +139,7 @@ pub(super) struct Piece<'a> {
     pub(super) depth: usize,
     /// Number of those that should not be broken: `[]` and a template's `<>`.
     pub(super) tight_depth: usize,
-    /// Number of `:` of its item before it, that is, its depth in a chain of `?`.
+    /// Depth in a chain of `?:` operators: number of `:` before the piece at its bracket depth.
     pub(super) chain: usize,
     /// Brackets in the piece: (end offset in bytes, whether it opens).
     pub(super) brackets: Vec<(usize, bool)>,

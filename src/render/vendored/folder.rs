@@ -61,7 +61,7 @@ impl Vendored {
     /// [`held`](Self::held).
     ///
     /// # Errors
-    /// As [`held`](Self::held).
+    /// Those of [`held`](Self::held).
     pub fn compare(&self, files: &[OutputFile], on_wait: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         self.steady(on_wait, || self.changes(files).map(|(_, changes)| changes))
     }
@@ -148,10 +148,10 @@ impl Vendored {
 }
 
 impl LockedVendored<'_> {
-    /// As [`Vendored::held`].
+    /// [`Vendored::held`] of the locked folder.
     ///
     /// # Errors
-    /// As [`Vendored::held`].
+    /// Those of [`Vendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.of.held_now()
     }
@@ -189,7 +189,7 @@ impl LockedVendored<'_> {
     /// Removes all files that kgen wrote, and the folder if it is empty then. Returns the changes.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(mut self) -> Result<Changes, RenderError> {
         let folder = &self.of.folder;
         let done = self.change(&[], |transition| {

@@ -291,7 +291,7 @@ impl InstalledVllm {
     /// Restores vLLM's originals.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(&mut self) -> Result<Changes, RenderError> {
         let changes = self.compare_without()?;
         changes.refuse_edited(&self.folder, Restoration::Restore)?;

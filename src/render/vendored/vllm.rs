@@ -172,7 +172,7 @@ impl LockedVllm<'_> {
     /// Undoes the edit of vLLM's CMake file, then removes the folder's files.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(self) -> Result<Changes, RenderError> {
         self.tree.refuse_uncommitted(false)?;
         self.folder.may_be_taken_away()?;

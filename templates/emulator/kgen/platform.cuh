@@ -34,7 +34,7 @@ struct bounded {
     using result = void;
 };
 
-// Also takes bounds that depend on template parameters, without `typename`.
+// An alias, so that KGEN_KERNEL works without `typename` if the bounds depend on template parameters.
 template <int MAX_THREADS, int MIN_BLOCKS>
 using kernel_result = typename bounded<MAX_THREADS, MIN_BLOCKS>::result;
 

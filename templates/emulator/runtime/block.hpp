@@ -71,7 +71,7 @@ struct lane_operands {
 struct warp : clock {
     uint32_t ready;    // lanes, by position, that can continue
     uint32_t arrived;  // lanes that wait in a warp-wide primitive
-    bool divergent;    // ... and not all in the same one
+    bool divergent;    // the lanes that wait are not all in the same primitive
     use meeting;
     bool held;       // waits in a named barrier
     uint32_t order;  // position ^ order is the lane
@@ -100,7 +100,7 @@ constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
 // The last arrival of a thread of another block.
 struct far_arrival {
     uint32_t rank, warp, lane;
-    uint32_t step, tick;  // of those threads
+    uint32_t step, tick;  // of that thread, at the arrival
     use used;
 };
 

@@ -45,7 +45,7 @@ struct chunk_record {
 // An access about to be made.
 struct access {
     uint32_t offset;  // in shared memory; it does not cross a chunk
-    uint16_t bytes;   // a bit for each of the chunk's sixteen
+    uint16_t bytes;   // one bit per byte of the 16-byte chunk
     uint8_t lane;
     uint32_t warp;
     uint32_t step;
@@ -296,7 +296,7 @@ class race_detector {
         if (!report_unfinished_product(a)) report_unfinished_store(a);
     }
 
-    // False if nothing reads the chunk.
+    // Reports a write to a chunk that a pending wgmma still reads; false if there is no such product.
     static bool report_unfinished_product(const access& a);
 
     static void report_unfinished_store(const access& a);

@@ -173,8 +173,8 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
     return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
 }
 
-// True if a kernel with the features `held` computes the request: it lacks no feature, masks no more, and reads K and V
-// from pages if and only if they are paged.
+// True if a kernel with the features `held` computes the request: it has every requested feature, applies no mask that
+// is not requested, and reads K and V from pages if and only if they are paged.
 inline bool serves_features(uint32_t asked, uint32_t held) {
     return lacking_features(asked, held) == 0 && (held & ~asked & NOT_LEFT_ASIDE) == 0;
 }

@@ -88,7 +88,8 @@ KGEN_DEVICE lane_offsets lanes_by_row(int first_row) {
     return make_lane_offsets(first_row + lane_index() % 16, lane_index() / 16);
 }
 
-// Lanes of a B operand stored as rows of its columns: 8 rows, both chunks, then the next 8 rows.
+// Lane offsets for a B operand whose columns are rows of the tile, such as K in Q K^T: lanes 0 .. 7 address rows 0 .. 7
+// of chunk 0, lanes 8 .. 15 the same rows of chunk 1, and lanes 16 .. 31 rows 8 .. 15 likewise.
 KGEN_DEVICE lane_offsets lanes_by_chunk(uint32_t lane) {
     return make_lane_offsets(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }

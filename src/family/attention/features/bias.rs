@@ -53,7 +53,7 @@ struct HeadBias {
 /// Bound on the elements of rows that are not far.
 const NEAR: f64 = 2.0;
 
-/// -1.375 · 2^40: its product with log2(e) is rounded in fp32.
+/// The elements of rows that are `far`, -1.375 · 2^40: fp32 must round their product with log2(e).
 const FAR: f64 = -1_511_828_488_192.0;
 
 impl HeadBias {

@@ -65,7 +65,7 @@ struct Step {
 }
 
 impl Row {
-    /// A row, padded with zeros to full instructions.
+    /// Splits a row into steps of [`STEP`] elements, which one instruction reads; the last one is padded with zeros.
     pub fn new(values: &[f32]) -> Self {
         let step = |part: &[f32]| {
             let mut step = Step { values: [0.0; STEP], exponents: [NO_EXPONENT; STEP] };

@@ -329,7 +329,7 @@ fn room(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
-/// The room that staged elements leave.
+/// Bytes of [`room`] that remain after the staged elements, if there are any.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let staged = staged_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
     room(variant, tile) - staged
