@@ -392,7 +392,7 @@ def name_of(shape):
 
 
 class Request:
-    """Tensors of a shape, K and V in several copies, and calls of `kgen_fwd` on them."""
+    """Tensors of a shape, K and V in several copies, and calls to `kgen_fwd` on them."""
 
     def __init__(self, shape, copies):
         (rows_q, rows_k), self.shape, self.packed = sizes(shape), shape, is_packed(shape)

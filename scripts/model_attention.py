@@ -53,7 +53,7 @@ for _name, _function in {"plain": plain, "wide": wide}.items():
 
 
 class Calls:
-    """Number of calls of the library, by function, within this context."""
+    """Number of calls to the library, by function, within this context."""
 
     def __init__(self):
         self.count = {"fwd": 0, "bwd": 0}

@@ -71,7 +71,7 @@ impl Library {
         Self::of(folder, &plans, &[])
     }
 
-    /// The same from plans, compiled with `flags` in addition to the usual ones.
+    /// The library of these plans, compiled with `flags` in addition to the usual ones.
     fn of(folder: &str, plans: &[Plan], flags: &[&str]) -> Self {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
@@ -94,7 +94,7 @@ impl Library {
         self.program_with(file, name, dispatcher, &[], &[])
     }
 
-    /// The same with flags for the compiler and for the linker.
+    /// [`program`](Self::program) with flags for the compiler and for the linker.
     fn program_with(&self, file: &Path, name: &str, dispatcher: &Path, compiling: &[String], linking: &[String]) -> PathBuf {
         let (object, program) = (self.folder.join(name).with_extension("o"), self.folder.join(name));
         let mut command = Command::new("cc");

@@ -41,7 +41,7 @@ def number(value: object, name: str) -> float:
 
 
 def integer(value: object, name: str) -> int:
-    """As `number`, for integers: 2.0 is not one."""
+    """The value of an integer or of a tensor that holds one, read like `number`; 2.0 is not an integer."""
     if type(value) is int:
         return value
     if isinstance(value, torch.Tensor):
@@ -53,7 +53,7 @@ def integer(value: object, name: str) -> int:
 
 
 def flag(value: object, name: str) -> bool:
-    """As `number`, for truth values."""
+    """The value of a bool or of a tensor that holds one, read like `number`."""
     if type(value) is bool:
         return value
     try:

@@ -27,7 +27,7 @@ def _poison():
 
 @pytest.fixture
 def without_bias(monkeypatch):
-    """As with a library without kernels of the feature."""
+    """Makes the package behave like with a library without `bias` kernels."""
     monkeypatch.setattr(bands, "has_bias", lambda: False)
 
 

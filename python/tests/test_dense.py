@@ -187,7 +187,7 @@ def test_caches_that_tma_cannot_move(draw, copies, device):
 
 
 def test_copies_are_read_by_a_kernel_that_was_made(draw, copies, monkeypatch):
-    """As built by `KGEN_JIT=1`: the original library has none."""
+    """The kernel of a library that `KGEN_JIT=1` would build; the original library lacks it."""
     real = library()
 
     class Lacking:

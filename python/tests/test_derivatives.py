@@ -83,7 +83,7 @@ def merged(q, k, v, at, causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_two_chunks_merged_by_log_sum_exp_train_as_one_call(draw, causal):
-    """As ring attention and cascades do."""
+    """Ring attention and cascades merge chunks in this way."""
     q, k, v = draw(2, 12, 4, 32, grad=True), draw(2, 40, 2, 32, grad=True), draw(2, 40, 2, 32, grad=True)
     dout = torch.randn(2, 12, 4, 32, device=q.device)
     found = torch.autograd.grad(merged(q, k, v, 24, causal), (q, k, v), dout)

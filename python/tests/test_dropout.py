@@ -338,7 +338,8 @@ def softmax(q, k, causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_return_attn_probs_gives_the_weights_and_the_mask(inputs, state, causal):
-    """As FlashAttention's own tests read them: the sign is the mask, the magnitude exp(score - largest score)."""
+    """FlashAttention's own tests read S_dmask in this way: the sign is the mask, the magnitude exp(score - largest
+    score)."""
     q, k, v = inputs()
     given, p = state(), 0.3
     out, lse, signed = flash_attn_func(q, k, v, p, causal=causal, rng_state=given, return_attn_probs=True)

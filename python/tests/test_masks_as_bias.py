@@ -238,7 +238,7 @@ def of_t5(device, padding):
 
 @pytest.mark.parametrize("padding", [None, "left", "right"])
 def test_biases_by_position(device, padding):
-    """As T5 has them."""
+    """T5 adds such biases."""
     three = t5(device)
     given = of_t5(device, padding) | dict(decoder_input_ids=torch.randint(1, 64, (2, 9), device=device))
     given["decoder_attention_mask"] = torch.ones(2, 9, dtype=torch.long, device=device)

@@ -200,7 +200,7 @@ def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device, without_bi
 
 
 def test_a_prefix_that_sees_itself_is_refused(device, without_bias):
-    """As PaliGemma defines it: tokens of the prefix are one block."""
+    """PaliGemma's mask: tokens of the prefix see each other."""
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     config._attn_implementation = "kgen"
     rows = torch.zeros(2, 12, 64, device=device)

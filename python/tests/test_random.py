@@ -1,4 +1,4 @@
-"""Random calls of the package compared with a float64 reference with autograd.
+"""Random calls to the package compared with a float64 reference with autograd.
 
     KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # a fast 60 calls without
     KGEN_CALL=7:123 pytest test_random.py                      # one of them again

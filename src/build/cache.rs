@@ -19,7 +19,7 @@ const ENTRY_VERSION: u32 = 2;
 /// Prefix of the names of unfinished entries.
 const SCRATCH_PREFIX: &str = ".unfinished-";
 
-/// The same, for code that clears the store.
+/// Prefixes of the names of unfinished entries, for code that clears the store.
 pub const UNFINISHED: &[&str] = &[SCRATCH_PREFIX];
 
 /// Metadata of a stored output.

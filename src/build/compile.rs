@@ -243,8 +243,8 @@ fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     code.broken_promise(promised).map(|message| failure(unit, FailureKind::MachineCode, message))
 }
 
-/// The same test on the PTX that nvcc left in its workplace, for kernels whose machine code could not be read. A
-/// launcher leaves none.
+/// The failure if the PTX that nvcc left in its workplace lacks the promised instructions, for kernels whose machine
+/// code could not be read. A launcher has no PTX.
 fn unkept_by_ptx(unit: &Unit, entry: &Entry, workplace: &Path) -> Option<BuildFailure> {
     let promised = unit.promised.filter(|_| entry.machine_code.is_none())?;
     let files = fs::read_dir(workplace).ok()?.filter_map(Result::ok).map(|file| file.path());

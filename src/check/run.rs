@@ -76,7 +76,7 @@ pub struct CheckOptions {
     pub schedule: Option<Order>,
     /// Parallel workers on the emulator, at least one; never more than requests.
     pub jobs: usize,
-    /// As `jobs`, on a GPU: workers spend most of their time on the reference, which the host computes.
+    /// Parallel workers on a GPU; they spend most of their time on the reference, which the host computes.
     pub gpu_jobs: usize,
     /// Time limit per variant; [`default_time_limit`] unless the user sets one.
     pub time_limit: Duration,

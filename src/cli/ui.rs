@@ -25,7 +25,7 @@ pub fn print(result: &str) -> Result<(), CommandError> {
     write(&wrap::within(wrap::columns(&Term::stdout()), &styled(result)))
 }
 
-/// The same without wrapping: for source, scripts and paths.
+/// Like [`print`], without wrapping: for source, scripts and paths.
 ///
 /// # Errors
 /// Those of [`print`].
@@ -84,7 +84,8 @@ pub fn note(message: &str) {
     }
 }
 
-/// The same, also with `--quiet`: for facts about the user's own files that are reported nowhere else.
+/// Writes one sentence to standard error even with `--quiet`: for facts about the user's own files that are reported
+/// nowhere else.
 pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }

@@ -37,7 +37,7 @@ impl Session {
         plan(&self.grid, variant)
     }
 
-    /// As [`plan`](Self::plan), compiled for another target if one is named.
+    /// Plans a variant like [`plan`](Self::plan), but compiled for another target if one is named.
     ///
     /// # Errors
     /// A sentence; also if the kernel has no form that runs there.

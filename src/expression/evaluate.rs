@@ -37,7 +37,7 @@ impl Expr {
         self.evaluated(at, &mut |_, value| value)
     }
 
-    /// The same with every real intermediate result rounded by `round`, for example to fp32.
+    /// The value with every real intermediate result rounded by `round`, for example to fp32.
     ///
     /// # Panics
     /// Those of [`Self::value`].

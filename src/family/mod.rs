@@ -142,8 +142,7 @@ impl Plan {
         of(variant.kind()).plan(variant, change)
     }
 
-    /// The same kernel compiled for `target` instead of its own, as close to this plan as their common instructions
-    /// allow.
+    /// This kernel compiled for `target` instead of its own, as close to this plan as their common instructions allow.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no such form, or does not fit there.

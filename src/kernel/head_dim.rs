@@ -77,7 +77,7 @@ impl HeadDim {
     /// exceeds 256.
     pub const LATENT: Self = Self { qk: 64, v: 512 };
 
-    /// The same head dim for all tensors.
+    /// One head dim for all tensors.
     pub const fn equal(head_dim: u32) -> Self {
         Self { qk: head_dim, v: head_dim }
     }

@@ -39,7 +39,7 @@ impl Region {
         Self::lay_out_aligned(regions, 1)
     }
 
-    /// The same, with each at a multiple of `alignment` bytes.
+    /// Consecutive regions, each at a multiple of `alignment` bytes.
     pub(crate) fn lay_out_aligned(
         regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
         alignment: u32,

@@ -25,7 +25,7 @@ const EDITED: &str = ".edited";
 /// Line in every kernel's header comment. A file without it is not kgen's and is not overwritten.
 const MARK: &str = "// Made by kgen ";
 
-/// The same for the header beside a single kernel.
+/// Line in the header beside a single kernel: its [`MARK`].
 const DECLARATION_MARK: &str = " * Made by kgen ";
 
 /// Start of `kgen.h`, in this and older versions of kgen. If it is beside a single kernel, the headers with it are

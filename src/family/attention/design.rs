@@ -17,7 +17,7 @@ pub struct Design {
     pub rows_per_warp: u32,
     /// Head dim of Q and K rounded up to the K of the MMA (16; 32 with FP8): the width of their tiles in shared memory.
     pub head_dim_padded: u32,
-    /// The same for V and O.
+    /// The padded head dim of V and O, likewise.
     pub head_dim_v_padded: u32,
     /// Column panels of Q and K tiles in shared memory.
     pub panels: Vec<Panel>,

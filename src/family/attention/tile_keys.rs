@@ -30,7 +30,7 @@ pub enum StorePath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accuracy {
-    /// As exact as `rescale_threshold` allows: a weight that dominates its row is exact.
+    /// The form that `rescale_threshold` permits: a weight that dominates its row is exact.
     #[default]
     Fast,
     /// The most exact form: O is rescaled whenever a maximum grows, as with a `rescale_threshold` of 0.
@@ -44,7 +44,7 @@ pub enum Fp8Mma {
     /// `mma.sync` m16n8k32 with an fp32 accumulator.
     #[default]
     Fp32,
-    /// The same with an fp16 accumulator: twice the rate on Ada.
+    /// `mma.sync` m16n8k32 with an fp16 accumulator: twice the rate on Ada.
     Fp16,
     /// `mma.sync` `kind::mxf8f6f4.block_scale` with unit scales: the full rate on sm120 and sm121.
     BlockScaled,

@@ -55,7 +55,7 @@ pub(super) fn of_row(plan: &Plan, point: &Point) -> Words {
     ])
 }
 
-/// The same for a kernel of another family, which attention's rules never choose.
+/// The words of a kernel of another family, which attention's rules never choose.
 pub(in crate::family) fn of_other_row() -> Words {
     Words::from([
         ("features", json!("0")),

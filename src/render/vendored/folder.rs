@@ -169,7 +169,7 @@ impl LockedVendored<'_> {
     /// Like [`bring`](Self::bring), then runs `more` before the lock is released.
     ///
     /// # Errors
-    /// As its, and those of `more`.
+    /// Those of [`bring`](Self::bring), and those of `more`.
     pub(super) fn bring_and(
         self,
         files: &[OutputFile],
@@ -181,7 +181,7 @@ impl LockedVendored<'_> {
     /// Returns the errors of [`take_away`](Self::take_away) without removing anything.
     ///
     /// # Errors
-    /// As its.
+    /// Those of [`take_away`](Self::take_away).
     pub(super) fn may_be_taken_away(&self) -> Result<(), RenderError> {
         self.change(&[], |_| Ok(())).map(drop)
     }

@@ -153,7 +153,7 @@ impl LockedVllm<'_> {
     /// Contents of the folder; see [`Vendored::held`].
     ///
     /// # Errors
-    /// As its.
+    /// Those of [`LockedVendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.folder.held()
     }

@@ -54,7 +54,7 @@ KGEN_DEFINE_CAS(uint32_t)
 KGEN_DEFINE_CAS(uint64_t)
 #undef KGEN_DEFINE_CAS
 
-// The same without a result, so that no thread waits for it.
+// Atomic operations without a result, so that no thread waits for one.
 #define KGEN_DEFINE_REDUCTION(name, type)                                                                                                \
     template <memory_order ORDER = memory_order::relaxed>                                                                                \
     KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \

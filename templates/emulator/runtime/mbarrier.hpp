@@ -69,7 +69,7 @@ inline access mbarrier_access(const device_thread& me, uint32_t address, const u
     return {address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
 }
 
-// The same at an address in the running thread's block.
+// The mbarrier at an address in the running thread's block.
 inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
     if (is_of_cluster(address)) {
         complain_of_mbarrier("cluster", used, beyond_reach(address));

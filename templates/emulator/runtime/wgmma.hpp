@@ -168,8 +168,8 @@ inline void check_fenced(const warp_products& mine, const accumulator& d, const 
 
 inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
 
-// The same for the registers of A that the lanes pass. Only registers that have been an A before are compared; others
-// are remembered.
+// Reports registers of A, passed by the lanes, that have been written to since the last wgmma_fence. Only registers
+// that have been an A before are compared; others are remembered.
 inline void check_fenced_a(warp_products& mine, const lane_operands* lanes, const use& used) {
     const auto registers = [&](uint32_t lane) { return operands_of(lanes[lane]).registers; };
     const auto same = [&](const fenced_a& known) { return known.registers[0] == registers(0); };

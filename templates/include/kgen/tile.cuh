@@ -70,8 +70,8 @@ KGEN_DEVICE lane_offsets make_lane_offsets(uint32_t row, uint32_t chunk) {
     return {swizzled<64>(row, chunk), swizzled<32>(row, chunk), swizzled<16>(row, chunk)};
 }
 
-// The same lanes, `step` 16-column steps further, for addresses whose own step has none of the bits of `step`. A panel
-// of 16 columns has only step 0.
+// The offsets of the lanes `step` 16-column steps further on, for addresses whose own step has none of the bits of
+// `step`. A panel of 16 columns has only step 0.
 KGEN_DEVICE lane_offsets lanes_at_step(lane_offsets lanes, uint32_t step) {
     return {lanes.in_64 ^ step * 32, lanes.in_32 ^ step * 32, lanes.in_16};
 }

@@ -582,7 +582,7 @@ pub(crate) fn merge(parts: &[f64], head_dim_v: usize, o: impl Fn(usize, usize) -
     (merged, max + sum.ln())
 }
 
-/// The same with a sink, if there is one: a part without a value.
+/// The merge of these partial results and a sink, if there is one: a part without a value.
 pub(super) fn merge_with_sink(
     parts: &[f64],
     sink: Option<f64>,

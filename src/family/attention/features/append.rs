@@ -48,7 +48,7 @@ pub enum Starts {
 }
 
 impl CallOptions {
-    /// The same for a call that is causal or not, which determines whether queries have individual positions.
+    /// These options for a call that is causal or not, which determines whether queries have individual positions.
     #[must_use]
     pub fn placed(mut self, causal: bool) -> Self {
         let (causal, wanted) = self.wanted(causal);
@@ -94,10 +94,10 @@ impl Append {
     }
 }
 
-/// Invalid calls of kernels that do not write new rows.
+/// Invalid calls to kernels that do not write new rows.
 const WITHOUT: &[Change] = &[("new rows", |c| push(c, "k_new"), Refused(ERROR_MISMATCH, "built without the feature `append`"))];
 
-/// Invalid calls of kernels that write new rows.
+/// Invalid calls to kernels that write new rows.
 const WITH: &[Change] = &[
     ("no new rows", |c| drop_tensor(c, "k_new"), Refused(ERROR_MISMATCH, "called without k_new")),
     ("new rows of K alone", |c| drop_tensor(c, "v_new"), Refused(ERROR_INVALID_VALUE, "v_new must not be NULL")),
@@ -129,7 +129,7 @@ const WITH: &[Change] = &[
     ("tables that are not", |c| new_rows(c).rotary_row_stride += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
 ];
 
-/// Invalid calls of kernels that write new rows into pages.
+/// Invalid calls to kernels that write new rows into pages.
 const WITH_PAGES: &[Change] = &[(
     "a limit on queries",
     |c| pages(c).query_limits = [0, 3],

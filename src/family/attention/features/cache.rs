@@ -60,13 +60,13 @@ impl Cache {
     }
 }
 
-/// Invalid calls of kernels that read no cache.
+/// Invalid calls to kernels that read no cache.
 const WITHOUT: &[Change] = &[
     ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
     ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
 ];
 
-/// Invalid calls of kernels that read a cache.
+/// Invalid calls to kernels that read a cache.
 const WITH: &[Change] = &[
     (
         "entries of packed keys",

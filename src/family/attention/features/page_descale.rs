@@ -63,13 +63,13 @@ impl PageDescales {
     }
 }
 
-/// Invalid calls of kernels without factors per page.
+/// Invalid calls to kernels without factors per page.
 const WITHOUT: &[Change] = &[
     ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
     ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
 ];
 
-/// Invalid calls of kernels with factors per page. There are two key heads, so that the head stride matters.
+/// Invalid calls to kernels with factors per page. There are two key heads, so that the head stride matters.
 const WITH: &[Change] = &[
     (
         "factors of K beyond all memory",

@@ -40,7 +40,7 @@ pub struct Pages {
     pub descales: Option<PageDescales>,
 }
 
-/// Invalid calls of kernels without pages.
+/// Invalid calls to kernels without pages.
 const WITHOUT: &[Change] = &[
     (
         "a limit on queries without pages",
@@ -50,7 +50,7 @@ const WITHOUT: &[Change] = &[
     ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
 ];
 
-/// Invalid calls of kernels with pages.
+/// Invalid calls to kernels with pages.
 const WITH: &[Change] = &[
     ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
     ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
@@ -221,7 +221,7 @@ pub fn in_pages(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..CallOptions::default() }
 }
 
-/// The same with a counter from which blocks take work items.
+/// [`in_pages`] with a counter from which blocks take work items.
 pub fn by_counter(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..CallOptions::default() }
 }

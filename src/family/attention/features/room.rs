@@ -123,7 +123,7 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// The same for a kernel that does not serve the feature.
+    /// Modified calls that a kernel must refuse because it does not serve the feature.
     fn without(&self, _kernel: Point) -> &'static [Change] {
         &[]
     }

@@ -83,7 +83,7 @@ pub fn decode(heads: usize, heads_k: usize) -> Problem {
     Problem::new(&[(1, 300)], heads, heads_k)
 }
 
-/// The same problem with contents that make the results show the number of visible keys per row.
+/// `problem` with inputs for which the results show the number of visible keys per row.
 pub fn counted(problem: Problem) -> Problem {
     problem.inputs(Inputs::Constant, Scale::Zero)
 }

@@ -32,7 +32,7 @@ pub struct Arithmetic {
 pub enum Sums {
     /// In fp32, or with so few bits less that a separate term of the tolerance covers the loss.
     Fp32,
-    /// As `QGMMA` does: see [`Row`].
+    /// With the truncated terms of `QGMMA`: see [`Row`].
     Truncated,
 }
 

@@ -61,7 +61,7 @@ impl Values {
         &self.head(sequence, head)[row * self.head_dim..][..self.head_dim]
     }
 
-    /// The same, mutable.
+    /// One mutable row of a head of a sequence.
     pub fn row_mut(&mut self, sequence: usize, head: usize, row: usize) -> &mut [f32] {
         let first = (self.first[sequence] + head * self.rows(sequence) + row) * self.head_dim;
         &mut self.data[first..first + self.head_dim]
@@ -164,7 +164,7 @@ impl Tensors {
         Self::draw_from(problem, head_dim, number, &mut Source::new(seed))
     }
 
-    /// The same from a source of numbers.
+    /// Draws the values of `problem` from a source of numbers and rounds them to `number`.
     pub fn draw_from(problem: &Problem, head_dim: impl Into<Dims>, number: Number, source: &mut Source<'_>) -> Self {
         let head_dim = head_dim.into();
         let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
@@ -192,7 +192,7 @@ impl Tensors {
         Self::draw_output_gradient_from(problem, head_dim, number, &mut Source::new(!seed))
     }
 
-    /// The same from a source of numbers.
+    /// Draws dO from a source of numbers.
     pub fn draw_output_gradient_from(
         problem: &Problem,
         head_dim: impl Into<Dims>,

@@ -18,8 +18,8 @@ pub(super) struct HopperFp8Forward;
 /// Registers per consumer thread in addition to O, S or a part of P V, and P: what ptxas needs at head dim 256.
 const OTHER_REGISTERS: u32 = 8;
 
-/// The same if P V is accumulated into O itself, overlapped with the next scores: with fewer, ptxas spills in the key
-/// loop.
+/// [`OTHER_REGISTERS`] if P V is accumulated into O itself, overlapped with the next scores: with fewer, ptxas spills
+/// in the key loop.
 const OTHER_REGISTERS_OVERLAPPED: u32 = 32;
 
 /// Bytes per element of the total that O is flushed to, if P V is accumulated into O itself: bf16.
