@@ -104,7 +104,7 @@ class Step:
             self.flat()[self.slots_of(sequence)] = attention.normal(count, HEADS_K, 2 * dim)
         self.halves, self.tables = self.cache.split(dim, -1), attention.rotary_tables(MOST_KEYS, dim)
         zeros = lambda *shape, dtype=torch.int32: torch.zeros(*shape, device="cuda", dtype=dtype)
-        # What changes before each replay, in place.
+        # The tensors that change before each replay, in place.
         self.starts, self.used, self.before = zeros(SEQUENCES + 1), zeros(SEQUENCES), zeros(SEQUENCES)
         self.table = zeros(SEQUENCES, MOST_KEYS // PAGE)
         self.slots, self.positions = zeros(tokens, dtype=torch.int64), zeros(tokens, dtype=torch.int64)

@@ -479,7 +479,7 @@ def head_dims_of(library, dtype):
 @suite(tables=False, round_ms=1.5, head_dim=[], shapes=200, dtype=("fp16", "bf16"), copies=8, minutes=9.0, fit=False,
     seed=11)
 def regret(bench):
-    """How much slower the dispatcher's choice is than the best of its paths, over random shapes.
+    """The slowdown of the dispatcher's choice relative to the best of its paths, over random shapes.
 
     python3 benches/dispatch.py regret --library build/lib/libkgen.so --library old=before/lib/libkgen.so \\
         --out regret.jsonl --fit

@@ -1,4 +1,4 @@
-"""What an inference engine calls: decoding and prefill with caches of K and V, and packed batches, compared with
+"""The calls of an inference engine: decoding and prefill with caches of K and V, and packed batches, compared with
 FlashAttention-2 and -3 and others on the same tensors.
 
     python3 benches/serving.py paged --library build/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out paged.jsonl

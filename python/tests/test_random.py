@@ -110,7 +110,7 @@ class Call:
 
 
 def whole_bias(bias):
-    """What was given as `attn_bias`, of four axes and added to the scores."""
+    """The drawn `attn_bias` with four axes, in the form that is added to the scores."""
     if bias.dtype == torch.bool:
         bias = torch.zeros(bias.shape, dtype=torch.float64, device=bias.device).masked_fill(~bias, -float("inf"))
     return bias[(None,) * (4 - bias.dim())]
@@ -567,7 +567,7 @@ def ordinary(call, random):
 
 
 def sums_over_axes(call):
-    """Whether the gradient of the bias is summed over batch entries, heads or rows, which is in no fixed order."""
+    """True if the gradient of the bias is summed over batch entries, heads or rows, which is in no fixed order."""
     bias = whole_bias(call.bias(call.leaves))
     return any(size == 1 and whole > 1 for size, whole in zip(bias.shape, call.whole))
 

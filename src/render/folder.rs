@@ -203,7 +203,7 @@ pub(super) fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> boo
     lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
 }
 
-/// Whether the error means that a file or folder does not exist.
+/// True if the error means that a file or folder does not exist.
 pub(super) fn is_missing(error: &RenderError) -> bool {
     matches!(error, RenderError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

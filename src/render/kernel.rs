@@ -82,7 +82,7 @@ impl Renderer {
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
-    /// Whether this template exists.
+    /// True if this template exists.
     pub(super) fn has(&self, template: &str) -> bool {
         self.tera.get_template_names().any(|name| name == template)
     }

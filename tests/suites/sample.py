@@ -25,7 +25,7 @@ WITHOUT = compile(os.environ.get("KGEN_SUITE_WITHOUT", "False"), "KGEN_SUITE_WIT
 
 
 def id_of(name, value, index):
-    """What pytest puts into an id for a value of the parameter `name`."""
+    """The part of pytest's id for a value of the parameter `name`."""
     return str(value) if value is None or isinstance(value, (str, int, float, bool)) else f"{name}{index}"
 
 

@@ -115,7 +115,7 @@ impl Score {
         (declared.naive(own, position, key), slope * declared.slope(f64::from(own), position, key) as f32)
     }
 
-    /// Whether kgen's own features leave a product of 0 as it is.
+    /// True if kgen's own features leave a product of 0 as it is.
     pub fn keeps_zero(&self) -> bool {
         self.slope == 0.0 && self.additions.is_none()
     }

@@ -31,7 +31,7 @@ pub struct Vendored {
 pub struct LockedVendored<'a> {
     of: &'a Vendored,
     lock: Option<FolderLock>,
-    /// Whether dropping this value removes the folder if it is empty.
+    /// True if dropping this value removes the folder if it is empty.
     remove_if_empty: bool,
 }
 
@@ -41,7 +41,7 @@ impl Vendored {
         Self { folder: folder.to_owned(), layout, beside_others: false }
     }
 
-    /// Whether a folder that kgen did not create may contain other files, which are kept. Otherwise it is an error.
+    /// True if a folder that kgen did not create may contain other files, which are kept. Otherwise it is an error.
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { beside_others, ..self }
@@ -243,7 +243,7 @@ impl Drop for LockedVendored<'_> {
     }
 }
 
-/// Whether `folder` contains only some of `files` and kgen's temporary files.
+/// True if `folder` contains only some of `files` and kgen's temporary files.
 fn is_left_over(folder: &Path, files: &[OutputFile]) -> Result<bool, RenderError> {
     let mut left = vec![PathBuf::new()];
     while let Some(below) = left.pop() {

@@ -70,7 +70,7 @@ impl VllmTree {
         Ok(Self { root: root.to_owned(), folder: Vendored::new(&root.join(FOLDER), Layout::Vllm), text, bare })
     }
 
-    /// Whether its folder may contain other files; see [`Vendored::beside_others`].
+    /// True if its folder may contain other files; see [`Vendored::beside_others`].
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { folder: self.folder.beside_others(beside_others), ..self }

@@ -30,7 +30,7 @@ namespace kgen::emulator {
 // A kernel's return type: void, once its launch bounds have been checked.
 template <int MAX_THREADS, int MIN_BLOCKS>
 struct bounded {
-    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
+    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU supports");
     using result = void;
 };
 

@@ -55,7 +55,7 @@ struct device_thread : identity {
     uint32_t ticks;       // counts its arrivals at mbarriers and its proxy fences
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
-    uint32_t parity;      // ... and that phase's
+    uint32_t parity;      // of the phase that it waits for
     bool awaits_nothing;  // it has waited for all earlier kernels
     std::vector<std::shared_ptr<snapshot>> acquired;  // from its waits for mbarriers, not yet in its warp's clock
 };
@@ -89,9 +89,9 @@ struct named_barrier {
     int threads;       // needed to complete it
     bool waits[MAX_WARPS];
     uint32_t knows[MAX_WARPS];  // joined clocks of the arrived warps, own steps included
-    std::vector<uint32_t> details;  // ... in a block with mbarriers
+    std::vector<uint32_t> details;  // joined detailed clocks, in a block with mbarriers
     uint32_t came[MAX_WARPS];       // the step of each warp when it arrived; 0: it has not
-    uint32_t before[MAX_WARPS];     // ... of the most recently completed use
+    uint32_t before[MAX_WARPS];     // the step of each warp when it arrived for the most recently completed use
     use used[MAX_WARPS];            // place of each warp's last arrival
 };
 
@@ -134,7 +134,7 @@ struct machine : block_state {
     bool flag_written = false;     // since the last check
     uint32_t cluster_size = 1;     // blocks that run together
     uint32_t alive = 0;            // their threads that have not exited
-    uint32_t at_cluster_sync = 0;  // ... that wait in cluster_sync
+    uint32_t at_cluster_sync = 0;  // threads of these blocks that wait in cluster_sync
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};

@@ -25,7 +25,7 @@ struct mbarrier {
     bool fenced;        // the initialisation is visible to the asynchronous proxy
     clock arriving;     // joined clocks of the arrived threads
     std::vector<uint32_t> lanes;       // arrivals in the current phase: a lane mask per warp of each block
-    bool from_afar;                    // ... threads of other blocks too
+    bool from_afar;                    // threads of other blocks have arrived in the current phase too
     std::shared_ptr<snapshot> ended;   // clock that the last phase passed on at its end
     std::vector<pending_tile> copies;  // copies whose bytes it counts
 };

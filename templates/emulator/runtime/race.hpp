@@ -287,7 +287,7 @@ class race_detector {
         const auto copy = std::find_if(owner.copies.begin(), owner.copies.end(), [&](const pending_copy& c) { return c.destination == chunk; });
         if (copy == owner.copies.end() || !self.violations.is_news("race", a.used, copy->issued)) return;
         self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the destination of " + who(copy->issued, owner.warp, owner.lane) + " of interval " +
-                             std::to_string(copy->interval) + ", which has not landed for want of a cp_async_wait: " + place(a));
+                             std::to_string(copy->interval) + ", which has not landed because a cp_async_wait is missing: " + place(a));
     }
 
     static void report_tile_in_flight(const access& a, const char* does, uint32_t mbarrier);

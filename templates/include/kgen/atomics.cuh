@@ -75,7 +75,7 @@ KGEN_DEFINE_CAS(atomic_cas, uint64_t, "l", "cas.b64")
 #define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
     template <memory_order ORDER = memory_order::relaxed>                                                                          \
     KGEN_DEVICE void name(type* pointer, type value) {                                                                             \
-        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");     \
+        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "a reduction cannot acquire");             \
         if constexpr (ORDER == memory_order::relaxed) {                                                                            \
             KGEN_RED("relaxed", instruction, letter);                                                                              \
         } else {                                                                                                                   \

@@ -23,15 +23,15 @@ pub struct NewRows;
 pub struct Append {
     /// Number of new rows of each sequence that has keys.
     pub rows: usize,
-    /// Whether the longest sequences have one more, beyond `seqlen_k`.
+    /// True if the longest sequences have one more, beyond `seqlen_k`.
     pub clipped: bool,
     /// Rotated columns, in units of 16, and whether pairs are adjacent (interleaved).
     pub rotary: Option<(usize, bool)>,
     /// Start of the rotary positions.
     pub starts: Starts,
-    /// Whether the rotary tables end at the last new row's position.
+    /// True if the rotary tables end at the last new row's position.
     pub short_tables: bool,
-    /// Whether queries have individual positions: the call has a causal mask or a window.
+    /// True if queries have individual positions: the call has a causal mask or a window.
     pub by_row: bool,
 }
 

@@ -49,12 +49,12 @@ impl Cache {
         }
     }
 
-    /// Whether the call has an index of entries.
+    /// True if the call has an index of entries.
     pub fn is_indexed(self) -> bool {
         self != Self::Padded
     }
 
-    /// Whether there are rows before the keys.
+    /// True if there are rows before the keys.
     pub fn is_padded(self) -> bool {
         self != Self::Indexed
     }

@@ -86,7 +86,7 @@ impl Additions {
         self.0.rooms().filter_map(|room| room.largest_addition(&self.0.of.options)).sum()
     }
 
-    /// Whether some may hide keys.
+    /// True if some may hide keys.
     pub fn hide_keys(&self) -> bool {
         self.0.rooms().any(|room| room.hides_keys(&self.0.of.options))
     }

@@ -53,7 +53,7 @@ impl PageDescales {
         }
     }
 
-    /// Whether tensor number `tensor` (Q, K, V) has factors per page.
+    /// True if tensor number `tensor` (Q, K, V) has factors per page.
     pub fn has(self, tensor: usize) -> bool {
         match self {
             Self::Both => matches!(tensor, 1 | 2),

@@ -34,7 +34,7 @@ pub struct Pages {
     pub rows: usize,
     /// Number of leading pages of the first sequence that the others share, if they have as many keys.
     pub shared: usize,
-    /// Whether the call has a counter from which blocks take work items; kernels that do not use it leave it unchanged.
+    /// True if the call has a counter from which blocks take work items; kernels that do not use it leave it unchanged.
     pub counter: bool,
     /// Descale factors per page of K and V.
     pub descales: Option<PageDescales>,

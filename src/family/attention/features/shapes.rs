@@ -20,7 +20,7 @@ pub struct Borders {
     pub n: usize,
     /// Number of key tiles in flight.
     pub stages: usize,
-    /// Whether the kernel loads whole tiles.
+    /// True if the kernel loads whole tiles.
     pub whole_tiles: bool,
     /// Maximum number of cases.
     pub level: Level,

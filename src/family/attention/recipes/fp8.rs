@@ -24,7 +24,7 @@ fn p_range(tile: &Tile) -> u32 {
     if tile.fp8_mma == Fp8Mma::Fp16 { 2 } else { 8 }
 }
 
-/// Whether `target` has the instructions of the sm120 family.
+/// True if `target` has the instructions of the sm120 family.
 fn has_block_scale(target: Target) -> bool {
     matches!(target, Target::Sm120 | Target::Sm121)
 }

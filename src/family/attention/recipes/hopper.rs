@@ -235,12 +235,12 @@ impl Recipe for HopperForward {
     }
 }
 
-/// Whether the rows of a tile are queries of several heads.
+/// True if the rows of a tile are queries of several heads.
 fn packs_heads(variant: Point) -> bool {
     variant.features.has(Feature::PackGqa)
 }
 
-/// Whether a warp searches the block's work in a list (`hopper/work_queue.tera`).
+/// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
 fn is_queued(variant: Point) -> bool {
     variant.features.has(Feature::Paged) || packs_heads(variant)
 }

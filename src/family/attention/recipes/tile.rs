@@ -19,7 +19,7 @@ pub struct Tile {
     pub warps: u32,
     /// Buffers for each streamed tensor: K and V; in the backward pass Q and dO.
     pub stages: u32,
-    /// Whether Q fragments stay in registers across the key loop.
+    /// True if Q fragments stay in registers across the key loop.
     pub q_in_registers: bool,
     /// Second argument of `__launch_bounds__`.
     pub min_blocks_per_sm: u32,

@@ -79,7 +79,7 @@ impl Drawer {
         Self { seed, points: scope.points(), others: scope.drawn_points(), multiprocessors }
     }
 
-    /// Whether there are no kernels to call.
+    /// True if there are no kernels to call.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty() && self.others.is_empty()
     }

@@ -306,7 +306,7 @@ impl FuzzObserver for Run<'_> {
 #[derive(Debug, Default)]
 struct WorkerEnd {
     device: Option<String>,
-    /// Whether it finished all calls.
+    /// True if it finished all calls.
     finished: bool,
     /// The call in which it died or hung, and the reason.
     died_in: Option<(u64, String)>,
