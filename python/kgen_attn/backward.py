@@ -1,4 +1,4 @@
-"""`kgen_bwd` on tensors."""
+"""The backward pass, `kgen_bwd`, on tensors."""
 
 from __future__ import annotations
 
