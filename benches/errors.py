@@ -1,4 +1,5 @@
-"""Errors of attention beside those of other implementations, against float64: of O, of gradients, and with windows.
+"""Errors of attention compared with those of other implementations, against float64: of O, of gradients, and with
+windows.
 
     python3 benches/errors.py accuracy --site .peers/site --library kgen=build/lib/libkgen.so --out accuracy.jsonl
 """
@@ -139,7 +140,7 @@ def compare_speed(bench, peers):
 @suite("times", tables=False, rounds=8, round_ms=15, places=["site"], seqlen=[1024, 4096, 16384], errors=True,
     speed=False, timed="fwd_sm90", dtype=tuple(MANTISSA))
 def accuracy(bench):
-    """Errors of O in units in the last place, and their cost, beside FlashAttention-2, -3 and cuDNN.
+    """Errors of O in units in the last place, and their cost, compared with FlashAttention-2, -3 and cuDNN.
 
     kgen build --filter "kind in (fwd, fwd_short, fwd_split, fwd_combine) and dtype in (bf16, fp16) \\
         and target in (sm80, sm90) and (plain or paged)"

@@ -165,7 +165,7 @@ def ops(bench):
 
 @suite(tables=False, library=None, op="")
 def gpu(bench):
-    """kgen_attn, as installed, beside PyTorch, on problems so small that the GPU waits for the host.
+    """The installed kgen_attn, compared with PyTorch, on problems so small that the GPU waits for the host.
 
     python3 benches/host.py gpu [--op OUT/_vllm_fa3_C.abi3.so]
 

@@ -145,7 +145,7 @@ def sharpen(model):
                 parameter.mul_(factor)
             elif "c_attn.weight" in name:  # (columns in, columns of Q, K and V)
                 parameter[:, : parameter.shape[1] // 3 * 2].mul_(factor)
-            elif "sinks" in name:  # as large as the scores, so that they take part of each row
+            elif "sinks" in name:  # as large as the scores, so that each row gives them part of its weight
                 parameter.normal_(0, SPREAD_OF_SCORES)
 
 

@@ -137,7 +137,7 @@ def first_others(own, logits, tokens):
     """Distinguishes a tie from an error where the text `tokens` diverges from the text `own`, both (batch, new + 1),
     for the first time in each sequence: from the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between
     the best token and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the
-    texts are equal. After the first difference the logits of a sequence say nothing about the other text."""
+    texts are equal. After the first difference the logits of a sequence cannot be compared with the other text."""
     at = (tokens == own).cumprod(1).sum(1)
     sequences = (at < own.shape[1]).nonzero().squeeze(1)
     if len(sequences) == 0:

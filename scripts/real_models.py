@@ -36,7 +36,7 @@ before all N are ready or have ended, or --each S has passed; a process that is 
 ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin. With
 --limit S no further N begin after S seconds. Pieces with matrix products of similar sizes are in different groups of N:
 torch has the choices of the first one on disk when the next N begin. max-autotune's own measurements run concurrently
-with the other pieces. The N share the GPU's memory; if a side ran out of it, its row says so. Unless
+with the other pieces. The N share the GPU's memory; if a side ran out of it, its row reports that. Unless
 TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its share of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no

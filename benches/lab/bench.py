@@ -50,10 +50,10 @@ def main(doc):
 
 def arguments(to, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, places=(), positional=(), seed=1,
         limit_s=float("inf"), **options):
-    """Adds to a parser what all suites have and what one has. `library` None: no --library; "": without a default.
-    `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a tuple the
-    words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if there is
-    one."""
+    """Adds the arguments of all suites, and those of one suite, to a parser. `library` None: no --library; "": without
+    a default. `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a
+    tuple the words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if
+    there is one."""
     add = to.add_argument
     for name in positional:
         add(name)

@@ -42,7 +42,7 @@ def told(value):
 
 
 class OnMeta(TorchFunctionMode):
-    """Sends what a bench asks of `cuda` to `meta`; FlashAttention-2 and cuDNN note their inputs."""
+    """Redirects a bench's tensors from `cuda` to `meta`; FlashAttention-2 and cuDNN record their inputs."""
 
     def __init__(self, note):
         super().__init__()
@@ -92,7 +92,7 @@ class Generator(torch.Generator):
 
 
 class Kernels:
-    """In place of a shared library: has every function, and notes the calls and their parameters."""
+    """A stand-in for a shared library: has every function, and records the calls and their parameters."""
 
     def __init__(self, note, path):
         self.note, self.path = note, Path(path).parent.name
@@ -154,7 +154,7 @@ def compilers(note, real=subprocess.run):
 
 
 class Modules:
-    """In place of the packages of peers."""
+    """A stand-in for the packages of peers."""
 
     def __init__(self, note):
         def noted(name, result):

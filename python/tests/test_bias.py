@@ -45,7 +45,7 @@ def hidden(bias, part=0.2):
 
 
 def compare(q, k, v, bias, **options):
-    """O, LSE and gradients of a random loss of both beside the reference."""
+    """Compares O, LSE and the gradients of a random loss of both with the reference."""
     leaves = [t.detach().requires_grad_() for t in (q, k, v, bias)]
     out, lse, _ = flash_attn_func(*leaves[:3], attn_bias=leaves[3], return_attn_probs=True, **options)
     finite = ~torch.isinf(lse.detach())

@@ -98,7 +98,7 @@ def test_as_many_weights_are_kept_as_bytes_allow(state, p):
 
 
 def compare(q, k, v, p, rng_state, bias=None, sinks=None, **options):
-    """O, LSE and gradients of a random loss of both beside the reference with the same mask."""
+    """Compares O, LSE and the gradients of a random loss of both with a reference with the same mask."""
     others = {"attn_bias": bias, "s_aux": sinks}
     names = [name for name, tensor in others.items() if tensor is not None]
     leaves = [t.detach().requires_grad_() for t in (q, k, v, *(others[name] for name in names))]
@@ -237,7 +237,7 @@ def test_a_repeated_call_drops_other_weights(inputs):
 
 
 def test_the_backward_pass_has_the_mask_of_the_forward_pass(inputs, state):
-    """Of both calls, whatever was drawn or overwritten since."""
+    """The masks of both calls, even if numbers were drawn or tensors overwritten since."""
     q, k, v = inputs(grad=True)
     dout = torch.randn_like(q)
     given, run = state(), lambda p, rng: flash_attn_func(q, k, v, p, rng_state=rng, deterministic=True)
@@ -479,7 +479,8 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_model_of_transformers_in_training(device, monkeypatch, padded):
-    """Beside its eager attention with the masks that kgen's calls draw; in evaluation there is no dropout."""
+    """Compares the model with its eager attention under the masks that kgen's calls draw; in evaluation there is no
+    dropout."""
     from test_huggingface import HEADS, SMALL, assert_as_good, models_of
 
     def drop(weights, p=0.5, training=True, inplace=False):

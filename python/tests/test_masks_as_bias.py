@@ -187,7 +187,7 @@ def test_a_compiled_model_with_an_image(device, padded):
 
 
 def test_a_mask_that_was_none_once_stays_a_mask_in_compiled_calls(device):
-    """Of one configuration and one guess, whichever is looked at last."""
+    """Functions with the same configuration and guess; the last one that is inspected may be either."""
     bands._own.clear()
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     band = lambda b, h, q, k: (k <= q) & (q - k < 2**19)

@@ -1,5 +1,4 @@
-"""Wrong arguments: each is reported by name, whatever calls came before, and a number in a tensor counts as a
-number."""
+"""Wrong arguments: each is reported by name, after any earlier calls, and a number in a tensor counts as a number."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`kgen_attn.scaled_dot_product_attention` beside PyTorch's."""
+"""`kgen_attn.scaled_dot_product_attention` compared with PyTorch's."""
 
 import inspect
 
@@ -71,7 +71,7 @@ def test_the_signature_is_pytorchs():
 @pytest.mark.parametrize("lengths", [(20, 20), (9, 30), (30, 9), (1, 7), (7, 2)], ids=str)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_causal_mask_begins_at_the_first_key(inputs, lengths, is_causal):
-    """PyTorch's: whatever the lengths are, row 0 sees key 0 alone."""
+    """PyTorch's causal mask: for any lengths, row 0 sees only key 0."""
     compare(*inputs(*lengths, head_dim=32), is_causal=is_causal)
 
 

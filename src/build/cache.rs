@@ -142,7 +142,7 @@ impl Cache {
         if self.lookup(key).is_some() {
             return Ok(());
         }
-        // A damaged entry is in the way: it is moved out by a rename too, so that no process sees half of it.
+        // A damaged entry exists: it is moved away by a rename too, so that no process sees half of it.
         let doomed = self.scratch()?;
         fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
         fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))

@@ -93,7 +93,7 @@ impl Builder<'_> {
         if !done.ending.is_success() {
             return self.explain(unit, done.ending, &log);
         }
-        // A launcher may have answered from its own cache; its memory use then says nothing about the compiler.
+        // A launcher may have answered from its own cache; its memory use is then not that of the compiler.
         if self.options.launcher.is_none() {
             shared.peaks.learn(&unit.name, done.usage.peak_memory_bytes);
         }
@@ -231,7 +231,7 @@ impl Builder<'_> {
     }
 }
 
-/// The reason to reject nvcc's output whatever its exit status: no object, or one without the promised instructions.
+/// The reason to reject nvcc's output, for any exit status: no object, or one without the promised instructions.
 fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     // Host code has no launcher named after it, and no device code.
     let kernel = unit.promised.is_some();

@@ -134,7 +134,7 @@ pub(super) fn unwritable_unless(other: &str, error: RenderError) -> CommandError
         return error.into();
     };
     let remedy = match source.kind() {
-        // A file that is not kgen's is in the way; the reason already ends with the remedy.
+        // A file that is not kgen's has the path of an output file; the reason already ends with the remedy.
         ErrorKind::InvalidData => return CommandError::Usage(format!("{error}, or {other}")),
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space and run the command again",

@@ -53,7 +53,7 @@ pub mod exact {
     /// Reads it.
     ///
     /// # Errors
-    /// Neither text nor bytes.
+    /// The value is neither text nor bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         Ok(match Written::deserialize(deserializer)? {
             Written::Text(path) => path,

@@ -155,7 +155,7 @@ fn version(version: &Spanned<i64>) -> Result<(), Finding> {
 fn targets(file: &File) -> Result<BTreeMap<Target, String>, Finding> {
     let mut targets = BTreeMap::new();
     let mut spans = BTreeMap::new();
-    // In the file's order, so that of two names for one target the second is reported as the duplicate.
+    // Entries in the file's order, so that of two names for one target the second is reported as the duplicate.
     let mut entries: Vec<_> = file.targets.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, entry) in entries {

@@ -121,7 +121,7 @@ impl fmt::Display for HeadDim {
 /// Reasons why a text is not a head dim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadHeadDimError {
-    /// Neither one number nor two.
+    /// The text is neither one number nor two.
     #[error("{}; {}", self.title(), self.help())]
     NotANumber(String),
     /// A number that is not a valid head dim.

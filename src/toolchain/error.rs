@@ -140,7 +140,7 @@ pub enum ToolchainError {
         /// The failure, as a fragment.
         detail: String,
     },
-    /// Neither `XDG_CACHE_HOME` nor a home folder.
+    /// There is neither `XDG_CACHE_HOME` nor a home folder.
     #[error("no folder for the cache: neither `XDG_CACHE_HOME` nor `HOME` is set; set one of them")]
     NoHome,
     /// A file operation in the cache folder failed.

@@ -72,7 +72,7 @@ impl Destination {
         }
     }
 
-    /// The changes of [`compare`](Self::compare); refuses whatever the real changes would refuse.
+    /// The changes of [`compare`](Self::compare), with the errors that the real changes would return.
     pub fn rehearse(&self, root: &Path, files: &[OutputFile], note: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         if let Self::Vllm(tree) = self {
             tree.refuse_uncommitted(!files.is_empty())?;

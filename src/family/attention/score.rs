@@ -78,7 +78,7 @@ impl Score {
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
         let sloped = if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) };
         let added = self.added(row, key);
-        // Beside an addition this large the score is what fp32 keeps of the sum.
+        // With an addition this large, the score is the sum rounded to fp32.
         if added.abs() > 2.0_f64.powi(20) { f64::from((sloped + added) as f32) } else { sloped + added }
     }
 

@@ -188,7 +188,7 @@ tile_keys! {
     min_blocks_per_sm: u32;
     /// Powers of two a row maximum may grow before O is rescaled; 0 rescales whenever it grows.
     rescale_threshold: u32, replaces "accuracy";
-    /// `exact`: a `rescale_threshold` of 0, whatever the default is.
+    /// `exact`: a `rescale_threshold` of 0, for any default.
     accuracy: Accuracy, replaces "rescale_threshold";
     /// The way tiles reach shared memory.
     copy: CopyPath;

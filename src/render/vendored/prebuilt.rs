@@ -119,7 +119,7 @@ impl Found {
         self.current.is_none() && self.known.as_ref().is_some_and(|known| known.original.is_some() && self.kept == known.original)
     }
 
-    /// True if replacing the file loses neither vLLM's original nor a user's file.
+    /// True if replacing the file destroys neither vLLM's original nor a user's file.
     fn may_be_replaced(&self, part: &Part) -> bool {
         match &self.known {
             None => self.kept.is_none() && (part.replaces || self.current.is_none()),

@@ -93,7 +93,7 @@ struct identity {
 };
 extern const identity* current;
 
-// Primitives at which all 32 lanes of a warp meet.
+// Warp-wide primitives: each waits for all 32 lanes of the warp.
 uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);

@@ -45,7 +45,7 @@ namespace kgen {
 KGEN_DEVICE uint32_t thread_index() { return emulator::current->thread; }
 KGEN_DEVICE uint32_t block_index() { return emulator::current->block; }
 KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
-// A shuffle on a GPU, so here too a primitive at which the whole warp meets.
+// A shuffle on a GPU, so a warp-wide primitive here too.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
 
 // Hides how `value` was computed from a GPU's compiler; here there is nothing to hide.

@@ -1,7 +1,7 @@
 // A running block: its threads are fibers, and this part selects the one that continues.
 //
-// The lanes of a warp run one after another until each has reached the next primitive at which they meet; the last to
-// arrive does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
+// The lanes of a warp run one after another until each has reached the next warp-wide primitive; the last to arrive
+// does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
 // scheduler picks another warp (schedule.hpp). When no thread of the block can continue, nor of those that run with it
 // (cluster.hpp), that is a deadlock.
 #pragma once
@@ -60,7 +60,7 @@ struct device_thread : identity {
     std::vector<std::shared_ptr<snapshot>> acquired;  // from its waits for mbarriers, not yet in its warp's clock
 };
 
-// The operands that a lane contributes to the primitive at which its warp meets.
+// The operands that a lane contributes to a warp-wide primitive.
 struct lane_operands {
     void* result;
     const void* input;

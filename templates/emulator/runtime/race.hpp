@@ -2,9 +2,9 @@
 // without an order between them. Its results do not depend on the order in which the threads happened to run.
 //
 // Order comes from vector clocks, one per warp (struct warp, `step` and `known`): a block barrier joins the clocks of
-// all warps; warp_sync orders the lanes of one warp. Inside a warp a later primitive at which all
-// lanes meet also orders an earlier read before a write, since by then the value is in a register; but other lanes see
-// a write only after warp_sync or a barrier.
+// all warps; warp_sync orders the lanes of one warp. Inside a warp a later warp-wide primitive also orders an earlier
+// read before a write, since by then the value is in a register; but other lanes see a write only after warp_sync or a
+// barrier.
 //
 // Mbarriers add finer order: see clock.hpp.
 //

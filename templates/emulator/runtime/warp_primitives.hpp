@@ -1,5 +1,5 @@
-// Primitives at which a warp meets, except the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane stores its
-// operands; the last lane does the work for all.
+// Warp-wide primitives, except the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane stores its operands; the last
+// lane does the work for all.
 #pragma once
 
 namespace kgen::emulator {

@@ -1,4 +1,4 @@
-//! A feature's room: what the rest of the family asks of each feature.
+//! A feature's room: the trait that the rest of the family requires of each feature.
 
 use super::{AdditionGradient, Borders, CallHead};
 use crate::{

@@ -425,7 +425,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
     let dim = into.len();
     match inputs {
         Inputs::Normal => source.fill_normal(into),
-        // Random whatever the other inputs are, so that dP differs from key to key.
+        // Random for all kinds of inputs, so that dP differs from key to key.
         _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => source.fill_normal(into),
         Inputs::OneHot => {
             into.fill(0.0);

@@ -218,8 +218,8 @@ impl Recipe for HopperForward {
             consumer_registers,
             q_slots,
             byte_stages: byte_stages(variant, tile),
-            // Four need about 80 registers. The widest head dims have panels of two widths, or large score accumulators
-            // besides.
+            // Four need about 80 registers. The widest head dims also have panels of two widths, or large score
+            // accumulators.
             widened_at_once: match variant.head_dim.wider() {
                 193.. => 1,
                 _ if consumers == 3 && producer_registers >= 80 => 4,
