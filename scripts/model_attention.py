@@ -100,5 +100,5 @@ def errors(got, exact):
 
 
 def ratio(kgen, others, kinds=("max", "rms")):
-    """The largest error of kgen in units of the others' largest."""
+    """The largest error of kgen divided by the largest error of the others."""
     return max(kgen[kind] / max(1e-30, max(other[kind] for other in others)) for kind in kinds)

@@ -78,7 +78,7 @@ class Report:
         return [f"{row['part']}: {row['model']}, {row['what']}" for row in self.rows if row["held"] is False]
 
     def row(self, part, model, what, held, text, **figures):
-        """`held` is None if there is no rule to hold."""
+        """Adds a result; `held` is None if no rule applies to it."""
         self.rows.append({"part": part, "model": model, "what": what, "held": held, "text": text, **figures})
         word = {True: "ok", False: "FAIL", None: ""}[held]
         self.say(f"{word:4} {part:8} {model:12} {what:34} {text}")
@@ -237,7 +237,8 @@ def likes_apart(names):
 
 
 def command(name, out, *more):
-    """This script with the same arguments, for one piece. The last of two equal options wins."""
+    """The command that runs this script with the same arguments for one piece. If an option occurs twice, the last one
+    counts."""
     given, skip = [], False
     for word in sys.argv[1:]:
         if not skip and word.split("=")[0] not in OF_PARENT:
