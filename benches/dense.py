@@ -367,7 +367,7 @@ def dropout(bench):
         point, state = Dense(shape, backward=True), torch.randint(0, 2**31, (2,), device="cuda")
 
         def error(out):
-            """Of the last rows of the last head of the last batch entry."""
+            """The error of the last rows of the last head of the last batch entry."""
             q, k, v = (x[-1:, :, -1] for x in point.qkv)
             sizes = [shape[name] for name in ("batch", "heads", "seqlen_q", "seqlen_k")]
             kept = dropout_mask(state, chance, *sizes)[-1, -1, -rows:]

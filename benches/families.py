@@ -61,7 +61,7 @@ class CompiledPeers:
         self.blocks = 8 * card.multi_processor_count
 
     def launch(self, name, *arguments):
-        """Launches with tensors as addresses and sizes as 64 bits, the first arguments as they are."""
+        """Calls a launcher; tensors are passed as addresses, and sizes as 64-bit integers."""
         given = [ctypes.c_void_p(x.data_ptr()) if hasattr(x, "data_ptr") else x for x in arguments]
         code = getattr(self.library, name)(*given, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
         if code != 0:

@@ -275,7 +275,7 @@ class Laboratory:
                 different = one.traits ^ other.traits
                 # Branches of the template that only one of them takes: each is a few lines.
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
-                # One with a causal mask and one without, if both exist.
+                # Prefer one kernel with a causal mask and one without, if both exist.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
                 unlike += 12 if values[kernel] != values[best] else 0
                 distance[kernel] = min(distance[kernel], unlike)

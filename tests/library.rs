@@ -489,7 +489,7 @@ fn every_launcher_refuses_more_blocks_than_a_grid_takes() {
     for line in said.lines() {
         let (name, answers) = line.split_once(": ").expect("a name and answers");
         let expected = match name {
-            // One block for any batch.
+            // The kernel launches one block for any batch.
             "flash_prepare_scheduler_sm80" => "launched, launched, launched, launched, launched, launched",
             // Clusters of two, each with its own place.
             "flash_fwd_hdim128_bf16_sm90" => "refused, refused, refused, refused, refused, launched",

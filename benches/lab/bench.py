@@ -131,7 +131,7 @@ class Contender:
 
 
 def unjudged(_):
-    """The error of what is not compared; only NaN is refused."""
+    """The error, 0, of an output that is not compared with a reference; it is only tested for NaN."""
     return 0.0
 
 

@@ -85,7 +85,7 @@ class Event:
 
 
 class Generator(torch.Generator):
-    """Of random numbers that nobody sees, on any device."""
+    """A generator for any device, whose numbers are not used."""
 
     def __new__(cls, *_):
         return super().__new__(cls)

@@ -61,7 +61,7 @@ class Call:
     dtype: torch.dtype = torch.bfloat16  # dtype of the computation
     autocast: bool = False
     bias: Optional[Callable] = None  # maps the leaves to the function's `attn_bias`
-    sums: int = 1  # elements of scores that one of the bias is added to
+    sums: int = 1  # number of scores to which one element of the bias is added
     whole: tuple = ()  # batch, heads, rows and keys, which the bias may have
     p: float = 0.0  # of dropout
     seed: int = 0  # of the generator from which dropout draws

@@ -118,7 +118,8 @@ pub trait Observer: Sync {
 impl Observer for () {}
 
 /// Checks every request and returns the verdicts in order. Never fails as a whole: an error of one variant is its
-/// verdict. Of several kernels that are one program on the emulator, one is run; if it does not pass, each is.
+/// verdict. Of several kernels that are the same program on the emulator, only one is run; if it does not pass, all of
+/// them are.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
     let useful = |requested| jobs::useful(requested, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };

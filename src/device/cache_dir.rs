@@ -88,7 +88,7 @@ fn collect(folder: &Path, below: &Path, files: &mut BTreeMap<PathBuf, String>) -
         if entry.file_type()?.is_dir() {
             collect(&path, &name, files)?;
         } else {
-            // Links are followed.
+            // For a link, the hash of its target's contents.
             files.insert(name, content_hash(read(&path)?));
         }
     }

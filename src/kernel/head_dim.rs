@@ -92,7 +92,7 @@ impl HeadDim {
         self.qk.max(self.v)
     }
 
-    /// Both rounded up to multiples of `step`.
+    /// These head dims, both rounded up to multiples of `step`.
     #[must_use]
     pub fn padded_to(self, step: u32) -> Self {
         Self { qk: self.qk.next_multiple_of(step), v: self.v.next_multiple_of(step) }

@@ -215,7 +215,7 @@ enum Owner {
     Ours,
     /// kgen, with a user's edits: may be overwritten after a backup.
     Edited,
-    /// Not kgen: never overwritten.
+    /// A user or another program: never overwritten.
     Foreign,
 }
 

@@ -5,7 +5,7 @@ use kgen::{family::attention::Kind, kernel::Target};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range, sync::LazyLock};
 
-/// A path of `times.toml`.
+/// The path of the dispatcher whose time is in `times.toml`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Path {

@@ -22,7 +22,7 @@ struct write_record {
     uint16_t used;
     uint8_t warp;   // TMA: `lane` is an mbarrier's number
     uint8_t lane;
-    uint8_t bytes;  // a bit for each of the word's four
+    uint8_t bytes;  // one bit per byte of the word
 };
 
 struct read_record {

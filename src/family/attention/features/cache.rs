@@ -32,7 +32,7 @@ pub enum Cache {
     Indexed,
     /// `leftpad_k`: the number of rows before each sequence's first key.
     Padded,
-    /// Both.
+    /// `cache_batch_idx` and `leftpad_k`.
     IndexedAndPadded,
 }
 

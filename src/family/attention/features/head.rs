@@ -27,7 +27,7 @@ struct Changes {
 }
 
 impl Changes {
-    /// Those of the rooms that `has` selects; `None` if there are none.
+    /// The changes of the rooms that `has` selects; `None` if it selects none.
     fn of(of: CallHead, has: impl Fn(&dyn FeatureRoom) -> bool) -> Option<Self> {
         let mut found = FEATURES.iter().copied().filter(|room| has(*room));
         let rooms = [(); MOST].map(|()| found.next());

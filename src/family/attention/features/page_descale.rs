@@ -32,9 +32,9 @@ pub struct PageDescale;
 /// The tensors with factors per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageDescales {
-    /// Both.
+    /// Factors of K and of V.
     Both,
-    /// K.
+    /// Factors of K only.
     OfK,
     /// V.
     OfV,

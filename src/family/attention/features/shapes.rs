@@ -27,14 +27,14 @@ pub struct Borders {
 }
 
 impl Borders {
-    /// Those of a forward kernel. The blocks of a cluster share keys.
+    /// The borders of a forward kernel's tiles. The blocks of a cluster share keys.
     pub fn forward(subject: &Subject<Point>, level: Level) -> Self {
         let mut borders = Self::backward(subject, level);
         borders.m *= subject.tiling.cluster;
         borders
     }
 
-    /// Those of a backward kernel.
+    /// The borders of a backward kernel's tiles.
     pub fn backward(subject: &Subject<Point>, level: Level) -> Self {
         let tiling = &subject.tiling;
         let features = subject.variant.features;

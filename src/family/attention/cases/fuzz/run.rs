@@ -308,7 +308,7 @@ struct WorkerEnd {
     device: Option<String>,
     /// True if it finished all calls.
     finished: bool,
-    /// The call in which it died or hung, and the reason.
+    /// The call in which the worker died or hung, and the reason.
     died_in: Option<(u64, String)>,
     /// Its message if it could not make calls.
     complaint: Option<String>,
