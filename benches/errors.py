@@ -147,7 +147,7 @@ def accuracy(bench):
     python3 benches/errors.py accuracy --library now=now.so --library exact=exact.so --no-errors --speed \\
         --timed fwd_short_sm90
 
-    Several --library are builds to compare. FlashAttention-3 is the wheel `fa3-fwd`; it has bf16 alone.
+    Several --library are builds to compare. FlashAttention-3 is the wheel `fa3-fwd`; it has only bf16.
 
     Errors: Q, K and V are randn times 1, 2 and 3, rounded to the dtype; the reference is float64 attention of the
     rounded tensors. An element's error is in ulp of the reference, or of the root mean square of its row if that is

@@ -477,7 +477,7 @@ def append_kv(bench):
 
     Each result is compared with torch. The tensors exceed twice the L2 in total. `torch` is the same in torch, compiled
     (rotation and `index_put_`), `copy` a copy of the number of bytes that kgen reads and writes: the ratio of `copy` is
-    the fraction of a copy's rate that kgen reaches. --kgen-only times kgen and the copy alone, for tiles; --check-only
+    the fraction of a copy's rate that kgen reaches. --kgen-only times only kgen and the copy, for tiles; --check-only
     compares results of small calls and times nothing."""
     args, timed = bench.args, not bench.args.check_only
     for name, new, cached, *rest in bench.selected(APPENDS):

@@ -120,7 +120,7 @@ def _tiny():
 
 
 def model_of(shape, device, dtype, seed):
-    """The model in evaluation mode, its weights determined by `seed` alone; each call returns a new one."""
+    """The model in evaluation mode, its weights determined only by `seed`; each call returns a new one."""
     return copy.deepcopy(initial_model(shape, device, seed)).to(dtype)
 
 

@@ -94,7 +94,7 @@ def packed(device, lengths, first=0):
 
 
 def alone(model, tokens, positions, lengths):
-    """Logits of each sequence alone."""
+    """Logits of each sequence, computed separately."""
     parts = zip(tokens.split(lengths, 1), positions.split(lengths, 1))
     return torch.cat([model(input_ids=ids, position_ids=at).logits for ids, at in parts], dim=1)
 

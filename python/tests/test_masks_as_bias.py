@@ -179,7 +179,7 @@ def test_a_compiled_model_with_an_image(device, padded):
         with pytest.raises(Exception, match="call the model once without compiling"):
             model(**given)
         torch._dynamo.reset()
-        kgen(**given)  # text alone, and a band
+        kgen(**given)  # only text, so the mask is a band
         for image in (False, True):
             kinds[1, 5:9] = int(image)
             expected = kgen(**given).logits

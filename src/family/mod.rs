@@ -52,7 +52,7 @@ pub trait Family: Sync {
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError>;
 
     /// The plans of a kernel with tiles near its default, including the default, without duplicates: candidates for
-    /// measurement. A family that defines no neighbourhood has the default alone.
+    /// measurement. A family that defines no neighbourhood has only the default.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no default.

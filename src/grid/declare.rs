@@ -74,7 +74,7 @@ pub struct Set {
     pub description: String,
     /// The filter that selects its variants.
     pub filter: Filter,
-    /// Number of variants in the set once the grid declares them all; `None` if the filter alone defines the set.
+    /// Number of variants in the set once the grid declares them all; `None` if only the filter defines the set.
     pub size: Option<u32>,
     /// Position of `size`, or of the name if it has none.
     pub(super) span: Range<usize>,

@@ -1,5 +1,5 @@
 //! Plan of a reduction: every thread has enough loads in flight to hide memory latency, and the elements that a block
-//! reads depend on the row length alone.
+//! reads depend only on the row length.
 
 use super::operation::Operation;
 use crate::{

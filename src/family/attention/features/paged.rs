@@ -103,7 +103,7 @@ impl FeatureRoom for Paged {
     /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
     fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
         let rest = word.strip_prefix("page")?;
-        // The words for K alone and V alone end with the word for both.
+        // The words for only K and for only V end with the word for both.
         let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
         let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
         let (rest, descales) = described.unwrap_or((rest, None));

@@ -31,7 +31,7 @@ pub enum Layout {
     UnalignedPart(usize, Part),
     /// The row stride is negative: tokens are stored in reverse order.
     Reversed,
-    /// Reversed for one tensor alone (numbered as above).
+    /// Reversed for one tensor only (numbered as above).
     ReversedTensor(usize),
 }
 
@@ -200,7 +200,7 @@ pub struct Problem {
     pub scale: Scale,
     /// True if the kernel gets a pointer for the log-sum-exp.
     pub lse: bool,
-    /// The factors, if Q, K and V, or K and V alone, are FP8.
+    /// The factors, if Q, K and V, or only K and V, are FP8.
     pub fp8: Option<Descales>,
     /// Other masks and scores.
     pub options: CallOptions,

@@ -99,7 +99,7 @@ pub struct Sample {
     pub rows: Vec<usize>,
 }
 
-/// The correct results for some rows of a case, and the tolerance from these rows alone.
+/// The correct results for some rows of a case, and the tolerance, computed only from these rows.
 #[derive(Debug, Clone)]
 pub struct SampledReference {
     /// The results for each sample; other rows of its head are not filled in.

@@ -451,7 +451,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                 }
             }
         }
-        // The logits must be exact, so they depend on Q and K alone.
+        // The logits must be exact, so they depend only on Q and K.
         Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling | Inputs::Overtaken
             if at.tensor == Tensor::QueryOfValues =>
         {
@@ -512,7 +512,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             source.fill_normal(into);
             match at.tensor {
                 // Only one element, and steps that are powers of two: the logits are exact in 16 bits up to 256 steps,
-                // so that the tolerance is determined by the sums alone.
+                // so that only the sums determine the tolerance.
                 Tensor::Q => {
                     into.fill(0.0);
                     into[0] = [1.0, 0.5, 2.0][at.row % 3];
