@@ -36,7 +36,7 @@ pub enum PageDescales {
     Both,
     /// Factors of K only.
     OfK,
-    /// V.
+    /// Factors of V only.
     OfV,
 }
 
