@@ -132,7 +132,7 @@ pub enum PlanError {
         needed: u32,
         /// The amount that the target has.
         available: u32,
-        /// `bytes`, `registers per thread`, ...
+        /// The unit of the numbers: `bytes`, `registers per thread`, ...
         unit: &'static str,
         /// The remedy.
         remedy: String,
