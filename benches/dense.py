@@ -107,7 +107,7 @@ def exact_gradients(q, k, v, dout, causal):
 
 
 def same_again(judge):
-    """The judge, which finds infinitely wrong what differs in a bit from what it saw first."""
+    """`judge`, except that a result that is not bit-identical to the first one has an infinite error."""
     first = []
 
     def judged(found):
@@ -290,7 +290,7 @@ def small_shape(dim, seqlen, causal):
 
 
 def strided(p, name, tensor):
-    """Sets a matrix of scores, whose extents of 1 are repeated."""
+    """Sets the pointer and the strides of a matrix of scores; axes of size 1 are repeated."""
     put(p, **{name: tensor})
     for axis, extent, stride in zip(("batch", "head", "row", "column"), tensor.shape, tensor.stride()):
         setattr(p, f"{name}_{axis}_stride", 0 if extent == 1 else stride)
@@ -307,8 +307,8 @@ def bias(bench):
     Needs a GPU of compute capability 8.0 or more. The bias is bf16: one for each batch entry and head, or one for all.
     FlexAttention is compiled with the bias in its score function. `cudnn` and `efficient` are backends of
     scaled_dot_product_attention; its flash backend takes no mask. Backward calls give dQ, dK, dV and dBias, in fp32 for
-    kgen and in bf16 for its peers, which is what each has; the peers' time is that of `torch.autograd.grad`. O and the
-    gradients are compared with those of the `math` backend in fp32."""
+    kgen and in bf16 for its peers, the types that each supports; the peers' time is that of `torch.autograd.grad`. O
+    and the gradients are compared with those of the `math` backend in fp32."""
     peers = bench.peers("flex", "sdpa efficient", "sdpa cudnn")
     cases = itertools.product(bench.args.head_dim, bench.args.seqlen, (False, True))
     names = lambda case: f"d{case[0]} s{case[1]} {'repeated' if case[2] else 'own'}"

@@ -260,9 +260,9 @@ def relative(gradients, exact):
 
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
-    """Errors of dQ, dK and dV due to fp32 sums alone, as in kgen's check (src/family/attention/oracle/gradients.rs):
-    delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q propagate that. Relative to the largest
-    gradient."""
+    """Errors of dQ, dK and dV that are due only to fp32 sums, as in kgen's check
+    (src/family/attention/oracle/gradients.rs): delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or
+    Q propagate that. Relative to the largest gradient."""
     of_ds = 2.0**-20 * scale * dout.norm(dim=-1).max().item() * v.norm(dim=-1).max().item()
     of_q, of_k = (of_ds * x.abs().max().item() / max(1e-30, t.abs().max().item()) for x, t in zip((k, q), exact))
     return [of_q, of_k * q.shape[1], 0.0]
@@ -320,8 +320,8 @@ def one_call(kgen, draw, dtype, head_dim, scale):
 
 def keeps_the_rule(errors, of_sums, dtype):
     """FlashAttention's rule for dQ, dK and dV: three times the worst error of the peers with unavoidable rounding, two
-    roundings of the largest gradient, and the errors of fp32 sums. For a row or two the error of delta is a single
-    sample; hence more than one peer. With an exact delta, the peers' errors of delta do not count either."""
+    roundings of the largest gradient, and the errors of fp32 sums. With one or two rows the error of delta is a single
+    sample, so there is more than one peer. With an exact delta, the peers' errors of delta do not count either."""
     peers = ["naive", "naive, delta from O", "FA2", "alone: O in delta", "alone: P and O of the forward pass"]
     of_exact = ["alone: P of dV and dS", "alone: dS", "FA2, exact delta"]
     return [errors[own][i] <= 3 * max(errors[name][i] for name in others if name in errors)
@@ -360,10 +360,9 @@ def gradients_scale1(bench):
                           forward pass
       naive               matmul and softmax in the dtype; and the same with delta from the O in the dtype
       ..., O rounded      the backward pass given the float64 O, rounded once
-      ..., exact delta    the backward pass given an O in the dtype that is not O at all, but whose product with dO is
-                          delta to 30 bits: delta is all that a backward pass takes from O. If the errors go away with
-                          it, they were those of O's rounding.
-      alone: …            float64 with P, dP, dS, or O rounded and nothing else
+      ..., exact delta the backward pass given an artificial O in the dtype, whose product with dO is delta to 30 bits:
+                          a backward pass uses O only for delta. If the errors disappear with it, they were due to the
+                          rounding of O. alone: … float64 with P, dP, dS, or O rounded and nothing else
 
     A row is one call, its errors of dQ, dK and dV in the details. Exit code 1 if a call breaks FlashAttention's rule
     (`keeps_the_rule`). On a library for the emulator it runs in host memory, without FA2."""

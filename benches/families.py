@@ -27,7 +27,7 @@ except ImportError:
 
 MIB, GIB, INF = 1 << 20, 1 << 30, float("inf")
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "b32": "int32", "b16": "int16", "b8": "uint8"}
-PEERS = ["torch", "compile", "cupy"]  # kgen must not be slower than these
+PEERS = ["torch", "compile", "cupy"]  # the peers that kgen must not be slower than
 
 
 def kind_of(dtype):
@@ -35,7 +35,7 @@ def kind_of(dtype):
 
 
 def drawn(dtype, *shape):
-    """Normal numbers, or random bits of an integer type."""
+    """Normally distributed numbers, or random bits of an integer type."""
     kind = kind_of(dtype)
     if kind.is_floating_point:
         return torch.randn(*shape, device="cuda", dtype=kind)
@@ -112,7 +112,8 @@ class Families:
             self.copies_of_the_card["cudaMemcpy"] = lambda t: memcpy(t["out"], t["x"])
 
     def peers(self, operation, dtype, plain, fused):
-        """`plain` as `torch`, `fused` compiled, without --no-compile, and CuPy's, as functions of a set."""
+        """The peers as functions of a set: `torch` calls `plain`, `compile` the compiled `fused` (unless --no-compile),
+        and CuPy's function."""
         peers = {"torch": plain}
         if self.bench.args.compile:
             turn = compiled(fused)

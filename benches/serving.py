@@ -232,9 +232,9 @@ def kv_fp8(bench):
         --library e4m3=build-e4m3/lib/libkgen.so --library e5m2=build-e5m2/lib/libkgen.so \\
         --library fp8=build-fp8/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.jsonl
 
-    A library's name says which cache it is for; `fp8` is for queries in E4M3 as well, any other name for a cache in
-    E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers of
-    two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
+    A library's name selects the cache that it reads; `fp8` is for queries in E4M3 as well, any other name for a cache
+    in E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers
+    of two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
     cache, and has no form with bf16 queries; `fp8` is kgen's equivalent. Every O is compared with float64 on its own
     numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for
     which the target is 1.7 at B64 L4096."""

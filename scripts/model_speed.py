@@ -262,7 +262,7 @@ def alternated(f, sides, rounds, before=1, await_turn=None):
 
 
 def told(report, part, shape, what, seconds, tokens):
-    """One row."""
+    """Reports one row."""
     rate = {side: tokens / statistics.median(values) for side, values in seconds.items()}
     others = [f"{side} {value:.0f} ({rate['kgen'] / value:.3f})" for side, value in rate.items() if side != "kgen"]
     text = f"kgen {rate['kgen']:.0f} tokens/s; kgen's to that of {', '.join(others)}"
