@@ -60,28 +60,33 @@ def flash_attn_func(
         returns: (batch, seqlen_q, heads, head_dim_v), of the type of `q`, or bfloat16 if that is FP8.
 
     Arguments:
-        dropout_p: the fraction of the weights that is dropped, at least 0 and below 1; the others are divided by 1 -
-            dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages, softcap or splits.
-            softmax_scale: default 1 / sqrt(head_dim). causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row
-            that sees no key gives zeros. window_size: (left, right): row i, at position p = i + seqlen_k - seqlen_q,
-            sees keys p - left to p + right; -1 is no limit. softcap: scores s become softcap · tanh(s / softcap); 0: no
-            softcap. alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is
-            subtracted from a score. deterministic: the backward pass gives the same bits for the same inputs. The
-            forward pass always does. return_attn_probs: also return the log-sum-exp of each row, (batch, heads,
-            seqlen_q) float32, and FlashAttention's S_dmask for tests of dropout (`dropout.signed_weights`), or an empty
-            tensor without dropout. S_dmask takes the memory of several float32 tensors of all scores. seqused_q,
-            seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows of the result
-            beyond them are not written. attention_chunk: a row sees only keys of its own chunk of this many positions;
-            0: no chunks. num_splits: number of parts into which the keys are divided; 0: kgen chooses, 1: not divided.
-            s_aux: (heads,), attention sinks: a logit per head that is added to the softmax denominator of each row. Has
-            a gradient. q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8
-            tensors. rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights
-            (`dropout_mask`). None: each call draws them from PyTorch's generator of the device. attn_bias: (batch,
-            heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the scores
-            after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity hides a key. Or
-            bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type of the result, in each
-            call. A bias that is not bool has a gradient, summed over axes of 1; not beside `softcap`, and not over axes
-            of 1 if `deterministic`. NaN and +infinity give NaN.
+        dropout_p: the fraction of the weights that is dropped, at least 0 and below 1; the others are divided by
+            1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages, softcap or splits.
+        softmax_scale: default 1 / sqrt(head_dim).
+        causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
+        window_size: (left, right): row i, at position p = i + seqlen_k - seqlen_q, sees keys p - left to p + right;
+            -1 is no limit.
+        softcap: scores s become softcap · tanh(s / softcap); 0: no softcap.
+        alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
+            from a score.
+        deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and FlashAttention's
+            S_dmask for tests of dropout (`dropout.signed_weights`), or an empty tensor without dropout. S_dmask takes
+            the memory of several float32 tensors of all scores.
+        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
+            of the result beyond them are not written.
+        attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
+        num_splits: number of parts into which the keys are divided; 0: kgen chooses, 1: not divided.
+        s_aux: (heads,), attention sinks: a logit per head that is added to the softmax denominator of each row. Has a
+            gradient.
+        q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
+        rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights (`dropout_mask`). None:
+            each call draws them from PyTorch's generator of the device.
+        attn_bias: (batch, heads, seqlen_q, seqlen_k), each of these or 1, or only the last two or three axes: added to the
+            scores after softmax_scale, softcap and alibi_slopes. float32 or the type of the result; -infinity
+            hides a key. Or bool, True where a row sees a key: becomes a bias of 0 and -infinity, of the type
+            of the result, in each call. A bias that is not bool has a gradient, summed over axes of 1; not beside
+            `softcap`, and not over axes of 1 if `deterministic`. NaN and +infinity give NaN.
 
     Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v`, `s_aux` and
     `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are
@@ -188,10 +193,10 @@ def flash_attn_varlen_func(
             `cu_seqlens_k`.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used.
         attn_bias: (batch, heads, max_seqlen_q, max_seqlen_k), each of these or 1: by the rows and keys of a sequence.
-            Elements beyond its own lengths are ignored, and have gradient 0. returns: (total_q, heads, head_dim_v);
-            with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32. Rows that belong to no sequence,
-            before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are not written: their contents are
-            undefined, and they have no gradient.
+            Elements beyond its own lengths are ignored, and have gradient 0.
+        returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
+            Rows that belong to no sequence, before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are
+            not written: their contents are undefined, and they have no gradient.
 
     `max_seqlen_q` and `max_seqlen_k` are upper bounds of the lengths. The other arguments are as for `flash_attn_func`.
     """

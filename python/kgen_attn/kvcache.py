@@ -72,9 +72,9 @@ def flash_attn_with_kvcache(
         attn_bias: (batch, heads, seqlen_q, rows of the cache), each of these or 1; seqlen_q is `max_seqlen_q` of packed
             queries, and a cache in pages has as many rows as `block_table` has entries for a sequence. Key j of a
             sequence is its row j, including new rows; with `cache_leftpad`, its j-th row from the first key on.
-            returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
-            seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not written:
-            their contents are undefined.
+        returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
+            seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not
+            written: their contents are undefined.
 
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 

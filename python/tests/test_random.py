@@ -1,7 +1,7 @@
 """Random calls to the package compared with a float64 reference with autograd.
 
-    KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py # without KGEN_CALLS: 60 calls, fast KGEN_CALL=7:123 pytest
-    test_random.py # repeats one call
+    KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # without KGEN_CALLS: 60 calls, fast
+    KGEN_CALL=7:123 pytest test_random.py                      # repeats one call
 
 The test draws the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases,
 dropout, which of them require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives,

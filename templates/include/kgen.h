@@ -144,9 +144,8 @@ typedef struct kgen_fwd_params {
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
     /* Total rows of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch] if they are available to the caller,
-       otherwise 0.
-     * Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With seqused_k but
-     * no cu_seqlens_k, total_k may hold the sum of seqused_k; only the choice of a path uses it then. */
+     * otherwise 0. Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With
+     * seqused_k but no cu_seqlens_k, total_k may hold the sum of seqused_k; only the choice of a path uses it then. */
     int32_t total_q;
     int32_t total_k;
 

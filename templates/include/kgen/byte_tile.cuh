@@ -56,8 +56,8 @@ KGEN_DEVICE words4 load_byte_piece(const uint8_t* from, int columns) {
     return load_elements(from, columns);
 }
 
-// Copies the first `columns` bytes of a 16-byte piece of a row into shared memory, followed by zeros. VECTOR: an
-// asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
+// Copies the first `columns` bytes of a 16-byte piece of a row into shared memory, followed by zeros.
+// VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <bool VECTOR>
 KGEN_DEVICE void copy_piece(uint32_t destination, const uint8_t* from, int columns) {
     if constexpr (VECTOR) cp_async_partial(destination, from, columns);
