@@ -361,8 +361,8 @@ def gradients_scale1(bench):
       naive               matmul and softmax in the dtype; and the same with delta from the O in the dtype
       ..., O rounded      the backward pass given the float64 O, rounded once
       ..., exact delta    the backward pass given an artificial O in the dtype, whose product with dO is delta to 30
-                          bits: a backward pass uses O only for delta. If the errors disappear with it, they were due to the
-                          rounding of O.
+                          bits: a backward pass uses O only for delta. If the errors disappear with it, they were
+                          due to the rounding of O.
       alone: …            float64 with P, dP, dS, or O rounded and nothing else
 
     A row is one call, its errors of dQ, dK and dV in the details. Exit code 1 if a call breaks FlashAttention's rule
