@@ -158,7 +158,7 @@ def test_rows_whose_keys_are_all_hidden(draw, inputs, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("value", ["least", -1e38], ids=str)
 def test_finite_numbers_hide_nothing(draw, inputs, dtype, value):
-    """Like in PyTorch, a row whose elements all have the least finite number averages V."""
+    """As in PyTorch, a row whose biases are all one huge negative number gives the mean of V."""
     q, k, v = inputs(grad=True)
     bias = draw(2, 4, 20, 37, dtype=dtype)
     bias[:, :, 3] = torch.finfo(dtype).min if value == "least" else value

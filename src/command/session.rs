@@ -123,7 +123,7 @@ pub(super) fn warn_of_edited(folder: &Path, summary: &WriteSummary, observer: &d
     }
 }
 
-/// For `map_err` on writes to the folder of `flag`: adds the remedy.
+/// A closure for `map_err` on writes to the folder of `flag`: adds the remedy.
 pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CommandError {
     move |error| unwritable_unless(&format!("choose another place with `{flag}`"), error)
 }

@@ -137,7 +137,7 @@ impl Drop for Graph {
     }
 }
 
-/// For `map_err` if the driver refuses `what`.
+/// A closure for `map_err` that reports that the driver refused `what`.
 fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
     move |e| DeviceError::Driver { what, reason: words(e) }
 }

@@ -159,7 +159,7 @@ pub enum ToolchainError {
 }
 
 impl ToolchainError {
-    /// For `map_err`: adds the action and the path to an [`io::Error`].
+    /// A closure for `map_err` that adds the action and the path to an [`io::Error`].
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
