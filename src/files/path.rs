@@ -22,8 +22,8 @@ pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: 
     }
 }
 
-/// For `with`, if another kgen opens the path: its bytes are preserved, as text if they are UTF-8, otherwise as
-/// numbers.
+/// Serialization of a path for another kgen process, for `with`: its bytes are preserved, as text if
+/// they are UTF-8, otherwise as numbers.
 pub mod exact {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::{

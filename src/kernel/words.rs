@@ -4,7 +4,7 @@ use super::{Dtype, Kind, Target, UnknownWord, gpus};
 use crate::text::{suggestion, ticked};
 use std::str::FromStr;
 
-/// An axis whose values are words, so that filters and `variants.toml` read all three alike.
+/// An axis whose values are words: filters and `variants.toml` parse all such axes by these functions.
 pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'static {
     /// Every value, in canonical order.
     fn all() -> &'static [Self];
