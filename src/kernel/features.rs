@@ -88,7 +88,7 @@ pub struct FeatureInfo {
     pub summary: &'static str,
     /// True if it changes the mask or the scores, as opposed to the layout or type of Q, K and V.
     pub is_mask_or_score: bool,
-    /// True if only recipes of training passes have it, although it changes the mask or the scores.
+    /// True if it changes the mask or the scores and only training passes use it.
     pub is_training: bool,
     /// True if any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
     pub is_combined: bool,

@@ -52,7 +52,7 @@ pub enum Part {
 }
 
 impl fmt::Display for Layout {
-    /// In the form used in names of cases.
+    /// The word for it in names of cases.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bshd => f.write_str("bshd"),
@@ -148,7 +148,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// In the form used in names of cases.
+    /// The word for it in names of cases.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -310,7 +310,7 @@ impl Problem {
         self
     }
 
-    /// The type of tensor number `tensor` (Q, K, V, O) where that of Q is `number`.
+    /// The type of tensor number `tensor` (Q, K, V, O) if that of Q is `number`.
     pub fn number_of(&self, tensor: usize, number: Number) -> Number {
         match self.options.kv {
             Some(format) if matches!(tensor, 1 | 2) => format.number(),

@@ -56,8 +56,8 @@ fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
-/// Stages of untransposed V. The transposing warps release it long before its products run. With overlap, which also
-/// needs the totals, one stage suffices if no more fit beside a Q slot per warpgroup.
+/// Stages of untransposed V. The transposing warps release a stage long before the products of its tile run. With
+/// overlap, which also needs the totals, one stage suffices if no more fit beside a Q slot per warpgroup.
 fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;
