@@ -52,7 +52,7 @@ pub enum Part {
 }
 
 impl fmt::Display for Layout {
-    /// The word for it in names of cases.
+    /// Writes the form used in names of cases.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bshd => f.write_str("bshd"),
@@ -148,7 +148,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// The word for it in names of cases.
+    /// The word for these inputs in names of cases.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
