@@ -10,10 +10,10 @@ of few keys: `kgen_append_kv`, then `kgen_fwd` with counts. Before each replay t
 changed in place, and `kgen_fwd_metadata` rewrites the counts, as an engine does once for all its layers.
 
 `decode` captures 64 queries of one token. Its replays have fewer and fewer sequences: the others have no queries and no
-keys. `mixed` captures 128 tokens with `seqlen_q` = 128, as its documentation says, in sequences of two tokens each,
-and replays them with other divisions of the tokens: every third step one sequence has all remaining tokens. `kvcache`
-captures `kgen_fwd_kvcache` instead of the two calls, one row for each of 64 sequences; every tenth step a sequence
-restarts.
+keys. `mixed` captures 128 tokens with `seqlen_q` = 128, the largest value of any replay, in sequences of two tokens
+each, and replays them with other divisions of the tokens: every third step one sequence has all remaining tokens.
+`kvcache` captures `kgen_fwd_kvcache` instead of the two calls, one row for each of 64 sequences; every tenth step a
+sequence restarts.
 
 Every tenth step is compared: the new rows of the cache and the rotated Q with a rotation in float32, the rest of the
 cache with its previous contents, O with float64 attention over the actual cache, by FlashAttention's rule: at most
@@ -104,7 +104,7 @@ class Step:
             self.flat()[self.slots_of(sequence)] = attention.normal(count, HEADS_K, 2 * dim)
         self.halves, self.tables = self.cache.split(dim, -1), attention.rotary_tables(MOST_KEYS, dim)
         zeros = lambda *shape, dtype=torch.int32: torch.zeros(*shape, device="cuda", dtype=dtype)
-        # What changes before each replay, in place.
+        # The tensors that change before each replay, in place.
         self.starts, self.used, self.before = zeros(SEQUENCES + 1), zeros(SEQUENCES), zeros(SEQUENCES)
         self.table = zeros(SEQUENCES, MOST_KEYS // PAGE)
         self.slots, self.positions = zeros(tokens, dtype=torch.int64), zeros(tokens, dtype=torch.int64)
@@ -155,7 +155,8 @@ class Step:
         return graph
 
     def complaints(self, before):
-        """Errors in the appended rows, the rotated Q, if there is one, or the rest of the cache."""
+        """Descriptions of errors in the appended rows, in the rotated Q if there is one, and in the rest of the
+        cache."""
         live = self.schedule.starts()[-1]
         slots, (cos, sin) = self.slots[:live], (x[self.positions[:live]] for x in self.tables)
         expected = torch.cat((attention.rotated(self.k[:live], cos, sin), self.v[:live].float()), dim=-1)

@@ -4,7 +4,7 @@ FlexAttention in one process.
     scripts/fetch_peers.sh .peers     # where packages can be downloaded; then copy the folder to the GPU machine
     python3 benches/dense.py forward --site .peers/site --library build/lib/libkgen.so --out forward.jsonl
 
-Random normal inputs, bf16 unless it says otherwise. 16,384 tokens in total and 2048 / head dim heads, except `bias` and
+Random normal inputs, bf16 unless stated otherwise. 16,384 tokens in total and 2048 / head dim heads, except `bias` and
 `dropout`, which have 4096 tokens and 16 heads. L2 is warm: the same tensors throughout, which exceed it from s 2048 on.
 FLOPs are 4 B H Sq Sk D forward and 10 backward with the true head dim, halved for causal.
 """
@@ -69,7 +69,7 @@ def forward(bench):
     of the dequantised inputs. `fa2_bf16` and `fa3_bf16` are those peers on the tensors in bf16, since FlashAttention-2
     has no FP8, and the wheel no fp16. FP8 kernels of sm89, sm120 and sm121 run on Hopper for their correctness only: it
     has no FP8 `mma.sync`, and ptxas makes two fp16 ones of each. --short: small shapes as graph replays, fp16 unless
-    --dtype says otherwise; kgen is then a call of kgen_fwd, and the row's details name the kernel that it chooses."""
+    --dtype is passed; kgen is then a call of kgen_fwd, and the row's details name the kernel that it chooses."""
     args = bench.args
     dtype = args.dtype or ("fp16" if args.short else "bf16")
     peers = bench.peers(**dense_peers(SIDES[dtype] if args.peers is None else args.peers, args.site, args.fa3))
@@ -107,7 +107,7 @@ def exact_gradients(q, k, v, dout, causal):
 
 
 def same_again(judge):
-    """The judge, which finds infinitely wrong what differs in a bit from what it saw first."""
+    """`judge`, except that a result that is not bit-identical to the first one has an infinite error."""
     first = []
 
     def judged(found):
@@ -119,7 +119,7 @@ def same_again(judge):
 
 @suite(rounds=8, round_ms=20, head_dim=[], seqlen=[], dtype=("bf16", "fp16"), target="sm80", deterministic=False)
 def backward(bench):
-    """Backward kernels, beside FlashAttention-2's (PyTorch's flash backend).
+    """Backward kernels, compared with FlashAttention-2's (PyTorch's flash backend).
 
     Without --quick every head dim of the grid, both masks, s 512 to 16384. Both sides get the same O and LSE,
     FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up to
@@ -199,7 +199,7 @@ def middle_error(point, out, rows=256, sinks=None, **features):
 
 @suite(library="", places=["fa3", "fa4"], head_dim=[64, 128, 256], fa4_seconds=240.0, compile_fa4=False)
 def features(bench):
-    """Windows, softcap and sinks, beside FlashAttention-3 and -4, and the cost of features for plain calls.
+    """Windows, softcap and sinks, compared with FlashAttention-3 and -4, and the cost of features for plain calls.
 
     F='--target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256'
     kgen build $F --build-dir build-plain
@@ -290,7 +290,7 @@ def small_shape(dim, seqlen, causal):
 
 
 def strided(p, name, tensor):
-    """Sets a matrix of scores, whose extents of 1 are repeated."""
+    """Sets the pointer and the strides of a matrix of scores; axes of size 1 are repeated."""
     put(p, **{name: tensor})
     for axis, extent, stride in zip(("batch", "head", "row", "column"), tensor.shape, tensor.stride()):
         setattr(p, f"{name}_{axis}_stride", 0 if extent == 1 else stride)
@@ -298,7 +298,8 @@ def strided(p, name, tensor):
 
 @suite("what", rounds=7, round_ms=8, head_dim=[64, 128], seqlen=[1024, 2048, 4096])
 def bias(bench):
-    """An additive bias, forward and backward with its gradient, beside FlexAttention and scaled_dot_product_attention.
+    """An additive bias, forward and backward with its gradient, compared with FlexAttention and
+    scaled_dot_product_attention.
 
     kgen build --variants benches/bias_grid.toml --all
     python3 benches/dense.py bias --out bias.jsonl
@@ -306,8 +307,8 @@ def bias(bench):
     Needs a GPU of compute capability 8.0 or more. The bias is bf16: one for each batch entry and head, or one for all.
     FlexAttention is compiled with the bias in its score function. `cudnn` and `efficient` are backends of
     scaled_dot_product_attention; its flash backend takes no mask. Backward calls give dQ, dK, dV and dBias, in fp32 for
-    kgen and in bf16 for its peers, which is what each has; the peers' time is that of `torch.autograd.grad`. O and the
-    gradients are compared with those of the `math` backend in fp32."""
+    kgen and in bf16 for its peers, the types that each supports; the peers' time is that of `torch.autograd.grad`. O
+    and the gradients are compared with those of the `math` backend in fp32."""
     peers = bench.peers("flex", "sdpa efficient", "sdpa cudnn")
     cases = itertools.product(bench.args.head_dim, bench.args.seqlen, (False, True))
     names = lambda case: f"d{case[0]} s{case[1]} {'repeated' if case[2] else 'own'}"
@@ -350,7 +351,7 @@ def bias(bench):
 
 @suite("what", rounds=7, round_ms=8, head_dim=[64, 128], seqlen=[1024, 4096])
 def dropout(bench):
-    """Dropout of attention weights, forward and backward, beside FlashAttention-2 (PyTorch's flash backend).
+    """Dropout of attention weights, forward and backward, compared with FlashAttention-2 (PyTorch's flash backend).
 
     kgen build --filter 'hdim in (64, 128) and dtype == bf16 and target == sm80 and (dropout or plain)'
     python3 benches/dense.py dropout --out dropout.jsonl
@@ -366,7 +367,7 @@ def dropout(bench):
         point, state = Dense(shape, backward=True), torch.randint(0, 2**31, (2,), device="cuda")
 
         def error(out):
-            """Of the last rows of the last head of the last batch entry."""
+            """The error of the last rows of the last head of the last batch entry."""
             q, k, v = (x[-1:, :, -1] for x in point.qkv)
             sizes = [shape[name] for name in ("batch", "heads", "seqlen_q", "seqlen_k")]
             kept = dropout_mask(state, chance, *sizes)[-1, -1, -rows:]

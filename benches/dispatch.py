@@ -62,12 +62,12 @@ def of_rows(rows):
 
 
 def possible(row):
-    """Usable candidates."""
+    """The candidates that the dispatcher reports as possible."""
     return [c for c in row["candidates"] if c["excluded"] is None]
 
 
 def able(row):
-    """Usable candidates with times."""
+    """The possible candidates that were timed."""
     return [c for c in possible(row) if c["us"] is not None]
 
 
@@ -105,7 +105,7 @@ def regret_of(row, factors):
 
 
 def measured_regret(row, key="own_us"):
-    """Regret of the dispatcher itself."""
+    """The regret of the dispatcher's own choice."""
     return row[key] / best_us(row) - 1
 
 
@@ -331,7 +331,7 @@ def fit(bench):
 
 
 def power(draw, least, most):
-    """A number whose logarithm is uniform."""
+    """A random number whose logarithm is uniformly distributed."""
     return round(math.exp(draw.uniform(math.log(least), math.log(most))))
 
 
@@ -364,7 +364,7 @@ def draw_shape(draw, head_dims, dtype):
             lengths_q = lengths_k
         else:
             lengths_q = [queries] * batch if queries <= 16 else part(queries, 1)
-        # A KV cache is padded, a prefill packed. `told`: true if the caller passes the total number of keys.
+        # A KV cache is padded, a prefill packed. `told` is true if the caller passes the total number of keys.
         shape |= {"lengths": [lengths_q, lengths_k], "packed": style != "decode"}
         shape["told"] = shape["packed"] or draw.random() < 0.5
     return shape
@@ -392,7 +392,7 @@ def name_of(shape):
 
 
 class Request:
-    """Tensors of a shape, K and V in several copies, and calls of `kgen_fwd` on them."""
+    """Tensors of a shape, K and V in several copies, and calls to `kgen_fwd` on them."""
 
     def __init__(self, shape, copies):
         (rows_q, rows_k), self.shape, self.packed = sizes(shape), shape, is_packed(shape)
@@ -479,7 +479,7 @@ def head_dims_of(library, dtype):
 @suite(tables=False, round_ms=1.5, head_dim=[], shapes=200, dtype=("fp16", "bf16"), copies=8, minutes=9.0, fit=False,
     seed=11)
 def regret(bench):
-    """How much slower the dispatcher's choice is than the best of its paths, over random shapes.
+    """The slowdown of the dispatcher's choice relative to the best of its paths, over random shapes.
 
     python3 benches/dispatch.py regret --library build/lib/libkgen.so --library old=before/lib/libkgen.so \\
         --out regret.jsonl --fit
@@ -509,7 +509,7 @@ def regret(bench):
     print(f"\n{bench.head}, seed {args.seed}, {len(found)} shapes in {time.monotonic() - begun:.0f} s\n")
     print(summary(found))
     for name, lib in (("own", library), ("old", old)):
-        if lib:  # the GPU has finished its kernel by then
+        if lib:  # `settle` waits for the GPU after each round
             call = Request(found[0]["shape"], 1).contender(lib).calls[0]
             bench.host(f"a call on the host, {name}", call, 1, 300, time.perf_counter, settle=torch.cuda.synchronize)
     if args.fit:

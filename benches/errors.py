@@ -1,4 +1,5 @@
-"""Errors of attention beside those of other implementations, against float64: of O, of gradients, and with windows.
+"""Errors of attention compared with those of other implementations, against float64: of O, of gradients, and with
+windows.
 
     python3 benches/errors.py accuracy --site .peers/site --library kgen=build/lib/libkgen.so --out accuracy.jsonl
 """
@@ -139,14 +140,14 @@ def compare_speed(bench, peers):
 @suite("times", tables=False, rounds=8, round_ms=15, places=["site"], seqlen=[1024, 4096, 16384], errors=True,
     speed=False, timed="fwd_sm90", dtype=tuple(MANTISSA))
 def accuracy(bench):
-    """Errors of O in units in the last place, and their cost, beside FlashAttention-2, -3 and cuDNN.
+    """Errors of O in units in the last place, and their cost, compared with FlashAttention-2, -3 and cuDNN.
 
     kgen build --filter "kind in (fwd, fwd_short, fwd_split, fwd_combine) and dtype in (bf16, fp16) \\
         and target in (sm80, sm90) and (plain or paged)"
     python3 benches/errors.py accuracy --library now=now.so --library exact=exact.so --no-errors --speed \\
         --timed fwd_short_sm90
 
-    Several --library are builds to compare. FlashAttention-3 is the wheel `fa3-fwd`; it has bf16 alone.
+    Several --library are builds to compare. FlashAttention-3 is the wheel `fa3-fwd`; it has only bf16.
 
     Errors: Q, K and V are randn times 1, 2 and 3, rounded to the dtype; the reference is float64 attention of the
     rounded tensors. An element's error is in ulp of the reference, or of the root mean square of its row if that is
@@ -259,9 +260,9 @@ def relative(gradients, exact):
 
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
-    """Errors of dQ, dK and dV due to fp32 sums alone, as in kgen's check (src/family/attention/oracle/gradients.rs):
-    delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or Q propagate that. Relative to the largest
-    gradient."""
+    """Errors of dQ, dK and dV that are due only to fp32 sums, as in kgen's check
+    (src/family/attention/oracle/gradients.rs): delta cancels dP only to 2^-20 of the longest rows of dO and V, and K or
+    Q propagate that. Relative to the largest gradient."""
     of_ds = 2.0**-20 * scale * dout.norm(dim=-1).max().item() * v.norm(dim=-1).max().item()
     of_q, of_k = (of_ds * x.abs().max().item() / max(1e-30, t.abs().max().item()) for x, t in zip((k, q), exact))
     return [of_q, of_k * q.shape[1], 0.0]
@@ -319,8 +320,8 @@ def one_call(kgen, draw, dtype, head_dim, scale):
 
 def keeps_the_rule(errors, of_sums, dtype):
     """FlashAttention's rule for dQ, dK and dV: three times the worst error of the peers with unavoidable rounding, two
-    roundings of the largest gradient, and the errors of fp32 sums. For a row or two the error of delta is a single
-    sample; hence more than one peer. With an exact delta, the peers' errors of delta do not count either."""
+    roundings of the largest gradient, and the errors of fp32 sums. With one or two rows the error of delta is a single
+    sample, so there is more than one peer. With an exact delta, the peers' errors of delta do not count either."""
     peers = ["naive", "naive, delta from O", "FA2", "alone: O in delta", "alone: P and O of the forward pass"]
     of_exact = ["alone: P of dV and dS", "alone: dS", "FA2, exact delta"]
     return [errors[own][i] <= 3 * max(errors[name][i] for name in others if name in errors)
@@ -359,9 +360,9 @@ def gradients_scale1(bench):
                           forward pass
       naive               matmul and softmax in the dtype; and the same with delta from the O in the dtype
       ..., O rounded      the backward pass given the float64 O, rounded once
-      ..., exact delta    the backward pass given an O in the dtype that is not O at all, but whose product with dO is
-                          delta to 30 bits: delta is all that a backward pass takes from O. If the errors go away with
-                          it, they were those of O's rounding.
+      ..., exact delta    the backward pass given an artificial O in the dtype, whose product with dO is delta to 30
+                          bits: a backward pass uses O only for delta. If the errors disappear with it, they were
+                          due to the rounding of O.
       alone: …            float64 with P, dP, dS, or O rounded and nothing else
 
     A row is one call, its errors of dQ, dK and dV in the details. Exit code 1 if a call breaks FlashAttention's rule

@@ -27,7 +27,7 @@ except ImportError:
 
 MIB, GIB, INF = 1 << 20, 1 << 30, float("inf")
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "b32": "int32", "b16": "int16", "b8": "uint8"}
-PEERS = ["torch", "compile", "cupy"]  # kgen must not be slower than these
+PEERS = ["torch", "compile", "cupy"]  # the peers that kgen must not be slower than
 
 
 def kind_of(dtype):
@@ -35,7 +35,7 @@ def kind_of(dtype):
 
 
 def drawn(dtype, *shape):
-    """Normal numbers, or random bits of an integer type."""
+    """Normally distributed numbers, or random bits of an integer type."""
     kind = kind_of(dtype)
     if kind.is_floating_point:
         return torch.randn(*shape, device="cuda", dtype=kind)
@@ -61,7 +61,7 @@ class CompiledPeers:
         self.blocks = 8 * card.multi_processor_count
 
     def launch(self, name, *arguments):
-        """Launches with tensors as addresses and sizes as 64 bits, the first arguments as they are."""
+        """Calls a launcher; tensors are passed as addresses, and sizes as 64-bit integers."""
         given = [ctypes.c_void_p(x.data_ptr()) if hasattr(x, "data_ptr") else x for x in arguments]
         code = getattr(self.library, name)(*given, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
         if code != 0:
@@ -112,7 +112,8 @@ class Families:
             self.copies_of_the_card["cudaMemcpy"] = lambda t: memcpy(t["out"], t["x"])
 
     def peers(self, operation, dtype, plain, fused):
-        """`plain` as `torch`, `fused` compiled, without --no-compile, and CuPy's, as functions of a set."""
+        """The peers as functions of a set: `torch` calls `plain`, `compile` the compiled `fused` (unless --no-compile),
+        and CuPy's function."""
         peers = {"torch": plain}
         if self.bench.args.compile:
             turn = compiled(fused)

@@ -22,7 +22,7 @@ SOURCES, INCLUDE = Path(__file__).resolve().parent / "host", ROOT / "generated/i
 
 
 def compiled(source, out, *flags, compiler="cc"):
-    """A shared library of a file of benches/host."""
+    """Compiles a file of benches/host to a shared library."""
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-I", INCLUDE, source, "-o", out, *flags], check=True)
     return out
 
@@ -139,7 +139,7 @@ def on_one_thread():
 
 @suite(tables=False, library=None, gpu=False)
 def package(bench):
-    """The package's functions on a library whose functions return at once, with tensors in host memory.
+    """The package's functions on a library whose functions return immediately, with tensors in host memory.
 
     PYTHONPATH=python python3 benches/host.py package
 
@@ -156,7 +156,7 @@ def package(bench):
 
 @suite(tables=False, library=None, gpu=False)
 def ops(bench):
-    """The Torch ops of docs/vllm.md in the same way. An op without a body, with the same schema, measures the cost of
+    """The host times of the Torch ops of docs/vllm.md. An op without a body, with the same schema, measures the cost of
     calling any such op from Python."""
     on_one_thread()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +165,7 @@ def ops(bench):
 
 @suite(tables=False, library=None, op="")
 def gpu(bench):
-    """kgen_attn, as installed, beside PyTorch, on problems so small that the GPU waits for the host.
+    """The installed kgen_attn, compared with PyTorch, on problems so small that the GPU waits for the host.
 
     python3 benches/host.py gpu [--op OUT/_vllm_fa3_C.abi3.so]
 
@@ -183,7 +183,7 @@ def gpu(bench):
 
 @suite(tables=False, library=None, gpu=False, positional=["generated"])
 def dispatcher(bench):
-    """The generated dispatcher, with launchers and a device that return at once.
+    """The generated dispatcher, with launchers and a device that return immediately.
 
     kgen generate --all --output everything
     python3 benches/host.py dispatcher everything [--only sm90]

@@ -254,10 +254,10 @@ host.py spills
 
 @unittest.skipIf(timing.torch is None, "PyTorch is not installed")
 class Rehearsals(unittest.TestCase):
-    """Runs benches on a GPU, a library and peers that compute nothing (lab/rehearsal.py)."""
+    """Runs benches on stand-ins for a GPU, a library and peers (lab/rehearsal.py)."""
 
     def run_suite(self, folder, words):
-        """The rows of a suite, and what it asked of libraries and peers."""
+        """The rows of a suite, and its calls of libraries and peers."""
         from lab.rehearsal import rehearsal
 
         notes, rows, code, said = [], [], None, io.StringIO()

@@ -1,4 +1,4 @@
-"""What an inference engine calls: decoding and prefill with caches of K and V, and packed batches, compared with
+"""The calls of an inference engine: decoding and prefill with caches of K and V, and packed batches, compared with
 FlashAttention-2 and -3 and others on the same tensors.
 
     python3 benches/serving.py paged --library build/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out paged.jsonl
@@ -221,7 +221,7 @@ class Cache:
 
 @suite(library="", places=["fa3"])
 def kv_fp8(bench):
-    """A paged FP8 cache beside the same in bf16, and FA3 on FP8.
+    """A paged FP8 cache compared with one in bf16, and with FA3 on FP8.
 
     F='--kind fwd,fwd_split --dtype bf16 --head-dim 64,128 --causal'
     kgen build $F --target sm80,sm90 --features paged --build-dir build-bf16
@@ -232,9 +232,9 @@ def kv_fp8(bench):
         --library e4m3=build-e4m3/lib/libkgen.so --library e5m2=build-e5m2/lib/libkgen.so \\
         --library fp8=build-fp8/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.jsonl
 
-    A library's name says which cache it is for; `fp8` is for queries in E4M3 as well, any other name for a cache in
-    E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers of
-    two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
+    A library's name selects the cache that it reads; `fp8` is for queries in E4M3 as well, any other name for a cache
+    in E4M3, such as kernels to compare. All FP8 caches contain the bf16 cache's numbers, rounded; descales are powers
+    of two by batch entry and key head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8
     cache, and has no form with bf16 queries; `fp8` is kgen's equivalent. Every O is compared with float64 on its own
     numbers. Ratios are to `e4m3`: the ratio of `bf16` is the factor in tokens per second that the FP8 cache gains, for
     which the target is 1.7 at B64 L4096."""
@@ -286,7 +286,7 @@ def latent_cases():
 
 @suite("heads", places=["fa3"], splits=[])
 def mla(bench):
-    """DeepSeek's latent attention, beside FA3 and FlashMLA.
+    """DeepSeek's latent attention, compared with FA3 and FlashMLA.
 
     kgen build --target sm80,sm90 --dtype bf16 --head-dim 64_512 --causal --features paged,qv --build-dir build-mla
     python3 benches/serving.py mla --library build-mla/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out mla.jsonl
@@ -367,7 +367,7 @@ class Batch:
 
 @suite(rounds=15, places=["fa3"], ways=False)
 def packed_batches(bench):
-    """Packed batches of unequal lengths, beside PyTorch's own `varlen_attn` and FA3.
+    """Packed batches of unequal lengths, compared with PyTorch's own `varlen_attn` and FA3.
 
     python3 benches/serving.py packed_batches --library after=build/lib/libkgen.so --library before=/tmp/libkgen.so
     python3 benches/serving.py packed_batches --only 12x1-6000 --ways --fa3 _vllm_fa3_C.abi3.so
@@ -470,14 +470,14 @@ APPENDS = [
 
 @suite("seqlen_new", kgen_only=False, check_only=False)
 def append_kv(bench):
-    """New K and V appended to a paged cache, with rotary embedding of K and Q, beside torch.compile and a copy.
+    """New K and V appended to a paged cache, with rotary embedding of K and Q, compared with torch.compile and a copy.
 
     kgen build --kind append_kv --dtype bf16 --target sm90 --build-dir build-append
     python3 benches/serving.py append_kv --library build-append/lib/libkgen.so --out append_kv.jsonl
 
     Each result is compared with torch. The tensors exceed twice the L2 in total. `torch` is the same in torch, compiled
     (rotation and `index_put_`), `copy` a copy of the number of bytes that kgen reads and writes: the ratio of `copy` is
-    the fraction of a copy's rate that kgen reaches. --kgen-only times kgen and the copy alone, for tiles; --check-only
+    the fraction of a copy's rate that kgen reaches. --kgen-only times only kgen and the copy, for tiles; --check-only
     compares results of small calls and times nothing."""
     args, timed = bench.args, not bench.args.check_only
     for name, new, cached, *rest in bench.selected(APPENDS):
@@ -553,7 +553,7 @@ class Steps:
 
 @suite()
 def fwd_kvcache(bench):
-    """A decoding step with new rows of K and V: one launch beside two.
+    """A decoding step with new rows of K and V: one launch compared with two.
 
     kgen build --filter "kind in (fwd_combine, prepare_scheduler) or kind == append_kv and dtype == bf16 \\
         or kind == fwd_split and dtype == bf16 and causal and paged and hdim in (64, 128) and not page_descale \\

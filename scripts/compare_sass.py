@@ -139,7 +139,7 @@ def functions(counts, artifact):
 
 
 def differences(before, after):
-    """The differences between two functions as text; and true if they are for the worse."""
+    """The differences between two functions as text, and True if the second one is worse."""
     words, worse = [], False
     total = [sum(side[0].values()) for side in (before, after)]
     if before[0] != after[0]:
@@ -155,7 +155,7 @@ def differences(before, after):
 
 
 def compare(name, folders, artifacts, program):
-    """The differences of a variant's functions as lines, and true if one is for the worse."""
+    """The differences of a variant's functions as lines, and True if one function became worse."""
     images = [cubins(Path(folder) / artifact["object"]) for folder, artifact in zip(folders, artifacts)]
     if machine_code(images[0]) == machine_code(images[1]):
         counts = [{}, {}]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The fuzzers of `cargo test`, run for longer: random command lines, grids and filters, kills at random times, hostile
-# calls of the C interface.
+# calls to the C interface.
 #
 #     scripts/fuzz.sh [TIMES] [SEED]
 #

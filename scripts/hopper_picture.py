@@ -42,8 +42,8 @@ GREY = "#718096"
 
 
 class Play:
-    """The block, tick by tick. Agents are generators that yield the condition they wait for: a predicate without
-    arguments."""
+    """A simulation of the block, tick by tick. Agents are generators that yield the condition they wait for: a
+    predicate without arguments."""
 
     def __init__(self):
         self.now = 0

@@ -13,9 +13,9 @@ configuration that `max_autotune_pointwise` would try. Matrix products are left 
 models with --layers layers:
 
   prefill   a prompt of BATCH x LENGTH tokens
-  padded    the same with an attention mask that has five tokens of padding on the left
+  padded    a prompt with an attention mask that has five tokens of padding on the left
   step      one token after a cache of fixed size, for LENGTH tokens
-  left      the same with prompts that were padded on the left, as `generate` calls a model then
+  left      such a step after prompts that were padded on the left, with the arguments of `generate`
 
 Prints for each kernel the seconds of all its configurations and of the longest one. Exit code 0: each ended within
 --limit seconds; 1: one did not; 3: no Triton. It patches internals of torch that change between versions: written for
@@ -95,7 +95,7 @@ def pretend():
 
 
 class Enough(Exception):
-    """Raised once the code is written; nothing is to be run."""
+    """Raised when the code has been written, since it is not run."""
 
 
 def code_of(model, given):

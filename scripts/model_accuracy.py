@@ -36,7 +36,7 @@ def compare(report, shape, device, dtype, seed):
 
 
 def compared(report, shape, what, own, peers, exact, calls, labels):
-    """One row: kgen's results and those of the peers."""
+    """Reports one row with kgen's results and those of the peers."""
     layers = shape.config.num_hidden_layers
     used = calls == {"fwd": layers, "bwd": layers}
     others = list(peers.values())

@@ -39,8 +39,8 @@ def plain(module, query, key, value, attention_mask, scaling=None, dropout=0.0, 
 
 
 def wide(module, query, key, value, attention_mask, **others):
-    """The same in float32, with only O rounded: a peer under autocast, which rounds eager and plain attention alike, so
-    that these two are bit-identical."""
+    """`plain` in float32, with only O rounded. The second peer under autocast, where `plain` and eager attention round
+    alike and are bit-identical."""
     mask = None if attention_mask is None else attention_mask.float()
     with torch.autocast(query.device.type, enabled=False):
         out, _ = plain(module, query.float(), key.float(), value.float(), mask, **others)
@@ -53,7 +53,7 @@ for _name, _function in {"plain": plain, "wide": wide}.items():
 
 
 class Calls:
-    """Number of calls of the library, by function, within this context."""
+    """Number of calls to the library, by function, within this context."""
 
     def __init__(self):
         self.count = {"fwd": 0, "bwd": 0}
@@ -100,5 +100,5 @@ def errors(got, exact):
 
 
 def ratio(kgen, others, kinds=("max", "rms")):
-    """The largest error of kgen in units of the others' largest."""
+    """The largest error of kgen divided by the largest error of the others."""
     return max(kgen[kind] / max(1e-30, max(other[kind] for other in others)) for kind in kinds)

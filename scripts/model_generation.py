@@ -9,7 +9,7 @@ from transformers import DynamicCache
 
 
 def generate(report, shape, device, seed, new, tiny):
-    """Equal and left-padded prompts, and a long one."""
+    """Greedy generation of `new` tokens from equal, left-padded and long prompts; reports one row for each."""
     model = model_of(shape, device, torch.bfloat16, seed)
     judge = copy.deepcopy(model).double()
     prompts = [3, 9, 5] if tiny else [64, 7, 200, 33]

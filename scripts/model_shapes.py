@@ -120,7 +120,7 @@ def _tiny():
 
 
 def model_of(shape, device, dtype, seed):
-    """The model in evaluation mode, its weights determined by `seed` alone; each call returns a new one."""
+    """The model in evaluation mode, its weights determined only by `seed`; each call returns a new one."""
     return copy.deepcopy(initial_model(shape, device, seed)).to(dtype)
 
 
@@ -145,7 +145,7 @@ def sharpen(model):
                 parameter.mul_(factor)
             elif "c_attn.weight" in name:  # (columns in, columns of Q, K and V)
                 parameter[:, : parameter.shape[1] // 3 * 2].mul_(factor)
-            elif "sinks" in name:  # as large as the scores, so that they take part of each row
+            elif "sinks" in name:  # as large as the scores, so that each row gives them part of its weight
                 parameter.normal_(0, SPREAD_OF_SCORES)
 
 
@@ -171,7 +171,7 @@ class Batch:
         return labels
 
     def rotated(self, by):
-        """The same sequences, rotated."""
+        """A batch of the same sequences in rotated order: it starts with sequence number `by`."""
         other = copy.copy(self)
         parts = list(self.labels.split(self.lengths.tolist()))
         other.sequences = self.sequences[by:] + self.sequences[:by]

@@ -49,10 +49,10 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
 
 
 def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what, await_turn=None):
-    """The same with torch.compile(mode=mode), for either part (`what`). Compiled generation has a cache of fixed size,
-    and compiles the steps after the prompt, as `generate` does; the other has a growing cache. `await_turn` is called
-    once everything is compiled, before anything is timed."""
-    # As in `model_of`, but without keeping a float32 copy: other processes may need the memory.
+    """Speed with torch.compile(mode=mode) of prefill or of generation (`what`). Compiled generation has a cache of
+    fixed size, and compiles the steps after the prompt, as `generate` does; the other has a growing cache. `await_turn`
+    is called once everything is compiled, before anything is timed."""
+    # Like in `model_of`, but without keeping a float32 copy: other processes may need the memory.
     model = initial_model.__wrapped__(shape, device, seed).to(torch.bfloat16)
     if device == "cuda":
         torch.cuda.empty_cache()
@@ -137,7 +137,7 @@ def first_others(own, logits, tokens):
     """Distinguishes a tie from an error where the text `tokens` diverges from the text `own`, both (batch, new + 1),
     for the first time in each sequence: from the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between
     the best token and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the
-    texts are equal. After the first difference the logits of a sequence say nothing about the other text."""
+    texts are equal. After the first difference the logits of a sequence cannot be compared with the other text."""
     at = (tokens == own).cumprod(1).sum(1)
     sequences = (at < own.shape[1]).nonzero().squeeze(1)
     if len(sequences) == 0:
@@ -262,7 +262,7 @@ def alternated(f, sides, rounds, before=1, await_turn=None):
 
 
 def told(report, part, shape, what, seconds, tokens):
-    """One row."""
+    """Reports one row."""
     rate = {side: tokens / statistics.median(values) for side, values in seconds.items()}
     others = [f"{side} {value:.0f} ({rate['kgen'] / value:.3f})" for side, value in rate.items() if side != "kgen"]
     text = f"kgen {rate['kgen']:.0f} tokens/s; kgen's to that of {', '.join(others)}"

@@ -71,7 +71,7 @@ class ToolError(Exception):
 
 
 class UnharmedFails(Exception):
-    """A kernel fails without a mutant: a mutant's failures on it would mean nothing."""
+    """A kernel fails without a mutant, so failures of its mutants prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,12 @@ class Features:
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        """`grids`: files in addition to the built-in grid."""
+        """The templates, the kernels and the time limit of a run. `grids` are files in addition to the built-in
+        grid."""
         self.deadline, self.limits = deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        # A copy: edits and builds in the meantime change nothing here.
+        # A copy, so that edits and builds during the run have no effect.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
         # Keyed by name, so that results hold in another folder.
         self.grids = {None: None, **{Path(grid).name: Path(shutil.copy2(grid, self.work)) for grid in grids}}
@@ -131,14 +132,15 @@ class Laboratory:
         files = {path: (self.templates / path).read_text() for path in self.files()}
         self.includes = {path: self.included(text) for path, text in files.items() if path.startswith("include/")}
         self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
-        # Headers used only by dispatchers have no kernel that could detect anything.
+        # Headers that only dispatchers use are excluded: no kernel could detect their mutants.
         used = {header for features in self.features.values() for header in features.headers}
         self.texts_of_files = {path: text for path, text in files.items() if path in used or not path.startswith("include/")}
 
     # -- processes
 
     def run(self, command, folder, environment=None, given=None):
-        """Runs until it exits or the time limit; returns (exit code, standard output, standard error)."""
+        """Runs `command` in `folder`, with `given` as its standard input, until it exits. Returns (exit code, standard
+        output, standard error); raises OutOfTime at the deadline or after `stop`."""
         with self.lock:
             if self.stopped or time.monotonic() > self.deadline:
                 raise OutOfTime
@@ -274,7 +276,7 @@ class Laboratory:
                 different = one.traits ^ other.traits
                 # Branches of the template that only one of them takes: each is a few lines.
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
-                # One with a causal mask and one without, if both exist.
+                # Prefer one kernel with a causal mask and one without, if both exist.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
                 unlike += 12 if values[kernel] != values[best] else 0
                 distance[kernel] = min(distance[kernel], unlike)
@@ -293,7 +295,7 @@ class Laboratory:
                 raise ToolError(f"{kernel.name} does not compile as it is: {error.strip()[:500]}")
             self.assembly_of[kernel] = result
         elif result is None:
-            self.assembly(self.templates, kernel, self.texts[kernel])  # the mutant is at fault, or this raises
+            self.assembly(self.templates, kernel, self.texts[kernel])  # raises if this does not compile
         return result
 
     def check(self, templates, kernel, slot, thorough, limit):

@@ -14,7 +14,7 @@ KILLS = ("fail", "crash", "timeout")
 LEVELS = ("smoke", "more", "thorough")
 
 
-# Instead of the changed line: any change.
+# Stands in an entry instead of the changed line, for any change.
 EVERY = "*"
 
 
@@ -109,7 +109,7 @@ class Record:
         return min(levels, key=LEVELS.index, default=None)
 
     def refused(self, identity):
-        """True if kgen could not check it, which is not a verdict."""
+        """True if kgen could not check the kernel; that is not a verdict."""
         return any(run["status"] == "error" for run in self.runs.get(identity, {}).values())
 
     def state(self, identity):
@@ -125,7 +125,7 @@ class Record:
         return "alive" if state in ("valid", "invisible") else state
 
     def counted(self):
-        """The mutants that count, as far as known."""
+        """The mutants of the sample that have been determined so far."""
         known = [i for i in self.mutants if self.state(i) == "alive" or self.state(i).startswith("killed")]
         return known if self.sample is None else [i for i in known if i in set(self.sample)]
 

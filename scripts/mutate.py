@@ -40,7 +40,7 @@ from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# In addition to the built-in grid: the grid of the emulator's tests, and kernels that neither has.
+# Grids in addition to the built-in one: that of the emulator's tests, and one of kernels that are in neither.
 GRIDS = ("faults/grids/kernels.toml", "mutants_grid.toml")
 
 # Kernels per mutant: at first, in the second round, and with every case.
@@ -101,7 +101,8 @@ class Campaign:
         self.kits = {}
 
     def everything(self, lines, candidates, count):
-        """Tries candidates of each file until `count` are found: files of few lines are made up for by others."""
+        """Tries candidates of each file until `count` are found: if a file has too few lines, other files provide
+        more."""
         places = dict.fromkeys(candidates, 0)
         chosen = {file: [] for file in candidates}
         while missing := count - sum(map(len, chosen.values())):
@@ -140,7 +141,7 @@ class Campaign:
         return mutant in self.record.listed
 
     def survivors(self, mutants):
-        """More kernels and every case for the survivors."""
+        """Runs the survivors with more kernels and with every case."""
         left = [mutant for mutant in mutants if not self.record.killed(mutant.id)]
         for done in [self.pool.submit(self.further, mutant) for mutant in left]:
             done.result()
@@ -277,7 +278,7 @@ def arguments():
 
 
 def fingerprint(given, grids):
-    """The inputs of the results, except the mutant."""
+    """A hash of everything that determines the results, except the mutant: kgen, the grids and the templates."""
     digest = sha256(Path(given.kgen).read_bytes())
     for path in grids:
         digest.update(Path(path).read_bytes())
@@ -408,7 +409,7 @@ def run(campaign, record, given, files):
 
 
 def progress(record):
-    """One line per minute."""
+    """Prints one line of progress per minute."""
     while True:
         time.sleep(60)
         states = Counter(record.state(mutant) for mutant in list(record.mutants))

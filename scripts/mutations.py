@@ -1,7 +1,7 @@
 """Changes to a line of a template or a device header that a test should detect: the mutations of scripts/mutate.py.
 
-A mutation changes one line and keeps the number of lines, so that reports name the same lines. It is derived from the
-text alone: the laboratory (scripts/mutant_laboratory.py) determines whether it compiles and has an effect.
+A mutation changes one line and keeps the number of lines, so that reports name the same lines. It is derived only from
+the text: the laboratory (scripts/mutant_laboratory.py) determines whether it compiles and has an effect.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def code_of(line):
 
 
 def hide_declared_extents(code):
-    """Arrays larger than necessary are harmless: extents of declarations are left alone."""
+    """Arrays larger than necessary are harmless: extents of declarations are not changed."""
     types = r"\b(?:float|floats4|words4|u?int\d*(?:_t)?|bool|scores|output|weights)\b(?: ?\(?&?\w*\)?)?"
     return re.sub(types + r"((?:\[[^\]]*\])+)", lambda m: m.group()[: m.start(1) - m.start()] + HIDDEN * len(m.group(1)), code)
 

@@ -3,8 +3,8 @@
 
     scripts/picture.py docs/images/build-all.svg 112 -- kgen build-all
 
-Runs the command with its standard output on a terminal of the given width (standard error goes through), so colours
-are those a user sees. Needs `rich` from PyPI: python3 -m pip install rich.
+Runs the command with its standard output on a terminal of the given width (standard error is not captured), so that the
+colours are those that a user sees. Needs `rich` from PyPI: python3 -m pip install rich.
 """
 
 import fcntl

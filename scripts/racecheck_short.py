@@ -58,12 +58,12 @@ def replaced(source, old, new):
 
 
 def hoisted(source, by="    barrier_wait(barrier.meeting, 128);\n"):
-    """The barrier before the parts, for every warpgroup, including those without keys."""
+    """The source with the barrier before the parts of O for every warpgroup, including those without keys."""
     return replaced(replaced(source, MEETING, ""), HAS_KEYS, by + HAS_KEYS)
 
 
 def elsewhere(source):
-    """The parts at an address to which TMA copies nothing."""
+    """The source with the parts of O at an address to which TMA copies nothing."""
     size = int(SHARED.search(source).group(1))
     start = (size + 1023) // 1024 * 1024
     source = SHARED.sub(f"constexpr uint32_t PARTS_OFFSET = {start};\nconstexpr uint32_t SHARED_BYTES = {start} + 2 * BLOCK_M * HEAD_DIM * 4;", source)
@@ -210,7 +210,7 @@ def main():
         print(f"{len(programs) + 1} programs in {folder}; lines known of {len(lines_of(programs['as it is'], folder))} instructions")
         return 0
 
-    # First without the tool, one program after another.
+    # First run the programs without racecheck, one after another.
     wrong = []
     for what, program in programs.items():
         for shape in SHAPES:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random calls of the Python package compared with float64 (python/tests/test_random.py), in several processes at once.
+# Random calls to the Python package compared with float64 (python/tests/test_random.py), in several processes at once.
 #
 #   KGEN_LIBRARY=build/lib/libkgen.so scripts/random_calls.sh [CALLS [FIRST_SEED [PROCESSES]]]
 #

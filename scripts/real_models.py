@@ -36,7 +36,7 @@ before all N are ready or have ended, or --each S has passed; a process that is 
 ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin. With
 --limit S no further N begin after S seconds. Pieces with matrix products of similar sizes are in different groups of N:
 torch has the choices of the first one on disk when the next N begin. max-autotune's own measurements run concurrently
-with the other pieces. The N share the GPU's memory; if a side ran out of it, its row says so. Unless
+with the other pieces. The N share the GPU's memory; if a side ran out of it, its row reports that. Unless
 TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its share of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
@@ -78,7 +78,7 @@ class Report:
         return [f"{row['part']}: {row['model']}, {row['what']}" for row in self.rows if row["held"] is False]
 
     def row(self, part, model, what, held, text, **figures):
-        """`held` is None if there is no rule to hold."""
+        """Adds a result; `held` is None if no rule applies to it."""
         self.rows.append({"part": part, "model": model, "what": what, "held": held, "text": text, **figures})
         word = {True: "ok", False: "FAIL", None: ""}[held]
         self.say(f"{word:4} {part:8} {model:12} {what:34} {text}")
@@ -237,7 +237,8 @@ def likes_apart(names):
 
 
 def command(name, out, *more):
-    """This script with the same arguments, for one piece. The last of two equal options wins."""
+    """The command that runs this script with the same arguments for one piece. If an option occurs twice, the last one
+    counts."""
     given, skip = [], False
     for word in sys.argv[1:]:
         if not skip and word.split("=")[0] not in OF_PARENT:

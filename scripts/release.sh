@@ -6,7 +6,7 @@
 #
 # Without --binary it compiles kgen against glibc 2.17, the oldest that Rust supports, with cargo-zigbuild (needs Rust,
 # Python's venv and a package index), so that the wheel is tagged manylinux_2_17. With --binary it packs that one, which
-# must run here; the tag then says which glibc that binary needs. The same binary gives the same files.
+# must run here; the tag then contains the glibc version that the binary needs. The same binary gives the same files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 output=dist binary=

@@ -37,7 +37,7 @@ export PYTHON=${PYTHON:-python3} INCLUDE=$BUILD/emulated/generated/include
 static=
 [[ $("${CXX:-c++}" -print-file-name=libstdc++.a) != /* ]] || static=-static-libstdc++
 LDFLAGS=$static KEY=CPU DEVICE=$root/tests/torch_ops/device_emulated.cpp EXPORTS=$root/tests/torch_ops/exports.map "$root/scripts/torch_ops.sh" "$package" "$BUILD/emulated/libkgen_counted.so"
-# As shipped, without a GPU: they compile, load and register the same schemas.
+# The ops in the form that is shipped, without a GPU: they compile, load and register the same schemas.
 mkdir -p "$BUILD/shipped/vllm/vllm_flash_attn"
 touch "$BUILD/shipped/vllm/__init__.py" "$BUILD/shipped/vllm/vllm_flash_attn/__init__.py"
 "$root/scripts/torch_ops.sh" "$BUILD/shipped/vllm/vllm_flash_attn" "$BUILD/emulated/libkgen_counted.so"

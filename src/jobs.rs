@@ -13,8 +13,8 @@ pub fn busy(requested: Option<NonZeroUsize>) -> usize {
     requested.map_or(usize::MAX, NonZeroUsize::get).min(cores())
 }
 
-/// Maximum number of parallel tasks, whatever is requested: each is a process and a thread that waits for it, and no
-/// machine gains from more.
+/// Upper limit on the number of parallel tasks, even if more are requested: each is a process and a thread that waits
+/// for it, and no machine is faster with more.
 pub const MOST: usize = 1024;
 
 /// The useful number out of `requested` jobs for `things` tasks: at least one, at most [`MOST`].

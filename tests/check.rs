@@ -277,7 +277,7 @@ fn kgen(cache: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The same command as a [`process::Command`], without a time limit.
+/// The command of [`kgen`] as a [`process::Command`], without a time limit.
 fn kgen_process(cache: &Path, args: &[&str]) -> process::Command {
     lend_emulator(cache);
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_kgen"));

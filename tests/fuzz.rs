@@ -42,7 +42,7 @@ fn json(command: &mut Command, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 
-/// The failures of 100 calls of the mock with a fault, at least one of which was shrunk.
+/// The failures of 100 calls to the mock with a fault, at least one of which was shrunk.
 fn failures(fault: &str) -> Vec<Value> {
     let report = json(&mut mock(fault, &["--fuzz", "100", "-j", "2"]), 1);
     assert_eq!(report["ended"], "done", "{report}");

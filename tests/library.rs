@@ -71,7 +71,7 @@ impl Library {
         Self::of(folder, &plans, &[])
     }
 
-    /// The same from plans, compiled with `flags` in addition to the usual ones.
+    /// The library of these plans, compiled with `flags` in addition to the usual ones.
     fn of(folder: &str, plans: &[Plan], flags: &[&str]) -> Self {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
@@ -94,7 +94,7 @@ impl Library {
         self.program_with(file, name, dispatcher, &[], &[])
     }
 
-    /// The same with flags for the compiler and for the linker.
+    /// [`program`](Self::program) with flags for the compiler and for the linker.
     fn program_with(&self, file: &Path, name: &str, dispatcher: &Path, compiling: &[String], linking: &[String]) -> PathBuf {
         let (object, program) = (self.folder.join(name).with_extension("o"), self.folder.join(name));
         let mut command = Command::new("cc");
@@ -489,7 +489,7 @@ fn every_launcher_refuses_more_blocks_than_a_grid_takes() {
     for line in said.lines() {
         let (name, answers) = line.split_once(": ").expect("a name and answers");
         let expected = match name {
-            // One block for any batch.
+            // The kernel launches one block for any batch.
             "flash_prepare_scheduler_sm80" => "launched, launched, launched, launched, launched, launched",
             // Clusters of two, each with its own place.
             "flash_fwd_hdim128_bf16_sm90" => "refused, refused, refused, refused, refused, launched",

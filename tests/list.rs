@@ -168,7 +168,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // Closing our end before it writes: dropping stdout at once.
+    // Close this end of the pipe before kgen writes to it.
     drop(child.stdout.take());
     let mut stderr = String::new();
     child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");

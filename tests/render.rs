@@ -93,7 +93,7 @@ fn kernel_templates() -> Vec<(String, String)> {
     found
 }
 
-/// Whether a line contains a Tera condition.
+/// True if a line contains a Tera condition.
 fn branches(line: &str) -> bool {
     line.split("{%").skip(1).any(|tag| {
         let tag = tag.trim_start_matches('-').trim_start();

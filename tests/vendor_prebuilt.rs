@@ -139,7 +139,7 @@ fn what_was_interrupted_is_finished_or_undone() {
     let place = Place::new();
     let before = place.files();
     place.there("--prebuilt first").success();
-    // As after renaming an original, before kgen's file exists.
+    // The state after an original was renamed, before kgen's file exists.
     fs::remove_file(place.path(FOLDER).join(MODULES[1])).expect("removed");
     let between = place.files();
     place.there("--prebuilt first").success();
@@ -148,7 +148,7 @@ fn what_was_interrupted_is_finished_or_undone() {
     assert_eq!(place.files(), between);
     place.there("--prebuilt --remove").success();
     assert_eq!(place.files(), before);
-    // As after writing the record, before anything else.
+    // The state after the record was written, before anything else.
     let record = {
         place.there("--prebuilt first").success();
         place.files()[RECORD].clone()

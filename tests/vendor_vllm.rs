@@ -30,7 +30,7 @@ const TREE: [(&str, &str); 5] = [
 
 const KERNELS: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm80";
 
-/// A folder with a checkout `vllm` in it, committed, and templates with sources of the modules.
+/// A temporary folder with a committed checkout `vllm`, and templates in which the modules' sources are stubs.
 struct Place(tempfile::TempDir);
 
 impl Place {

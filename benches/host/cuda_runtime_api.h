@@ -1,4 +1,4 @@
-// What the generated dispatcher needs of CUDA, for benches/host.py.
+// The part of CUDA's runtime API that the generated dispatcher needs, for benches/host.py.
 #pragma once
 #include <stddef.h>
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };

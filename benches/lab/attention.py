@@ -83,7 +83,7 @@ def largest_error(found, expected):
 
 
 def worst(errors):
-    """The largest; NaN if one is NaN."""
+    """The largest value; NaN if one is NaN."""
     errors = list(errors)
     return max(errors) if all(error == error for error in errors) else float("nan")
 

@@ -22,8 +22,8 @@ PLACES = {
 
 
 def suite(group="head_dim", tables=True, **options):
-    """Makes a function of a `Bench` a command of its file. `options` are `arguments`'; `group` is the size by which the
-    geometric means are grouped, `tables` whether there are tables at the end."""
+    """A decorator that makes a function of a `Bench` a command of its file. `options` are those of `arguments`; `group`
+    is the size by which the geometric means are grouped, `tables` whether there are tables at the end."""
     def keep(function):
         if function.__module__ == "__main__":  # not those of a file that is only imported
             SUITES[function.__name__] = function, options, group, tables
@@ -50,10 +50,10 @@ def main(doc):
 
 def arguments(to, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=True, places=(), positional=(), seed=1,
         limit_s=float("inf"), **options):
-    """Adds to a parser what all suites have and what one has. `library` None: no --library; "": without a default.
-    `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a tuple the
-    words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if there is
-    one."""
+    """Adds the arguments of all suites, and those of one suite, to a parser. `library` None: no --library; "": without
+    a default. `places` are names of PLACES. `options` are defaults by name: False is a flag, True a flag --no-NAME, a
+    tuple the words to choose from, a list numbers, and a dictionary the arguments of `add_argument`. `gpu` None: if
+    there is one."""
     add = to.add_argument
     for name in positional:
         add(name)
@@ -131,7 +131,7 @@ class Contender:
 
 
 def unjudged(_):
-    """The error of what is not compared; only NaN is refused."""
+    """The error, 0, of an output that is not compared with a reference; it is only tested for NaN."""
     return 0.0
 
 
@@ -251,8 +251,8 @@ class Bench:
         print(f"{what:60} {found['min']:10.2f} us (median {found['median']:.2f})", flush=True)
 
     def _judged(self, contender, judge, limit, run=True):
-        """(status, message, error) of a contender: of a call, or of what the timed calls left. A peer's refusal, of any
-        kind, is not a failure of the bench."""
+        """(status, message, error) of a contender: of a new call, or of the outputs of the timed calls. A peer's
+        refusal, of any kind, is not a failure of the bench."""
         try:
             error = contender.error(judge, run)
         except Exception as why:
@@ -275,7 +275,7 @@ class Bench:
             return status, message, error, timing.Timer(contender.calls, False, self.args.round_ms)
 
     def _numbers(self, times, timer, flops, moved, rate, l2, dtype):
-        """The numbers of a row, and the reason if they are impossible."""
+        """The numbers of a row, and the reason for refusing them if they are physically impossible."""
         found, ceiling, refusal = stats.summary(times), self.run["ceiling"], ""
         numbers = {"microseconds": found, "round_microseconds": times, "launches_a_round": timer.runs * timer.calls,
             "repeated": timer.repeated, "l2": l2, "flops": flops, "bytes": moved}
@@ -295,8 +295,8 @@ class Bench:
         """Verifies {name: Contender}, times the correct ones in interleaved rounds, judges again the outputs of the
         timed calls, and writes a row for each. `flops` and `moved` (bytes) are per call, `formula` describes them.
         Ratios are times / the time of `base`, kgen's first, so above 1 if `base` is faster. `near` is a factor and
-        names: other contenders that take longer than that times the fastest's in a first round are timed in that round
-        alone. Returns {name: row}."""
+        names: other contenders that take longer than this factor times the fastest one's time in a first round are
+        timed only in that round. Returns {name: row}."""
         rows, timers, proofs, card = {}, {}, {}, {}
         limits = {name: allowed if c.allowed is None else c.allowed for name, c in contenders.items()}
 

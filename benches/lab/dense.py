@@ -32,7 +32,7 @@ class Dense:
             self.wide = [x.double() * descale.double() for x, descale in last]
 
     def with_tensors(self, q, k, v):
-        """The same point with other Q, K and V, such as caches of pages."""
+        """This point with other Q, K and V, such as caches of pages."""
         other = copy.copy(self)
         other.qkv = [q, k, v]
         return other

@@ -21,7 +21,7 @@ from kgen_attn.abi import (  # noqa: E402, F401
 )
 
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()} if torch else {}
-DTYPE_NUMBERS = {  # as kgen's flags call them
+DTYPE_NUMBERS = {  # by the words of kgen's flags
     word: abi.DTYPES[name] for word, name in (("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "float8_e4m3fn"))
 }
 PATHS = [path.upper() for path in abi.PATHS]
@@ -35,9 +35,9 @@ def made(structure, flags=0, **fields):
 
 
 def put(p, **fields):
-    """Sets fields: numbers as they are, tensors as addresses with the strides that the structure has for them.
-    Tensors of rows are (batch or page, row, head, …) or, packed, (row, head, …); the LSE (batch, head, row) or
-    (head, row); descales (batch, head)."""
+    """Sets fields: numbers unchanged, tensors as addresses, together with the strides that the structure has for them.
+    Tensors of rows are (batch or page, row, head, …) or, packed, (row, head, …); the LSE (batch, head, row) or (head,
+    row); descales (batch, head)."""
     names = {name for name, _ in p._fields_}
     for name, value in fields.items():
         if not hasattr(value, "data_ptr"):

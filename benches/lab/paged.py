@@ -20,7 +20,7 @@ MERGING = {"launch": FLAG_CAUSAL | FLAG_MERGE_BY_LAUNCH, "last block": FLAG_CAUS
 
 
 def spread(count, low, high, seed):
-    """Lengths between `low` and `high`, evenly spread in their logarithm."""
+    """`count` random lengths, log-uniform between `low` and `high`."""
     draw = random.Random(seed)
     return [round(low * (high / low) ** draw.random()) for _ in range(count)]
 
@@ -124,7 +124,7 @@ class Work:
             "is_causal": True, "max_seqlen_q": max(self.queries), "max_seqlen_k": max(self.keys), "out": o,
             "softmax_scale": self.scale}
         split = self.key_value
-        if self.latent:  # the rotated columns are its Q and K, the latent ones q_v and V
+        if self.latent:  # FA3's Q and K are the rotated columns, its q_v and V the latent ones
             common["q_v"], q = q[..., : self.latent], q[..., self.latent :]
             split = lambda cache: (cache[..., self.latent :], cache[..., : self.latent])
         calls = [fa3.call(q, *split(cache), metadata={"page_size": self.page}, **common, **given)

@@ -71,7 +71,7 @@ class Sdpa:
         return attend
 
     def masked(self, q, k, v, bias):
-        """O with a bias (batch or 1, heads or 1, seqlen, seqlen), at once."""
+        """O with a bias (batch or 1, heads or 1, seqlen, seqlen), computed immediately."""
         return self(q, k, v, attn_mask=bias)()
 
 
@@ -253,7 +253,7 @@ def cuda_memcpy():
     return copy
 
 
-# By the name in rows: how a peer is created from a suite's arguments. `Fa3` is asked for by its file.
+# Functions that create a peer from a suite's arguments, by the name in rows. `Fa3` is selected by passing its file.
 MAKERS = {
     "fa2": lambda args: Sdpa("fa2"), "cudnn": lambda args: Sdpa("cudnn"), "fa3": lambda args: Fa3(args.fa3),
     "fa3 wheel": lambda args: Fa3Wheel(args.site), "fa4": lambda args: Fa4(args.fa4, args.fa4_seconds),

@@ -1,7 +1,7 @@
-"""A GPU, a library of kgen, peers and compilers that only note what they are asked: benches run with them on any
-machine with PyTorch. Tensors of the GPU are on PyTorch's `meta` device, which has shapes and strides and no numbers, so
-that cases of any size run at once; a number that is read is about 0, and all comparisons hold. Nothing is computed or
-timed."""
+"""Stand-ins for a GPU, a library of kgen, peers and compilers, which only record the calls: benches run with them on
+any machine with PyTorch. Tensors of the GPU are on PyTorch's `meta` device, which has shapes and strides but no
+numbers, so that cases of any size run immediately; a number that is read is about 0, and all comparisons are true.
+Nothing is computed or timed."""
 
 import contextlib
 import ctypes
@@ -42,7 +42,7 @@ def told(value):
 
 
 class OnMeta(TorchFunctionMode):
-    """Sends what a bench asks of `cuda` to `meta`; FlashAttention-2 and cuDNN note their inputs."""
+    """Redirects a bench's tensors from `cuda` to `meta`; FlashAttention-2 and cuDNN record their inputs."""
 
     def __init__(self, note):
         super().__init__()
@@ -75,7 +75,7 @@ class OnMeta(TorchFunctionMode):
 
 
 class Event:
-    """A second between any two."""
+    """A stand-in for events: one second between any two."""
 
     def __init__(self, **_):
         self.record = self.synchronize = lambda: None
@@ -85,14 +85,14 @@ class Event:
 
 
 class Generator(torch.Generator):
-    """Of random numbers that nobody sees, on any device."""
+    """A generator for any device, whose numbers are not used."""
 
     def __new__(cls, *_):
         return super().__new__(cls)
 
 
 class Kernels:
-    """In place of a shared library: has every function, and notes the calls and their parameters."""
+    """A stand-in for a shared library: has every function, and records the calls and their parameters."""
 
     def __init__(self, note, path):
         self.note, self.path = note, Path(path).parent.name
@@ -154,7 +154,7 @@ def compilers(note, real=subprocess.run):
 
 
 class Modules:
-    """In place of the packages of peers."""
+    """A stand-in for the packages of peers."""
 
     def __init__(self, note):
         def noted(name, result):
@@ -170,7 +170,7 @@ class Modules:
         self.flash_mla_with_kvcache = noted("flash_mla", lambda q, cache, table, used, dim, *_: (q[..., :dim], None))
 
     def flex_attention(self):
-        """Is compiled, and not called."""
+        """A stand-in for a compiled function, which is not called."""
 
     def imported(self, name, *_, site=None):
         if name == "cupy":
@@ -180,7 +180,7 @@ class Modules:
 
 @contextlib.contextmanager
 def rehearsal(note):
-    """While it lasts, `note(what, *texts)` gets every call of a library, a peer or a compiler."""
+    """A context in which `note(what, *texts)` receives every call of a library, a peer or a compiler."""
     card = SimpleNamespace(name="no GPU", major=9, minor=0, multi_processor_count=132, L2_cache_size=50 << 20)
     stream, nothing = SimpleNamespace(cuda_stream=0, wait_stream=lambda _: None), lambda *_, **__: None
     inside = lambda *_, **__: contextlib.nullcontext()

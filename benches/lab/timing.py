@@ -99,7 +99,7 @@ def race(timers, rounds):
 
 
 def median_us(call, rounds=5, round_ms=10, graph=False):
-    """The median time of a call alone."""
+    """The median time of a call that is timed without other contenders."""
     timer = Timer([call], graph, round_ms)
     return sorted(timer.round() for _ in range(rounds))[rounds // 2]
 

@@ -1,7 +1,7 @@
 """kgen's attention kernels for PyTorch, with FlashAttention's functions.
 
-Importing the package loads neither torch nor the kernels; the first function that is used does. `python -m kgen_attn`
-prints the library's contents.
+Importing the package loads neither torch nor the kernels; the first access to one of its functions does. `python -m
+kgen_attn` prints the library's contents.
 """
 
 from __future__ import annotations
@@ -68,5 +68,5 @@ def __getattr__(name: str):
         if error.name != "torch":
             raise
         raise ImportError(f"`{__name__}.{name}` needs PyTorch 2.4 or newer, which is not installed: `pip install torch`") from error
-    globals()[name] = value  # found without this function from now on
+    globals()[name] = value  # later accesses bypass this function
     return value

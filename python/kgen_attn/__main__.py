@@ -13,7 +13,7 @@ from . import gpus
 from .errors import LibraryError
 from .library import EVERY_NEWER_GPU, Kernel, Library, library
 
-#: Exit code of kgen for something missing on the machine.
+#: kgen's exit code if something is missing on the machine.
 _MISSING = 3
 
 
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         print(json.dumps(document(loaded), indent=2) if form == "json" else text(loaded), flush=True)
     except BrokenPipeError:
-        # A reader such as `head` has closed the pipe. Python's output at exit is discarded.
+        # A reader such as `head` has closed the pipe: discard what Python would still write at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

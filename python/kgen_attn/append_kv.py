@@ -1,5 +1,5 @@
-"""`kgen_append_kv` on tensors: new rows of K and V into a cache, with rotary embedding; and the same before attention,
-`kgen_fwd_kvcache`, in one launch if that is predicted to be faster."""
+"""`kgen_append_kv` on tensors: writes new rows of K and V into a cache, with rotary embedding. Also `kgen_fwd_kvcache`,
+which does that before attention, in one launch if that is predicted to be faster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AT = tuple(
     )
 )
 
-#: Names of the same tensors.
+#: Names of the tensors whose offsets `_AT` lists, for messages.
 _NAMES = (
     *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
     *("cache_batch_idx", "block_table", "rotary_seqlens", "k_descale", "v_descale", "cu_seqlens_k_new", "cu_seqlens_q"),
@@ -57,13 +57,13 @@ _plans: dict[tuple, Plan] = {}
 
 @dataclass(frozen=True)
 class Append:
-    """An append ready to launch: the structure, and the tensors that attention continues with."""
+    """An append that is ready to launch: the structure, and the tensors that the attention after it reads."""
 
     plan: Plan
     buffer: bytearray
     read: tuple[TensorOrNone, ...]
     written: tuple[TensorOrNone, ...]
-    seqlens_after: torch.Tensor  # rows of each sequence in the cache afterwards
+    seqlens_after: torch.Tensor  # rows of each sequence in the cache after the append
 
     def launch(self) -> None:
         """Writes the rows in a separate launch."""
@@ -85,10 +85,11 @@ def fwd_kvcache(
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """O and LSE, as returned by `forward`, after new rows have been written into the caches.
 
-    `optional` and `numbers` are as for `forward`, except seqused_k, which counts the rows before the new ones. `new`
-    are K and V, (batch, seqlen_new, key heads, D), or packed, (total rows, key heads, D), with cu_seqlens_new, (batch +
-    1,), else None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None; seqlens_rotary or None; whether
-    the positions of Q rise with its rows or all equal the first; and whether pairs are adjacent columns.
+    `optional` and `numbers` are those of `forward`, except seqused_k, which does not count the new rows. `new` holds
+    the new rows of K and V, (batch, seqlen_new, key heads, D), or packed, (total rows, key heads, D); cu_seqlens_new,
+    (batch + 1,), if they are packed, otherwise None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None;
+    seqlens_rotary or None; True if the positions of Q increase with its rows, False if all equal the first row's; and
+    True if rotated pairs are adjacent columns.
     """
     k, v, *others = new
     q, new = rows_contiguous(q), (rows_contiguous(k), rows_contiguous(v), *others)
@@ -99,7 +100,7 @@ def fwd_kvcache(
 
 
 def plans(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple) -> Optional[tuple[Plan, ForwardPlan]]:
-    """The two plans of such a call, for `run`; None if it copies tensors."""
+    """The plans of the append and of the attention of such a call, for `run`; None if the call copies tensors."""
     if any(tensor.stride(-1) != 1 for tensor in (q, *new[:2])):
         return None
     tensors = _tensors(q, k_cache, v_cache, optional, new)
@@ -120,17 +121,17 @@ def _run(append: Plan, attend: Callable[[], ForwardPlan], tensors: tuple, q, k_c
     q, optional = _after(tensors, q, optional)
     try:
         return run_forward(attend(), q, k_cache, v_cache, optional, with_lse, append=ready)
-    except MissingKernel:  # each launch finds or builds its own
+    except MissingKernel:  # the separate launches find or build their own kernels
         ready.launch()
         return run_forward(attend(), q, k_cache, v_cache, optional, with_lse)
 
 
 def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> tuple:
-    """All tensors of the structure, including outputs, in the order of `_AT`."""
+    """All tensors that the structure points to, including outputs, in the order of `_AT`."""
     k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary = new[:6]
     cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, _, _, _, _, k_descale, v_descale, _, _ = optional
     q_out = None
-    if rotary_cos is None:  # Q is included if it is rotated
+    if rotary_cos is None:  # Q is passed to the append only if it is rotated
         q = cu_seqlens_q = None
     else:
         q_out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -142,7 +143,7 @@ def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, opti
 
 
 def _planned(tensors: tuple, new: tuple) -> Plan:
-    """The plan of an append of such tensors: an earlier one, or a new one."""
+    """The plan of an append with these shapes: from the cache, or a new one."""
     rising, interleaved = new[6:]
     key = (*map(known, tensors), rising, interleaved)
     plan = _plans.get(key)

@@ -8,7 +8,7 @@ from typing import Optional, Union
 import torch
 import torch.nn.functional as F
 
-#: Kernels' head dims are multiples of 8 from here on.
+#: Above this head dim, kernels' head dims are multiples of 8.
 _LEAST_HEAD_DIM = 16
 
 TensorOrNone = Optional[torch.Tensor]
@@ -41,7 +41,7 @@ def number(value: object, name: str) -> float:
 
 
 def integer(value: object, name: str) -> int:
-    """As `number`, for integers: 2.0 is not one."""
+    """The value of an integer or of a tensor that holds one, read like `number`; 2.0 is not an integer."""
     if type(value) is int:
         return value
     if isinstance(value, torch.Tensor):
@@ -53,7 +53,7 @@ def integer(value: object, name: str) -> int:
 
 
 def flag(value: object, name: str) -> bool:
-    """As `number`, for truth values."""
+    """The value of a bool or of a tensor that holds one, read like `number`."""
     if type(value) is bool:
         return value
     try:
@@ -74,20 +74,20 @@ def _item(tensor: torch.Tensor, name: str) -> Union[int, float, bool]:
 
 
 def shown(value: object) -> str:
-    """A value in a message: of a number or a text itself, and its type."""
+    """A value as shown in a message: a number or a string with its type, otherwise the type alone."""
     kind = type(value).__name__
     return f"{value!r}, of type {kind}" if isinstance(value, (int, float, str)) else f"of type {kind}"
 
 
 def refuse_gradients(tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `NotImplementedError` for the first tensor that requires a gradient, which it would not get."""
+    """Raises `NotImplementedError` for the first tensor that requires grad but would get no gradient."""
     for name, tensor in tensors.items():
         if getattr(tensor, "requires_grad", False) and torch.is_grad_enabled():
             raise NotImplementedError(f"`{name}` requires grad, and kgen has no gradient for it: pass `{name}.detach()`")
 
 
 def softcap(value: object) -> float:
-    """A cap of scores; 0 means none, as does any number below 0."""
+    """The softcap, with 0 for no cap: for 0 and for any negative number."""
     if type(value) is not float:
         value = number(value, "softcap")
     return 0.0 if value < 0.0 else value
@@ -121,14 +121,14 @@ def check_axes(name: str, tensor: object, axes: int) -> None:
 
 
 def descale(value: object, name: str, batch: int, key_heads: int, device: torch.device) -> TensorOrNone:
-    """The descale of an FP8 tensor as a tensor: a number applies to every batch entry and key head."""
+    """The descale of an FP8 tensor as a tensor of shape (batch, key heads); a number applies to all of them."""
     if value is None or (isinstance(value, torch.Tensor) and value.dim() > 0):
         return value
     return torch.full((1, 1), number(value, name), dtype=torch.float32, device=device).expand(batch, key_heads)
 
 
 def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
-    """The left and right side of a window, with -1 for no limit. Raises for any other number below 0."""
+    """The left and right side of a window, with -1 for no limit. Raises for any other negative number."""
     if type(window_size) is tuple and len(window_size) == 2:
         left, right = window_size
         if type(left) is int and type(right) is int and left >= -1 and right >= -1:
@@ -147,10 +147,10 @@ def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
 def windows(
     causal: bool, window_size: tuple[Optional[int], Optional[int]], seqlen_q: int, seqlen_k: int
 ) -> tuple[bool, int, int]:
-    """The causal mask and the window's left and right side that show the same keys, with -1 for no limit.
+    """A causal flag and a window's left and right side, -1 for no limit, that show the same keys as the given ones.
 
-    A side that hides nothing in sequences of these lengths is dropped, and a window equivalent to the causal mask
-    becomes it, so that more kernels are usable.
+    A side that hides nothing in sequences of these lengths becomes -1, and a window equivalent to the causal mask
+    becomes the causal mask, so that more kernels are usable.
     """
     causal, (left, right) = flag(causal, "causal"), sides(window_size)
     if causal or right == 0:
@@ -177,7 +177,7 @@ def padded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors cast as autocast requires if it is enabled: as torch casts the inputs of its own attention."""
+    """The tensors, cast to autocast's dtype if autocast is enabled, like the inputs of torch's own attention."""
     if not any_autocast():
         return tensors
     kind = tensors[0].device.type
@@ -188,12 +188,12 @@ def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
-# Querying the type of device first takes longer than all of this.
+# True if autocast is enabled for any device type. Checked first: reading `tensor.device.type` takes longer.
 any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """Sinks in a type that kernels read."""
+    """The sinks, converted to a type that kernels read."""
     if s_aux is not None and not isinstance(s_aux, torch.Tensor):
         raise TypeError(f"`s_aux` is {shown(s_aux)}; it must be a torch.Tensor")
     return s_aux.float() if s_aux is not None and s_aux.dtype == torch.float16 else s_aux

@@ -1,4 +1,4 @@
-"""`kgen_bwd` on tensors."""
+"""The backward pass, `kgen_bwd`, on tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONAL_AT = (
     abi.BwdParams.bias.offset,
     *features.offsets(abi.BwdParams),
 )
-#: Of the gradients that may not be requested: those of the sinks and of the bias.
+#: Offsets of the pointers to the optional gradients: those of the sinks and of the bias.
 _GRADIENTS_AT = abi.BwdParams.dsinks.offset, abi.BwdParams.dbias.offset
 
 _plans: dict[tuple, Plan] = {}
@@ -61,11 +61,11 @@ def backward(
     with_dbias: bool,
     *added: object,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dQ, dK and dV, contiguous; the gradient of the sinks, (heads,) fp32 or, without sinks, empty; and that of the bias,
-    fp32 and contiguous, of the bias's shape, or empty without `with_dbias`.
+    """dQ, dK and dV, contiguous; dsinks, fp32 of shape (heads,), empty without sinks; dbias, contiguous fp32 of the
+    shape of `bias`, empty unless `with_dbias`.
 
-    The parameters are those of `forward`, which returned `out` and `lse`; `dlse` is the gradient of `lse`, or None for 0.
-    Rows that no sequence uses have gradient 0.
+    The parameters are those of `forward`, which returned `out` and `lse`. `dlse` is the gradient of `lse`, or None for
+    0. Rows that no sequence uses have gradient 0.
     """
     q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout.resolve_neg()))
     dlse = dlse if dlse is None else rows_contiguous(dlse.resolve_neg())
@@ -83,12 +83,13 @@ def backward(
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
-    # Kernels do not write rows outside of all sequences.
+    # Kernels do not write rows that belong to no sequence.
     new = torch.empty if cu_seqlens_q is None and seqused_q is None and seqused_k is None else torch.zeros
     dq, dk, dv = (new(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
     dsinks = torch.empty(0 if sinks is None else sinks.shape, dtype=torch.float32, device=q.device)
     keys = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
-    # The launch zeroes what no sequence uses, if there is one: not of tensors without rows, whose length is passed as 0.
+    # The launch zeroes the rows that no sequence uses. There is no launch for tensors without rows, whose length is
+    # passed as 0.
     new = torch.empty if q.numel() > 0 and k.numel() > 0 else torch.zeros
     dbias = new(shape_of_dbias(bias, keys) if with_dbias else 0, dtype=torch.float32, device=q.device)
     tensors = q, k, v, out, dout, lse, dq, dk, dv
@@ -117,7 +118,7 @@ def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOr
 
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
-    """Writes the structure, without pointers. `forward` has checked what is given."""
+    """Fills the structure, without pointers. `forward` has checked the arguments."""
     cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse, bias, *_ = optional
     # fmt: off
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic,

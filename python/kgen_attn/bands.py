@@ -1,9 +1,9 @@
 """The band of keys that a mask function of transformers shows to queries: derived from the function, and verified.
 
-Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may
-be anything. One that depends on positions alone is evaluated once, at a long row and at sampled pairs, and remembered
-by its code and numbers. One that holds tensors, such as which tokens are an image's, is evaluated at all pairs of each
-call. Where there is no band, `mask_of` gives the mask itself, which becomes a bias.
+Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may be
+arbitrary. If it depends only on positions, it is evaluated once, at a long row and at sampled pairs, and its band is
+cached by its code and numbers. If it contains tensors, such as a marker of image tokens, it is evaluated at all pairs
+in each call. If the mask is not a band, `mask_of` gives the mask itself, which becomes a bias.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tracing import is_eager
 
 
 class NoBand(NotImplementedError):
-    """A mask that is none of what kernels compute without a bias; the message says why."""
+    """A mask that kernels cannot compute without a bias; the message gives the reason."""
 
 
 class Band(NamedTuple):
@@ -29,19 +29,19 @@ class Band(NamedTuple):
     right: int
 
 
-#: Bands that masks refer to by index.
+#: Bands to which masks refer by index.
 _numbered: list[Band] = []
 
 
 def number_of(band: Band) -> int:
-    """The index of a band, for the shape of a mask; starts at 1."""
+    """The index of a band, from 1 on, which becomes part of a mask's shape."""
     if band not in _numbered:
         _numbered.append(band)
     return _numbered.index(band) + 1
 
 
 def numbered(number: int) -> Band:
-    """The band with an index."""
+    """The band with this index."""
     return _numbered[number - 1]
 
 
@@ -55,13 +55,13 @@ class Call(NamedTuple):
     q_offset: Union[int, torch.Tensor]
     kv_offset: Union[int, torch.Tensor]
     padding: Optional[torch.Tensor]
-    by_element: bool  # the function takes numbers, not tensors: it is mapped over pairs
+    by_element: bool  # the function takes numbers, not tensors, and is mapped over pairs
 
 
-#: Positions up to here are tested: more than models have. A wider window counts as unlimited.
+#: The largest position that is tested; models have fewer. A wider window counts as unlimited.
 _FAR = 2**20
 
-# : A dummy tensor, which is eager unless the call is traced.
+#: A dummy tensor, which is eager unless the call is traced.
 _ANY = torch.empty(0, device="cpu")
 
 #: Number of pairs evaluated at once.
@@ -70,17 +70,17 @@ _PAIRS = 2**24
 #: Bands of functions that contain no tensors.
 _known: dict[tuple, Band] = {}
 
-#: Bands of models' own functions that hold no tensor, for compiled calls, which cannot look at functions. By the
-#: configuration's identity, which the configuration beside the band keeps from being another's, and the guess. None where
-#: a function may be no band: once so, always so.
+#: Bands of models' own mask functions without tensors, for compiled calls, which cannot inspect a function. Keys are
+#: the configuration's `id` and the guess. Values are the band and the configuration, which is kept alive so that its
+#: `id` is not reused. The band is None, permanently, once one such function was found not to be a band.
 _own: dict[tuple, tuple[Optional[Band], object]] = {}
 
 
 def band_of(function: Callable, guess: Band, call: Call) -> Band:
     """The band of `function`: `guess` if the function is consistent with it.
 
-    Raises `NoBand` with the function's name where it is no band, and `NotImplementedError` where a compiled call cannot
-    know. Not for what `is_computed_as_a_mask`.
+    Raises `NoBand` with the function's name if it is not a band, and `NotImplementedError` if a compiled call cannot
+    determine it. Not to be called if `is_computed_as_a_mask`.
     """
     if _is_traced():
         return _known_while_compiling(function, guess, call)
@@ -102,25 +102,25 @@ def band_of(function: Callable, guess: Band, call: Call) -> Band:
 
 
 def _take_masks(function: Callable, guess: Band, call: Call) -> None:
-    """Compiled calls take the masks of the model's own function as they are from now on, where kernels can."""
+    """From now on, compiled calls compute the masks of this function as a bias, if the library has such kernels."""
     if _is_models_own(function, call) and has_bias():
         _own[id(call.config), guess] = None, call.config
 
 
 def has_bias() -> bool:
-    """Whether there are kernels that take a mask as a bias: in the library, or made when they are asked for."""
+    """True if the library has kernels with `bias`, or if `KGEN_JIT` builds missing ones."""
     return missing.is_requested() or any("bias" in kernel.features for kernel in library().kernels)
 
 
 def is_computed_as_a_mask(function: Callable, guess: Band, call: Call) -> bool:
-    """Whether a compiled call takes the mask as it is: an eager one has found that its model's own function is no band, or
-    one of some tensors alone."""
+    """True if a compiled call computes the mask as a bias, because an eager call found that the model's own function is
+    not a band, or depends on tensors."""
     return _is_traced() and _is_models_own(function, call) and _own.get((id(call.config), guess), (guess,))[0] is None
 
 
 def mask_of(function: Callable, call: Call, device: Union[torch.device, str, None]) -> torch.Tensor:
-    """The mask that transformers makes of the function and of padding: (batch, 1, rows, keys) of bool, True where a query
-    sees a key."""
+    """The mask that transformers makes of the function and of padding: bool of shape (batch, 1, rows, keys), True where
+    a query sees a key."""
     batch = torch.arange(call.batch, device=device)
     q, k = (torch.arange(n, device=device) + at for n, at in ((call.rows, call.q_offset), (call.keys, call.kv_offset)))
     seen = _seen([function], batch, q, k, call.by_element)
@@ -136,7 +136,7 @@ def _of_tensors(function: Callable, guess: Band, call: Call) -> Band:
     whole = _conjuncts(function)
     parts = [part for part in whole if not _is(part, "packed_sequence_mask_function")]
     if call.batch > 1 and len(parts) < len(whole):
-        # A batch of one is packed by the position ids that reach attention.
+        # A batch of one is packed by the position ids that the attention function receives.
         raise NoBand(_SEVERAL.format(call.batch))
     parts = [part for part in parts if not _is_within_a_chunk(part, call)]
     numbers: list[int] = []
@@ -156,7 +156,7 @@ _SEVERAL = (
 
 def _known_while_compiling(function: Callable, guess: Band, call: Call) -> Band:
     if not _is_models_own(function, call):
-        return guess  # composed of transformers' own functions, which tests compare with the guess
+        return guess  # only transformers' own functions, which tests compare with the guess
     if (id(call.config), guess) in _own:
         return _own[id(call.config), guess][0]
     raise NotImplementedError(_LOOK_FIRST)
@@ -169,7 +169,7 @@ _LOOK_FIRST = (
 
 
 def _is_models_own(function: Callable, call: Call) -> bool:
-    """True if a part of `function` may differ from transformers' causal and full masks, windows and packings."""
+    """True if `function` may contain anything but transformers' causal and full masks, windows and packings."""
     return call.by_element or getattr(function, "__name__", "") not in _OF_TRANSFORMERS
 
 
@@ -185,14 +185,14 @@ _MASKS = "transformers.masking_utils"
 
 
 def _is_within_a_chunk(function: Callable, call: Call) -> bool:
-    """True for chunked attention that hides nothing yet: all tokens are in their sequence's first chunk."""
+    """True for chunked attention that hides no key yet: all tokens are in the first chunk of their sequence."""
     if not _is(function, "chunked_overlay") or isinstance(call.kv_offset, torch.Tensor):
         return False
     return call.kv_offset + call.keys <= _contents(function)["chunk_size"]
 
 
 def _conjuncts(function: Callable) -> list[Callable]:
-    """The functions that must all allow a key."""
+    """The functions that must all show a key."""
     if not _is(function, "and_masks"):
         return [function]
     return [part for inner in _contents(function)["mask_functions"] for part in _conjuncts(inner)]
@@ -204,7 +204,7 @@ def _contents(function: Callable) -> dict[str, object]:
 
 
 def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
-    """A hashable identity of a function's behaviour, if it consists of code and constants; its integers are appended to
+    """A hashable key of a function's behaviour, if the function consists of code and constants; appends its integers to
     `numbers`."""
     kind = type(value)
     if kind in _CONSTANTS:
@@ -217,7 +217,7 @@ def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
         held += value.__defaults__ or ()
         held += (value.__kwdefaults__ or {}).values()
         if value.__module__ != _MASKS:
-            # Functions of other modules may read globals, which then belong to the identity.
+            # Functions of other modules may read globals, which then belong to the key.
             read = (value.__globals__.get(name) for name in value.__code__.co_names)
             held += [part for part in read if not isinstance(part, (types.ModuleType, type))]
     elif kind is tuple or kind is list:
@@ -284,8 +284,8 @@ def _read(parts: list[Callable], numbers: list[int], by_element: bool) -> Band:
 
 
 def _sampled(band: Band, numbers: list[int]) -> torch.Tensor:
-    """Positions: the first ones, those around the function's integers and their multiples, powers of two, random ones,
-    and those around the band's edges for some of these."""
+    """Sampled positions: the first ones, those around the function's integers and their multiples, powers of two,
+    random ones, and for some of these the positions around the band's edges."""
     near = torch.arange(-2, 3, device="cpu")
     marks = [0, 3, 8, *(m * n for n in numbers[:16] for m in (1, 2, 3)), *(2**i for i in range(4, 21))]
     marks = torch.tensor(marks, device="cpu").clamp(0, _FAR)
@@ -317,7 +317,7 @@ def _verified_in_full(parts: list[Callable], guess: Band, call: Call) -> Band:
 
     if is_band(guess):
         return guess
-    farthest = torch.tensor([0, 0, 0, 0], device=device)  # visible before and after a query, and the number that exist
+    farthest = torch.tensor([0, 0, 0, 0], device=device)  # per side: the farthest visible key, and the farthest key
     for at, there, seen in pairs():
         back = at[:, None] - k
         sides = [(back * of).amax() for of in (there & seen, there)]
@@ -340,7 +340,7 @@ def _there(padding: Optional[torch.Tensor], at: torch.Tensor) -> torch.Tensor:
 
 
 def _tensors(value: object) -> list[torch.Tensor]:
-    """The tensors that functions contain."""
+    """The tensors in the functions' free variables."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, types.FunctionType):
@@ -349,7 +349,7 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 
 def _compare(parts: list[Callable], seen: torch.Tensor, band: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> None:
-    """Raises an error for the first pair at which the function and the band differ, (batch, i, j)."""
+    """Raises `NoBand` for the first pair (batch, i, j) at which the function and the band differ."""
     differ = seen != band
     if not bool(differ.any()):
         return

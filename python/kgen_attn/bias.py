@@ -9,8 +9,9 @@ from .launch import DTYPES, HALVES, TensorOrNone, enter_strides
 
 
 def bias_of_four_axes(attn_bias: object, dtype: torch.dtype, name: str = "attn_bias", least_axes: int = 2) -> TensorOrNone:
-    """An additive bias of four axes, (batch, heads, rows, keys), each of which may be 1 for all; its sizes are not
-    looked at here. A mask of bool becomes one of `dtype`, the type of O, which hides keys where it is False."""
+    """`attn_bias` as an additive bias with four axes, (batch, heads, rows, keys), each of which may have size 1 and
+    then applies to all; sizes are not checked here. A bool mask becomes a bias of `dtype`, the type of O, that hides
+    keys where the mask is False."""
     if attn_bias is None:
         return None
     if not isinstance(attn_bias, torch.Tensor):
@@ -28,7 +29,7 @@ def bias_of_four_axes(attn_bias: object, dtype: torch.dtype, name: str = "attn_b
 
 
 def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """0 where the mask of bool is True and -infinity where it is False. What is expanded stays so."""
+    """A bias: 0 where the bool mask is True and -infinity where it is False. Expanded axes stay expanded."""
     one = mask
     for axis, (size, stride) in enumerate(zip(mask.shape, mask.stride())):
         if stride == 0 and size > 1:
@@ -37,8 +38,8 @@ def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def enter_bias(p, bias: TensorOrNone, own: torch.dtype) -> None:
-    """Enters the type and the strides of a bias, whose axes of one element repeat. `own`: the type of O. After the
-    lengths, before those of tensors without rows are 0."""
+    """Stores the type and the strides of a bias; axes of one element repeat. `own` is the type of O. To be called after
+    the lengths are stored, and before those of tensors without rows are set to 0."""
     if bias is None:
         return
     axes = {"batch": p.batch, "head": p.num_heads, "row": p.seqlen_q, "column": p.seqlen_k}
@@ -52,19 +53,20 @@ def enter_bias(p, bias: TensorOrNone, own: torch.dtype) -> None:
 
 
 def strides_of_bias(bias: torch.Tensor) -> list[int]:
-    """Those of its four axes; 0 along axes of one element, which belongs to all."""
+    """The strides of the four axes, 0 for axes of one element, which repeat."""
     return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride())]
 
 
 def shape_of_dbias(bias: torch.Tensor, keys: int) -> tuple[int, ...]:
-    """That of the gradient which the kernels write: sums over batch entries, heads and rows, but none over keys."""
+    """The shape of the gradient that the kernels write: they sum over repeated batch entries, heads and rows, but not
+    over keys."""
     return (*bias.shape[:3], keys)
 
 
 def refuse_gradient_of_bias(
     bias: torch.Tensor, q, cu_seqlens_q: TensorOrNone, max_seqlen_q: int, softcap: float, deterministic: bool
 ) -> None:
-    """Raises `NotImplementedError` where the bias, which requires grad, has none."""
+    """Raises `NotImplementedError` if the bias requires grad and kgen has no gradient for this call."""
     if softcap != 0.0:
         cap = f"`softcap`, which is {softcap}"
         raise NotImplementedError(f"`attn_bias` requires grad, and kgen has no gradients of a bias beside {cap}")

@@ -1,4 +1,4 @@
-"""Dropout of attention weights: the state of its random numbers, its mask, and the weights that tests of it read."""
+"""Dropout of attention weights: the state of its random numbers, its mask, and S_dmask, which tests of dropout read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .feature import Feature
 from .launch import EIGHTS, TensorOrNone
 from .tracing import is_eager, is_transformed, refuse_transforms
 
-#: Probabilities from here on are 1 as 32-bit floats.
+#: Probabilities from this one on round to 1 in fp32.
 _ONE = 1.0 - 2.0**-25
 
 #: Philox4x32: multipliers, increments of the key, rounds.
@@ -19,10 +19,11 @@ _INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 7
 _WORD = 0xFFFFFFFF
 
-#: One counter serves a block of this many queries and keys, each at this distance from the next: 16 bytes for 4 by 4.
+#: A block of 32 queries and 32 keys uses 64 counters. One counter gives the 16 bytes of 4 queries and 4 keys, each 8
+#: apart.
 _BLOCK, _STEP = 32, 8
 
-#: FlashAttention rounds the rows and columns of S_dmask up to multiples of this.
+#: FlashAttention rounds the numbers of rows and columns of S_dmask up to multiples of this.
 _ROUNDED = 128
 
 
@@ -41,13 +42,14 @@ def check_state(rng_state: object, device: torch.device) -> None:
 
 FEATURE = Feature("dropout", ("rng_state",), {"p_dropout": 0.0}, check_state)
 
-#: State and probability of a call without dropout.
+#: `rng_state` and probability of a call without dropout.
 _WITHOUT = (None, 0.0)
 
 
 def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) -> tuple:
-    """State and probability of a call of `forward` with these tensors and numbers. The state is `rng_state`, or drawn from the
-    generator of the device. Raises by name for what kernels with dropout cannot do."""
+    """State and probability of dropout for a call of `forward` with these tensors and numbers. The state is
+    `rng_state`, or drawn from the device's generator. Raises `NotImplementedError`, with the argument's name, for
+    options that kernels with dropout do not support."""
     q, k = tensors[:2]
     if rng_state is not None:
         check_state(rng_state, q.device)
@@ -68,7 +70,7 @@ def drawn(dropout_p: object, rng_state: object, tensors: tuple, numbers: tuple) 
     if why is not None:
         raise NotImplementedError(f"`dropout_p` is {p} and {why}")
     if rng_state is None:
-        if is_eager(q) and is_transformed():  # vmap has an error of its own for random numbers
+        if is_eager(q) and is_transformed():  # before drawing, for which vmap raises an error of its own
             refuse_transforms(named)
         # From torch's generator, whose state checkpointing restores and CUDA graphs advance.
         rng_state = torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=q.device)
@@ -91,12 +93,12 @@ def dropout_mask(
     `heads` are those of Q. Queries and keys of packed sequences are counted from the start of their sequence. The mask
     of longer sequences begins with that of shorter ones.
 
-    A weight is dropped if its byte exceeds floor(255 · (1 - p)); the others are divided by 1 - p. The bytes are those
+    A weight is dropped if its byte exceeds floor(255 · (1 - p)); the others are divided by 1 - p. The bytes are output
     of Philox4x32 with 7 rounds. Its key is the seed, `rng_state[0]`. Query i and key j of head h in batch entry b have
     counter (i // 32 · 8 + i % 8, j // 32 · 8 + j % 8, b · heads + h, low 32 bits of the offset `rng_state[1]`), and of
     its four words byte j % 32 // 8 of word i % 32 // 8.
 
-    Made by torch, in about 15 bytes of memory for each weight.
+    torch computes it, with about 15 bytes of memory per weight.
     """
     check_state(rng_state, getattr(rng_state, "device", None))
     p = _probability(p, "p")
@@ -117,8 +119,8 @@ def dropout_mask(
 
 
 def philox(counter: tuple, key: tuple) -> tuple:
-    """The four words of Philox4x32 for counters of four words and a key of two, int64 tensors of 32 bits that
-    broadcast."""
+    """The four output words of Philox4x32 for counters of four words and a key of two: 32-bit values in int64 tensors
+    that broadcast."""
     a, b, c, d = counter
     for _ in range(_ROUNDS):
         high_a, low_a = _product(a, _MULTIPLIERS[0])
@@ -129,7 +131,7 @@ def philox(counter: tuple, key: tuple) -> tuple:
 
 
 def _product(word: torch.Tensor, multiplier: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The high and the low 32 bits of a product, by halves of the word: 64 bits with a sign cannot hold it."""
+    """The high and the low 32 bits of a product, computed from 16-bit halves: the product may exceed int64."""
     low = (word & 0xFFFF) * multiplier
     high = (word >> 16) * multiplier + (low >> 16)
     return high >> 16, (high & 0xFFFF) << 16 | (low & 0xFFFF)
@@ -185,6 +187,6 @@ def _of_sequences(tensor: torch.Tensor, cu_seqlens: TensorOrNone, used: TensorOr
     else:
         starts, lengths = cu_seqlens[:-1, None].long(), cu_seqlens.diff()
         places = starts + torch.arange(longest, device=tensor.device)
-        # Places after the last row are of a row of zeros.
+        # Indices beyond the last row select an appended row of zeros.
         tensor = F.pad(tensor, (0, 0, 0, 0, 0, 1))[places.clamp(max=tensor.shape[0])]
     return tensor, (lengths if used is None else used)[:, None, None, None]

@@ -1,4 +1,5 @@
-"""Detects truncated shared libraries. A loader maps such a file, and the process dies of SIGBUS."""
+"""Detection of truncated shared libraries. The loader would map such a file, and an access would kill the process with
+SIGBUS."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ import os
 import pathlib
 import struct
 
-#: In a 64-bit ELF header: the offset of the program headers, their size and their number.
+#: Fields of a 64-bit ELF header: offset, size and number of the program headers.
 _HEADER = struct.Struct("<32xQ14xHH")
 _HEADER_BYTES = 64
 
-#: In a program header: its type, offset in the file and bytes in the file.
+#: Fields of a program header: type, offset in the file and bytes in the file.
 _SEGMENT = struct.Struct("<I4xQ16xQ")
 _LOAD = 1
 
@@ -19,7 +20,7 @@ def is_cut_off(path: pathlib.Path) -> bool:
     """True if the ELF file at `path` ends before the contents that its program headers describe, or before these
     headers.
 
-    False for a file that is not little-endian 64-bit ELF: a loader reports that itself.
+    False for a file that is not little-endian 64-bit ELF, which the loader reports.
     """
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""The arguments that a feature adds to a call, as its module describes them."""
+"""The description of the arguments that a feature adds to a call."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Callable
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature that a call may use. Its arguments follow those of every call, named as the fields of `kgen.h`."""
+    """A feature that a call may use. Its arguments follow those that every call has; their names are those of the
+    fields of `kgen.h`."""
 
-    #: In names of kernels.
+    #: The feature's word in names of kernels.
     name: str
-    #: Tensors, None in a call without the feature.
+    #: Names of its tensors, which are None in a call without the feature.
     tensors: tuple[str, ...]
-    #: Numbers, and their values in a call without the feature.
+    #: Names of its numbers, with their values in a call without the feature.
     numbers: dict[str, float]
-    #: Raises for tensors that kernels cannot read. Takes the tensors and the device of Q.
+    #: Raises for tensors that kernels cannot read. Its parameters are the tensors and the device of Q.
     check: Callable[..., None]

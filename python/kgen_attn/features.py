@@ -1,5 +1,5 @@
-"""Features whose arguments follow those of every call: all tensors, then all numbers. The passes and the operators fold
-these tables; a feature's own module describes it."""
+"""Features whose arguments follow those that every call has: all tensors, then all numbers. The two passes and the
+operators are built from these tables; each feature is described by its own module."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ FEATURES = (dropout.FEATURE,)
 _FIELDS = tuple(name for feature in FEATURES for name in feature.tensors)
 _NUMBERS = {name: number for feature in FEATURES for name, number in feature.numbers.items()}
 
-#: How many of the arguments are tensors.
+#: Number of these arguments that are tensors.
 TENSORS = len(_FIELDS)
 
-#: The numbers of a call without these features, and all its arguments.
+#: Values of the numbers, and of all these arguments, in a call without the features.
 WITHOUT_NUMBERS = tuple(_NUMBERS.values())
 WITHOUT = (*[None] * TENSORS, *WITHOUT_NUMBERS)
 
-#: Parameters of an operator.
+#: These arguments in the schema of an operator.
 SCHEMA = ", ".join(
     (*(f"Tensor? {name}=None" for name in _FIELDS), *(f"float {name}={number}" for name, number in _NUMBERS.items()))
 )
 
 
 def offsets(structure: type) -> tuple[int, ...]:
-    """Offsets of the pointers of the tensors in a structure."""
+    """Offsets of the tensors' pointers in a structure."""
     return tuple(getattr(structure, name).offset for name in _FIELDS)
 
 
 def completed(arguments: tuple) -> tuple:
-    """The arguments, with trailing defaults, which torch leaves out."""
+    """The arguments, with the trailing defaults that torch omits."""
     count = len(arguments)
     return arguments if count == len(WITHOUT) else (*arguments, *WITHOUT[count:])
 
@@ -45,12 +45,13 @@ def check(tensors: tuple, device: torch.device) -> None:
 
 
 def enter(p, numbers: tuple) -> None:
-    """Stores the numbers."""
+    """Stores the numbers in a structure."""
     for field, number in zip(_NUMBERS, numbers):
         setattr(p, field, number)
 
 
 def requested(p) -> dict[str, bool]:
-    """Whether a structure requests each feature: one of its numbers differs from that of a call without."""
+    """For each feature, True if the structure requests it: one of its numbers differs from that of a call without the
+    feature."""
     differs = lambda numbers: any(getattr(p, field) != without for field, without in numbers.items())
     return {feature.name: differs(feature.numbers) for feature in FEATURES}

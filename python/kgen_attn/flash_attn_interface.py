@@ -2,9 +2,9 @@
 
     import kgen_attn.flash_attn_interface as flash_attn_interface
 
-Parameters not described below have the same meaning as in the functions of `kgen_attn`. `pack_gqa` is a hint that
-does not affect results, and is ignored: the library predicts the faster way. Refused by name: `sm_margin` other than
-0, `scheduler_metadata` other than None, and `qv` without a KV cache.
+Parameters not described below have the same meaning as in the functions of `kgen_attn`. `pack_gqa` is a hint that does
+not affect results, and is ignored: the library chooses the kernel that it predicts to be faster. Refused by name:
+`sm_margin` other than 0, `scheduler_metadata` other than None, and `qv` without a KV cache.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def flash_attn_with_kvcache(
 
 
 def get_scheduler_metadata(*args, **kwargs) -> None:
-    """None: calls count the splits themselves. A valid value of `scheduler_metadata`."""
+    """Returns None, which `scheduler_metadata` accepts: each call determines its splits itself."""
     return None
 
 

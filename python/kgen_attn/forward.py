@@ -1,4 +1,4 @@
-"""`kgen_fwd` on tensors: one launch, or two if keys are split."""
+"""The forward pass, `kgen_fwd`, on tensors: one launch, or two if keys are split."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ _OPTIONAL_AT = (
     abi.FwdParams.v_descale.offset,
     abi.FwdParams.qv.offset,
     abi.FwdParams.bias.offset,
-    *features.offsets(abi.FwdParams),  # absent in a call without these features
+    *features.offsets(abi.FwdParams),  # absent from a call without these features
 )
 _PAGES_AT, _ENTRIES_AT, _QV_AT, _BIAS_AT = 4, 5, 12, 13
-#: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
+#: `optional` of a call without optional tensors. (Compared by identity, since `==` on tensors is an operation.)
 NONE = (None,) * (_BIAS_AT + 1)
 
-#: Requirements on the structure's numbers.
+#: Requirements on numbers of the structure.
 _SAID = {
     "batch": "the number of sequences",
     "num_heads": "the number of heads of `q`",
@@ -86,7 +86,7 @@ _LATENT = (576, 512)
 
 
 class ForwardPlan(Plan):
-    """A plan with the shapes and strides of O and LSE, both contiguous; and the numbers it was made with."""
+    """A plan, with the shapes and strides of O and LSE, both contiguous, and the numbers for which it was made."""
 
     __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows", "numbers")
 
@@ -94,7 +94,7 @@ class ForwardPlan(Plan):
         """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
         named = dict(zip(NAMES, read))
         check_host(named)
-        if appends:  # the append has checked its own
+        if appends:  # the append has checked the lengths and pages
             named["seqused_k"] = named["block_table"] = None
         _check_values(named, *self.rows)
 
@@ -118,14 +118,14 @@ def forward(
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
     leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv, bias. `numbers` are max_seqlen_q, max_seqlen_k,
-    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
-    fields of the same names holds; a side of the window is -1 where it has no limit.
+    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. `kgen.h` documents the
+    fields of the same names; here a side of the window is -1 if it has no limit.
 
     Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
     is (batch, heads, seqlen_q) or (heads, total_q), fp32. The bias is (batch or 1, heads or 1, seqlen_q or 1, seqlen_k or
-    1); with `cu_seqlens_q` and `cu_seqlens_k` the last axes are the longest lengths, with `page_table` the last one is
-    all keys that a row of the table can have.
+    1); with `cu_seqlens_q` and `cu_seqlens_k` the last two axes have the longest lengths, and with `page_table` the
+    last one has all keys that a row of the table can have.
     """
     if added[TENSORS:] != WITHOUT_NUMBERS:
         optional, numbers = (*optional, *added[:TENSORS]), (*numbers, *added[TENSORS:])
@@ -150,7 +150,7 @@ def rows_are_contiguous(layout: tuple) -> bool:
 
 
 def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: TensorOrNone = None) -> ForwardPlan:
-    """The plan of a call with such a layout: an earlier one, or a new one."""
+    """The plan of a call with this layout: from the cache, or a new one."""
     key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)), known(out))
     plan = _plans.get(key)
     if plan is None:
@@ -165,7 +165,7 @@ def run(
     plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None, append: Optional[Append] = None
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """Runs one call with its plan."""
-    # `new_empty` takes two or three times as long as these.
+    # `new_empty` takes two or three times as long as `torch.empty_strided`.
     if out is not None:
         pass
     elif plan.out_is_like_q:
@@ -177,7 +177,7 @@ def run(
         try:
             _launch(plan, q, k, v, out, lse, optional, append)
         except MissingKernel as error:
-            if append is not None:  # either of the two may be missing
+            if append is not None:  # the kernel of the append or of the attention may be missing
                 raise
             plan.missing_kernel(error)
             _launch(plan, q, k, v, out, lse, optional, None)
@@ -299,7 +299,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
     if cache_batch_idx is not None and page_table is None and cu_seqlens_k is None:  # elsewhere the library refuses it
-        if k.shape[0] == 0:  # a structure cannot express it
+        if k.shape[0] == 0:  # the structure has no field for the number of entries
             raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
         sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)
@@ -395,7 +395,7 @@ def out_dtype(q: torch.Tensor) -> torch.dtype:
 
 
 def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
-    """Raises if O cannot be written to `out`."""
+    """Raises if `out` cannot receive O."""
     check_signs({"out": out})
     if tuple(out.shape) != tuple(shape) or out.stride(-1) != 1 or out.device != q.device:
         given = f"{tuple(out.shape)} on `{out.device}` with stride {out.stride(-1)} along its last axis"
@@ -412,7 +412,7 @@ def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
 
 
 def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> None:
-    """Raises `ValueError` if a tensor does not have `batch + more` rows."""
+    """Raises `ValueError` if the length of a tensor is not `batch + more`."""
     for name, tensor in tensors.items():
         axes = 2 if name == "block_table" else 1
         if tensor is not None and (tensor.dim() != axes or tensor.shape[0] != batch + more):
@@ -420,7 +420,7 @@ def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> No
 
 
 def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: tuple[int, int]) -> None:
-    """Stores the strides of a factor by batch entry and key head."""
+    """Stores the strides of a descale factor along batch entries and key heads."""
     if descale is None:
         return
     if descale.dtype != torch.float32 or descale.shape != shape:
@@ -429,7 +429,7 @@ def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: 
 
 
 def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks) -> None:
-    """Stores masks and scores, without pointers."""
+    """Stores the numbers of masks and scores, not the pointers."""
     f = p.features
     windows = (window_left, window_right) if p.flags & abi.FLAG_WINDOW else (0, 0)
     named = {field: "a side of `window_size`" for field in ("window_left", "window_right")}

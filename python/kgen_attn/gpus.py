@@ -20,7 +20,7 @@ class Gpu:
 
 @functools.lru_cache(maxsize=None)
 def found() -> tuple[Gpu, ...] | str:
-    """The GPUs that this process may use; if there are none, the reason as a clause."""
+    """The GPUs that this process may use; if there are none, the reason, as a clause for a message."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

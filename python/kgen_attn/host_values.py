@@ -1,4 +1,5 @@
-"""Values of integer tensors that the host can read without waiting: those of CPU tensors, for the emulator.
+"""Checks of the values of integer tensors that the host can read without waiting: those of CPU tensors, for the
+emulator.
 
 Values on a GPU are not read here: that would wait for all earlier work.
 """
@@ -29,8 +30,8 @@ def check_lengths(name: str, tensor: torch.Tensor, most: int, of: str) -> None:
 
 def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor] = None) -> None:
     """Raises `ValueError` for starts of packed sequences that decrease, exceed the rows of `of`, or are further apart
-    than `longest`, which comes from the argument `said`. If `used` is passed, only that many rows of a sequence are
-    read: the last entry may then be beyond the tensor, as for ranges of a cache."""
+    than `longest`, the value of the argument named `said`. If `used` is passed, only that many rows of each sequence
+    are read: the last entry may then be beyond the tensor, like for ranges of a cache."""
     values = _known(tensor)
     if not values:
         return
@@ -47,7 +48,7 @@ def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: 
 
 
 def check_pages(table: torch.Tensor, used: list[int], page_size: int, pages: int) -> None:
-    """Raises `ValueError` if an entry within the lengths `used` names no page."""
+    """Raises `ValueError` if a table entry within the lengths `used` is not the number of a page."""
     for row, length in zip(_known(table), used):
         for page in row[: -(-max(0, length) // page_size)]:
             if not 0 <= page < pages:

@@ -11,12 +11,13 @@ from .bias import additive
 from .forward import out_dtype
 from .interface import flash_attn_func, flash_attn_varlen_func
 
-#: What a model may hand to an attention implementation that changes its result and that kgen does not have.
+#: Arguments that a model may pass to an attention implementation, that change the result, and that kgen does not
+#: support.
 _REFUSED = ("head_mask", "cache")
 
 
-#: Whether transformers is of version 4. There models say `is_causal=False` beside a causal mask, as GPT-2 does: SDPA takes
-#: one of them. And masks of four axes may be longer than the keys.
+#: True if transformers has version 4. Its models, such as GPT-2, may pass `is_causal=False` together with a causal
+#: mask, because SDPA accepts only one of them; and masks with four axes may be longer than the keys.
 _is_version_4 = False
 
 
@@ -32,12 +33,12 @@ class Packing(NamedTuple):
 def register(name: str = "kgen") -> None:
     """Makes `name` an attention implementation of transformers (4.53 or newer).
 
-    Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
-    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
-    dropout in training, with kernels of the feature `dropout`. A mask that is a band of keys (`bands.py`) is computed
-    as one. With kernels of the feature `bias` so is any other, chunked attention too: as a bias of four axes, which a
-    caller may give as well, and to which a model may add a `position_bias`. Without such kernels it is refused with its
-    name.
+    Supported are causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or
+    right), batches packed by `cu_seq_lens_q` or by position ids that restart, and KV caches, growing or of fixed size;
+    with kernels of the feature `dropout` also attention dropout in training. A mask that is a band of keys (`bands.py`)
+    is computed as a band. With kernels of the feature `bias`, any other mask, also of chunked attention, is computed as
+    a bias with four axes; a caller may pass such a bias too, and a model may add a `position_bias`. Without such
+    kernels the mask is refused with its name.
 
     Models compile without graph breaks. Position ids cannot be read there: if they restart in a batch of one, an
     assertion on the device fails. `cu_seq_lens_q` packs in compiled models too.
@@ -67,9 +68,9 @@ def attention(
     """The function that transformers calls for each layer.
 
     `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is
-    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, (batch, heads or 1,
-    rows, keys), of bool or added to the scores, which says all, or what `masks.py` describes. `position_bias`, (batch or
-    1, heads or 1, rows or 1, keys), is added to the scores besides.
+    (batch, rows, heads, head dim). `attention_mask` is None; or (batch, keys seen), False for padding; or (batch, heads
+    or 1, rows, keys), bool or additive, which replaces the causal mask and the window; or int32 as described in
+    `masks.py`. `position_bias`, (batch or 1, heads or 1, rows or 1, keys), is added to the scores.
     """
     for name in _REFUSED:
         if others.get(name) is not None:
@@ -113,9 +114,9 @@ def attention(
         return _in_ranges(q, k, v, attention_mask.flatten(1), options), None
     positions = others.get("position_ids")
     if positions is not None and (q.shape[1] == 1 or positions.shape not in ((1, q.shape[1]), q.shape[:2])):
-        positions = None  # one row is decoding
+        positions = None  # a single row is a decoding step, never packed
     if positions is not None and q.shape[0] > 1:
-        # Each row of a larger batch is one sequence. In eager calls `masks.py` has checked that.
+        # In a larger batch each row is one sequence, which `masks.py` has checked in eager calls.
         if attention_mask is None and is_causal and not masks.may_look(positions):
             _fail_if_several(positions)
         positions = None
@@ -135,9 +136,9 @@ def attention(
 
 
 def _bias_of(mask: torch.Tensor, position_bias: Optional[torch.Tensor], q, k) -> torch.Tensor:
-    """The bias that a mask of four axes is, and `position_bias` with it. Of bool, it is made once for all layers."""
+    """A mask with four axes as a bias, plus `position_bias`. A bool mask is converted once for all layers."""
     keys = k.shape[1]
-    if _is_version_4 and mask.shape[3] > keys:  # as its own attention does
+    if _is_version_4 and mask.shape[3] > keys:  # like transformers' own attention
         mask = mask[..., :keys]
     _check_bias("attention_mask", mask, q, keys)
     if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
@@ -160,12 +161,12 @@ def _check_bias(name: str, bias: torch.Tensor, q, keys: int) -> None:
 
 
 def _readable(bias: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """The bias in a type that kernels read."""
+    """The bias, converted to a type that kernels read."""
     return bias if bias.dtype in (torch.float32, out_dtype(q)) else bias.float()
 
 
 def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, options: dict) -> torch.Tensor:
-    """Attention with `position_bias`, where valid tokens are not packed: element (i, j) is that of row i and key j."""
+    """Attention with `position_bias`. Valid tokens are not packed, since element (i, j) belongs to row i and key j."""
     rows, causal = q.shape[1], options["causal"] or "window_size" in options
     there = None
     if kind == masks.COUNT:
@@ -181,7 +182,7 @@ def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, opti
             raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; {told}")
         k, v = (t[:, : there.shape[1]] for t in (k, v))
     keys = k.shape[1]
-    # Rows of a larger batch are one sequence each, at which `masks.py` has looked.
+    # In a larger batch each row is one sequence, which `masks.py` has checked.
     if positions is not None and positions.shape == (1, rows) and q.shape[0] == 1 and rows > 1:
         if not masks.may_look(positions) and there is None:
             _fail_if_several(positions)
@@ -191,7 +192,7 @@ def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, opti
                 raise NotImplementedError("`position_ids` start again: several sequences in a row, not with `position_bias`")
     if kind == masks.PLACES and (there.shape[1] != keys or (causal and rows != keys)):
         raise NotImplementedError(f"`position_bias` with padding of a cache of fixed size, of {keys} keys")
-    if position_bias.dim() == 4 and position_bias.shape[3] > keys:  # a cache of fixed size has more
+    if position_bias.dim() == 4 and position_bias.shape[3] > keys:  # more columns, for a cache of fixed size
         position_bias = position_bias[..., :keys]
     _check_bias("position_bias", position_bias, q, keys)
     if there is not None:
@@ -200,7 +201,7 @@ def _with_bias(q, k, v, mask, kind, position_bias: torch.Tensor, positions, opti
 
 
 def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
-    """The packing passed by the model's caller."""
+    """The packing that the model's caller passes."""
     cu_q, cu_k = others.get("cu_seq_lens_q"), others.get("cu_seq_lens_k")
     if cu_q is None:
         return None
@@ -210,7 +211,7 @@ def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
     if missing:
         raise ValueError(f"`cu_seq_lens_q` goes with `{'` and `'.join(missing)}`, the longest sequences' rows; give it too")
     longest = (others["max_length_q"], q.shape[1]), (others["max_length_k"], keys)
-    # An upper bound is sufficient: the host does not wait for a tensor's value unless it may.
+    # An upper bound suffices: the host reads the tensor only if it may wait for it.
     longest = (most if isinstance(n, torch.Tensor) and not masks.may_look(n) else int(n) for n, most in longest)
     return Packing(cu_q, cu_q if cu_k is None else cu_k, *longest)
 
@@ -229,8 +230,8 @@ def _packing_of_positions(positions: torch.Tensor) -> Optional[Packing]:
 
 
 def _fail_if_several(positions: torch.Tensor) -> None:
-    """Fails an assertion on the device if a sequence starts after the first row. Uses minima: Triton takes minutes to
-    compile a comparison of two ranges of numbers, which positions are in most graphs."""
+    """Fails an assertion on the device if a sequence starts after the first row. It compares minima, because Triton
+    takes minutes to compile a comparison of two ranges of numbers, and in most graphs positions are a range."""
     masks.fail_unless((positions[:, 1:].amin(1) > positions[:, 0]).all(), _SEVERAL)
 
 
@@ -251,8 +252,8 @@ def _packing_of_rows(positions: torch.Tensor) -> Optional[Packing]:
 
 
 def _remembered(tensor: torch.Tensor, name: str, make):
-    """The result of `make` for a tensor that every layer of a model receives: computed once, and stored with the tensor
-    until it is modified."""
+    """The result of `make` for a tensor that every layer of a model receives: computed once, and kept until the tensor
+    is modified."""
     if tensor.is_inference():  # its version counter is unavailable
         return make(tensor)
     version, made = getattr(tensor, name, (None, None))
@@ -271,13 +272,13 @@ class _Places(NamedTuple):
 
 
 def _padded(q, k, v, mask: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
-    """Attention with a padding `mask`: valid tokens are packed, and O of the others is 0."""
+    """Attention with a padding `mask`: valid tokens are packed; O of padding is 0."""
     rows, seen = q.shape[1], mask.shape[-1] if mask.dim() > 0 else 0
     if mask.dim() != 2 or mask.shape[0] != q.shape[0] or not rows <= seen <= k.shape[1]:
         raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; it is (batch, keys), for {rows} rows and {k.shape[1]} keys")
     if not masks.may_look(mask):
         return _by_places(q, k, v, masks.places(mask.bool(), mask.bool()[:, -rows:])[:, 0], positions, options)
-    k, v = k[:, :seen], v[:, :seen]  # a fixed-size cache has more
+    k, v = k[:, :seen], v[:, :seen]  # a cache of fixed size has more rows
     places = _remembered(mask, f"_kgen_places_{rows}", lambda mask: _places(mask, rows, positions))
     packed = (t.flatten(0, 1)[where] for t, where in ((q, places.q), (k, places.k), (v, places.k)))
     out = flash_attn_varlen_func(*packed, *places.packing, **options)
@@ -305,8 +306,8 @@ def _in_ranges(q, k, v, ranges: torch.Tensor, options: dict) -> torch.Tensor:
     starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device)
     if not all(t.transpose(1, 2).is_contiguous() for t in (k, v)):
         k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (k, v))
-    # A cache is (batch, heads, length, head dim). Along one axis of rows, whose heads are `length` rows apart, the
-    # sequences begin `heads * length` rows apart: any row can be the first without a copy.
+    # A cache is (batch, heads, length, head dim). Viewed as a single axis of rows, heads are `length` rows apart and
+    # sequences `heads * length`, so a sequence can begin at any row without a copy.
     total = ((batch - 1) * heads + 1) * length
     k, v = (t.as_strided((total, heads, t.shape[3]), (t.stride(1), t.stride(2), 1)) for t in (k, v))
     cu_k = starts * (heads * length)
@@ -317,8 +318,8 @@ def _in_ranges(q, k, v, ranges: torch.Tensor, options: dict) -> torch.Tensor:
 
 
 def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
-    """`_padded` without reading the mask: the same computation on all rows, within each sequence. `places` is (batch,
-    keys and queries, 3)."""
+    """`_padded` for a mask that the host may not read: the same computation on all rows of each sequence. `places` is
+    (batch, keys and queries, 3), the mask PLACES of `masks.py`."""
     rows, seen = q.shape[1], places.shape[1] - q.shape[1]
     of_k, of_q = places[:, :seen], places[:, seen:]
     there = of_q[..., 2].bool()

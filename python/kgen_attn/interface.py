@@ -60,12 +60,12 @@ def flash_attn_func(
         returns: (batch, seqlen_q, heads, head_dim_v), of the type of `q`, or bfloat16 if that is FP8.
 
     Arguments:
-        dropout_p: the part of the weights that is dropped, 0 or more and less than 1; the others are divided by
+        dropout_p: the fraction of the weights that is dropped, at least 0 and below 1; the others are divided by
             1 - dropout_p. Applies in every call: pass 0.0 outside of training. Not with FP8, pages, softcap or splits.
         softmax_scale: default 1 / sqrt(head_dim).
         causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
-        window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
-            no limit.
+        window_size: (left, right): row i, at position p = i + seqlen_k - seqlen_q, sees keys p - left to p + right;
+            -1 is no limit.
         softcap: scores s become softcap · tanh(s / softcap); 0: no softcap.
         alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is subtracted
             from a score.
@@ -76,8 +76,9 @@ def flash_attn_func(
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks use these lengths. Rows
             of the result beyond them are not written.
         attention_chunk: a row sees only keys of its own chunk of this many positions; 0: no chunks.
-        num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
-        s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
+        num_splits: number of parts into which the keys are divided; 0: kgen chooses, 1: not divided.
+        s_aux: (heads,), attention sinks: a logit per head that is added to the softmax denominator of each row. Has a
+            gradient.
         q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
         rng_state: (2,) int64, seed and offset of dropout, which determine the dropped weights (`dropout_mask`). None:
             each call draws them from PyTorch's generator of the device.
@@ -88,11 +89,11 @@ def flash_attn_func(
             `softcap`, and not over axes of 1 if `deterministic`. NaN and +infinity give NaN.
 
     Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v`, `s_aux` and
-    `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of
-    first order and of reverse mode: the second one, forward mode and `torch.func`'s transforms raise
+    `attn_bias`, from the result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are
+    of first order, in reverse mode: second derivatives, forward mode and `torch.func`'s transforms raise
     `NotImplementedError`.
 
-    Numbers may be passed as one-element tensors. They are read in the call, which waits for their device.
+    Numbers may be passed as one-element tensors. The call reads them, which waits for their device.
 
     Raises `MissingKernel` if the library has no kernel for the call, `KgenError` if it refuses the call, and
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
@@ -105,7 +106,7 @@ def flash_attn_func(
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)
-    except (AttributeError, TypeError, RuntimeError):  # an argument of a wrong type, reported below
+    except (AttributeError, TypeError, RuntimeError):  # an argument has a wrong type, which is reported below
         layout = None
     if plan is not None:
         out, lse = run(plan, q, k, v, NONE, return_attn_probs)
@@ -142,12 +143,12 @@ def flash_attn_func(
 
 
 def _lasts(asked: tuple) -> bool:
-    """True if the arguments' values stay the same: a tensor used as a number may change later."""
+    """True if no argument is a tensor used as a number, whose value may change later."""
     return all(type(value) in _NUMBERS for value in (*asked[1:4], *asked[4], *asked[5:]))
 
 
 def _with_probs(out, lse, q, k, optional: tuple, numbers: tuple, dropped: tuple) -> tuple:
-    """What `return_attn_probs` asks for: O, the log-sum-exp, and S_dmask, which is empty without dropout."""
+    """The results with `return_attn_probs`: O, the log-sum-exp, and S_dmask, which is empty without dropout."""
     without = dropped[1] == 0.0
     return out, lse, ops.nothing(out) if without else dropout.signed_weights(q, k, optional, numbers, *dropped)
 
@@ -191,8 +192,8 @@ def flash_attn_varlen_func(
         block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
             `cu_seqlens_k`.
         seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used.
-        attn_bias: (batch, heads, max_seqlen_q, max_seqlen_k), each of these or 1: by the rows and keys of a sequence. What
-            lies beyond its own does not matter, and has gradient 0.
+        attn_bias: (batch, heads, max_seqlen_q, max_seqlen_k), each of these or 1: by the rows and keys of a sequence.
+            Elements beyond its own lengths are ignored, and have gradient 0.
         returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
             Rows that belong to no sequence, before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are
             not written: their contents are undefined, and they have no gradient.
@@ -245,7 +246,7 @@ def flash_attn_varlen_func(
     deterministic = arguments.flag(deterministic, "deterministic")
     dropped = dropout.drawn(dropout_p, rng_state, (q, k, v, *optional), numbers)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs, dropped)
-    # (The key determines the kind of key lengths.)
+    # (The cache key determines the kind of key lengths.)
     same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
     if same and dropped[1] == 0.0 and rows_are_contiguous(layout_of(q, k, v)):
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
@@ -260,6 +261,6 @@ def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torc
 
 
 def descales(q_descale: Descale, k_descale: Descale, v_descale: Descale, batch: int, k: torch.Tensor) -> tuple:
-    """The three factors as tensors or None."""
+    """The three descale factors as tensors, or None."""
     named = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
     return tuple(arguments.descale(value, name, batch, k.shape[-2], k.device) for name, value in named.items())

@@ -13,7 +13,7 @@ from .interface import Descale, Window, descales
 from .launch import check_beside, check_integers
 from .repeats import Repeats, are_same
 
-#: Plans by the caller's arguments: the attention plan, and with new keys both plans.
+#: Plans by the caller's arguments: that of the attention; with new keys also that of the append.
 _remembered = Repeats()
 
 
@@ -50,7 +50,7 @@ def flash_attn_with_kvcache(
     cu_seqlens_k_new: Optional[torch.Tensor] = None,
     attn_bias: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Attention to a KV cache, after new keys and values have been written into it, if any are given.
+    """Attention to a KV cache. If new keys and values are given, they are written into the cache first.
 
     Shapes:
         q: (batch, seqlen_q, heads, head_dim).
@@ -71,7 +71,7 @@ def flash_attn_with_kvcache(
         cu_seqlens_k_new: (batch + 1,) int32: `k` and `v` are then packed, (total_new, key heads, head_dim).
         attn_bias: (batch, heads, seqlen_q, rows of the cache), each of these or 1; seqlen_q is `max_seqlen_q` of packed
             queries, and a cache in pages has as many rows as `block_table` has entries for a sequence. Key j of a
-            sequence is its row j, new ones counted; with `cache_leftpad` the j-th from its first key on.
+            sequence is its row j, including new rows; with `cache_leftpad`, its j-th row from the first key on.
         returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
             seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not
             written: their contents are undefined.
@@ -79,11 +79,11 @@ def flash_attn_with_kvcache(
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
     `rotary_interleaved`: pairs of rotated columns are adjacent; otherwise they come from the two halves of
-    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`,
-    (batch, key heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of
-    the queries, which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 /
-    sqrt(head_dim + head_dim_v). This is DeepSeek's MLA decoding with absorbed projections. The other arguments, masks
-    and errors are as for `flash_attn_func`.
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`, (batch, key
+    heads) float32, is the factor of an FP8 `q`. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of the
+    queries, which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 / sqrt(head_dim +
+    head_dim_v). This is DeepSeek's MLA decoding with absorbed projections. The other arguments, masks and errors are as
+    for `flash_attn_func`.
 
     Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
     there are none: the backward pass raises `NotImplementedError`.
@@ -144,7 +144,7 @@ def flash_attn_with_kvcache(
                 wanted = tensor
         if wanted is not None:
             q, k_cache, v_cache, k, v, s_aux, attn_bias = (t if t is None else t.detach() for t in inputs)
-    if arguments.any_autocast():  # the cache is written where it lies
+    if arguments.any_autocast():  # the cache is written in place, so it is not converted
         (q,) = arguments.cast(q)
         k, v = (None, None) if k is None else arguments.cast(k, v)
     rows = block_table.shape[1] * k_cache.shape[1] if paged else k_cache.shape[1]
@@ -171,7 +171,7 @@ def flash_attn_with_kvcache(
     if padded:  # copies of the caches, as in FlashAttention
         q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
         k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
-    # The requested mask counts: a window that hides nothing still implies that positions rise.
+    # The mask as requested decides: even a window that hides nothing implies that positions increase with the rows.
     causal = arguments.flag(causal, "causal")
     rising = causal or max(arguments.sides(window_size)) >= 0
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
@@ -199,7 +199,7 @@ def flash_attn_with_kvcache(
                 cache.copy_(wide[..., : cache.shape[-1]])
         if wanted is not None:
             out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
-    # A cache with more entries than the batch is planned with its first entries, which have the same address.
+    # A cache with more entries than the batch is planned with its first entries, which start at the same address.
     same = key is not None and not padded and are_same((q, *given[4:6], *given[7:]), (given[0], *optional[1:3], *optional[4:]))
     if same and (for_all or cache_seqlens is lengths):
         if k is not None:
@@ -213,7 +213,7 @@ def flash_attn_with_kvcache(
 
 
 def _one_length(used: int, batch: int, rows: int, device: torch.device) -> torch.Tensor:
-    """The length of every sequence."""
+    """The lengths of all sequences, as a tensor."""
     if not 0 <= used <= rows:
         raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
     return torch.full((batch,), used, dtype=torch.int32, device=device)

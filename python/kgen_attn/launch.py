@@ -24,7 +24,7 @@ POINTER = struct.Struct("=Q")
 #: A non-NULL placeholder for a pointer in a plan; never passed to a kernel.
 _SOMEWHERE = 16
 
-#: Maximum number of cached shapes; far more than a model has.
+#: Maximum number of cached shapes: far more than a model has.
 MOST_PLANS = 4096
 
 # The public function creates a Stream object, which takes ten times as long.
@@ -33,15 +33,15 @@ _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda in
 # The public function checks that CUDA is initialised, which a tensor on the GPU implies.
 _current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
-# The emulator has one list of tensors per process.
+# The emulator has a single list of declared tensors per process.
 _emulator_lock = threading.Lock()
 
 
 class Plan:
     """State shared by all calls of one shape: the structure without its pointers, and the library that runs them.
 
-    `given` are the offsets of the pointers that each call sets in addition to Q, K, V and O: the set of tensors
-    determines the kernel and its workspace.
+    `given` are the offsets of the pointers that each call sets in addition to Q, K, V and O. The plan depends on the
+    set of tensors that are present, because it determines the kernel and the workspace.
     """
 
     __slots__ = ("library", "params", "workspace_bytes", "request")
@@ -63,12 +63,12 @@ class Plan:
         elif self.request.device < 0:
             self.workspace_bytes = of_pass(self.params)
         else:
-            with torch.cuda.device(self.request.device):  # the library queries the current device
+            with torch.cuda.device(self.request.device):  # the library plans for the current device
                 self.workspace_bytes = of_pass(self.params)
 
     def workspace(self, buffer: bytearray, offset: int, like: torch.Tensor) -> TensorOrNone:
-        """Memory for one call; its address and size are stored at `offset`. It may be released when the call has
-        returned: torch reuses it only for later work of the same stream."""
+        """Memory for one call; its address and size are stored at `offset`. It may be released after the call returns:
+        torch reuses it only for later work on the same stream."""
         size = self.workspace_bytes
         if size == 0:
             return None
@@ -112,8 +112,8 @@ class Plan:
             raise self._failed(code)
 
     def check_values(self, read: Sequence[TensorOrNone], appends: bool) -> None:
-        """Raises for invalid values that the host can read: called only with CPU tensors. `appends`: the lengths of the
-        keys are known only after the launch."""
+        """Raises for invalid values that the host can read; called only with CPU tensors. `appends`: the call writes
+        new rows, so the lengths of the keys are known only after the launch."""
 
     def missing_kernel(self, error: MissingKernel) -> None:
         """Uses a library built for this request for later calls, if `KGEN_JIT` is set; else raises."""
@@ -140,7 +140,7 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _extents(read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> tuple[list, list]:
-    """The memory of both; a written tensor is not declared again if it is also read."""
+    """The extents of read and of written tensors; a tensor that is both is declared once, as written."""
     to_write = [extent(t) for t in written if t is not None]
     return [piece for piece in (extent(t) for t in read if t is not None) if piece not in to_write], to_write
 
@@ -183,8 +183,8 @@ def enter_sizes(params: ctypes.Structure, sizes: dict[str, int], names: dict[str
 
 
 def no_rows(params: ctypes.Structure, size: str) -> None:
-    """Sets sizes to 0 for a tensor without rows: it has no address, so no row may be read, whatever lengths the caller
-    passes. Called after `enter_sizes`, which refuses invalid lengths."""
+    """Sets the sizes of a tensor without rows to 0: it has no address, so no row may be read, even if the caller passes
+    larger lengths. Called after `enter_sizes`, which refuses invalid lengths."""
     setattr(params, size, min(0, getattr(params, size)))
 
 
@@ -192,8 +192,8 @@ _LIMIT = 1 << 31
 
 
 def check_host(tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `ValueError` for tensors without memory: on a GPU their device distinguishes them, among CPU tensors
-    nothing in a plan's key does."""
+    """Raises `ValueError` for tensors without memory: the device distinguishes them from tensors on a GPU, but nothing
+    in a plan's key distinguishes them from CPU tensors."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.is_meta:
             raise ValueError(f"`{name}` is on `meta`, and has no values; move all tensors to one device")

@@ -1,4 +1,4 @@
-"""Finds and loads a libkgen. Needs no torch."""
+"""Search for and loading of a libkgen. Needs no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIABLE = "KGEN_LIBRARY"
 
 BUNDLED = pathlib.Path(__file__).resolve().parent / "lib" / "libkgen.so"
 
-#: `target_max` of a kernel whose object carries PTX, which newer GPUs compile.
+#: `target_max` of a kernel whose object contains PTX, which newer GPUs compile.
 EVERY_NEWER_GPU = 999
 
 #: Functions that take parameters and a stream, the one that takes two structures and a stream, and those that return
@@ -42,7 +42,7 @@ class Kernel:
     score: str | None
 
     def runs_on(self, capability: int) -> bool:
-        """True if a GPU of this compute capability (major * 10 + minor) can run it."""
+        """True if a GPU of this compute capability (major * 10 + minor) can run the kernel."""
         return self.target <= capability <= self.target_max
 
 
@@ -50,7 +50,7 @@ class Library:
     """A loaded libkgen. Launch functions take the bytes of a parameter structure and a stream.
 
     `device_type` is the device of its tensors: "cuda", or "cpu" for a library built for kgen's emulator, which is
-    recognised by functions that no other library has. `emulator` is the emulator's interface, or None.
+    recognised by functions that only such libraries have. `emulator` is the emulator's interface, or None.
     """
 
     def __init__(self, path: pathlib.Path) -> None:

@@ -12,10 +12,9 @@ unchanged, and no mask of a model is int32. The size of its last axis determines
 
 The last three keep lengths in device memory, so that they need no synchronisation and may change in a graph's replay.
 
-A mask that kernels compute as a bias alone is (batch, 1, rows, keys) of bool, as transformers' own for SDPA.
+A mask that kernels can compute only as a bias is bool of shape (batch, 1, rows, keys), like transformers' own for SDPA.
 
-The size of the second axis is 1, or more if the mask's band is none that its layers would guess (`bands.py`): 1 and the
-band's number.
+The second axis has size 1, or 1 plus the number of the mask's band (`bands.py`) if the layers would guess another band.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ def may_look(tensor: torch.Tensor) -> bool:
 
 
 def fail_unless(held: torch.Tensor, message: str) -> None:
-    """Fails an assertion with that message on the device, without synchronisation, if `held` is False."""
+    """Fails an assertion with this message on the device, without synchronisation, if `held` is False."""
     if _ASSERTIONS_COMPILE:
         torch._assert_async(held, message)
     else:
         _wait_for(held, message)
 
 
-# Earlier versions may drop assertions in compiled graphs: there the graph is broken to read the value.
+# Earlier versions of torch may drop assertions in compiled graphs; for these the graph is broken and the value read.
 _ASSERTIONS_COMPILE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
@@ -70,10 +69,10 @@ def mask(
 ) -> Optional[torch.Tensor]:
     """A mask as transformers requests it, with transformers' argument names.
 
-    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
-    fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
-    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or where the library
-    has kernels with `bias` any keys; otherwise it is refused with its name. `cache_position` stands for `q_length` and
+    Queries start at position `q_offset`, keys at `kv_offset`. `q_offset` is a tensor if the cache has a fixed size
+    (`StaticCache`), because its number of valid rows may change between runs of a compiled graph. `attention_mask`,
+    (batch, positions) of bool, is False for padding. `mask_function` hides further keys: it must be a band, unless the
+    library has kernels with `bias`; otherwise it is refused with its name. `cache_position` stands for `q_length` and
     `q_offset` in older versions.
     """
     if cache_position is not None:
@@ -92,7 +91,7 @@ def mask(
 
 
 def _described(call: bands.Call, mask_function, encoder: bool, window: Optional[int], device) -> Optional[torch.Tensor]:
-    """The mask by the band and the rows that are valid. Raises `NoBand` for another."""
+    """The mask described by its band and by the valid rows. Raises `NoBand` for any other mask."""
     config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, _ = call
     seen = kv_length if encoder else q_offset + q_length - kv_offset
     band = None
@@ -113,10 +112,11 @@ def _described(call: bands.Call, mask_function, encoder: bool, window: Optional[
 
 
 def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call) -> Optional[Band]:
-    """The band of the mask, unless its layers guess it: by `is_causal`, and, of a causal mask, by `sliding_window`."""
+    """The band of the mask; None if its layers guess it from `is_causal` and, for a causal mask, from
+    `sliding_window`."""
     guess = _guess(encoder, window, call.config)
     band = bands.band_of(mask_function, guess, call)
-    # The size of a window that an encoder's layers pass varies by one key from model to model.
+    # The window size that an encoder's layers pass differs by one key between models.
     return None if band == guess and (window is None or not encoder) else band
 
 
@@ -148,18 +148,18 @@ def _told(
     if may_look(there) and bool(there.all()):
         return _first(batch_size, seen, kv_length, q_length, there.device)
     _refuse_holes(there, window)
-    if encoder and window is None:  # the keys may be those of another sequence
+    if encoder and window is None:  # cross-attention: the keys may belong to another sequence
         return _once(places(there, there.new_ones((len(there), q_length))))
-    # A mask created by `generate` before it calls a model is passed in again as `attention_mask`, unless it has four
-    # axes.
+    # `generate` creates a mask before it calls a model, which passes it in again as `attention_mask`, unless the mask
+    # has four axes.
     again = not encoder and not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
-    # An encoder's window is relative to a query among the keys.
+    # An encoder's window is relative to the query's position among the keys.
     return there if again and may_look(there) else _once(places(there, there[:, -q_length:]))
 
 
 def _once(told: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """The same tensor; in a compiled graph from an operator that Inductor does not inline. Otherwise it would recompute
-    such a cheap value for each layer, in a kernel before attention's."""
+    """The same tensor; in a compiled graph, the output of an operator that Inductor does not inline. Inductor would
+    otherwise recompute such a cheap value for each layer, in an extra kernel before the attention kernel."""
     return told if told is None or is_eager(told) else torch.ops.kgen_attn.materialize(told)
 
 
@@ -174,19 +174,19 @@ def _places(there: torch.Tensor) -> torch.Tensor:
 
 
 def _first(batch: int, seen: Union[int, torch.Tensor], kv_length: int, q_length: int, device) -> Optional[torch.Tensor]:
-    """The first `seen` rows are valid."""
+    """The mask NOTHING or COUNT of `seen` valid rows."""
     if isinstance(seen, torch.Tensor):
         return seen.clamp(max=kv_length).to(torch.int32).expand(batch).contiguous().view(batch, 1, 1, 1)
     if seen >= kv_length:
         return None
     if q_length > 1:
         return torch.empty((batch, 1, seen, NOTHING), dtype=torch.int32, device=device)
-    # A graph of one step must work for the next, so the number is not part of a shape.
+    # The graph of a decoding step must work for the next one, so the number must not be part of a shape.
     return torch.full((batch, 1, 1, COUNT), seen, dtype=torch.int32, device=device)
 
 
 def _columns(attention_mask: torch.Tensor, kv_offset: Union[int, torch.Tensor], count: int) -> torch.Tensor:
-    """`count` columns of the mask from `kv_offset` on; missing ones are False, as in transformers' own masks."""
+    """`count` columns of the mask from `kv_offset` on; missing ones are False, like in transformers' own masks."""
     if isinstance(kv_offset, torch.Tensor):
         at = torch.arange(count, device=attention_mask.device) + kv_offset
         last = attention_mask.shape[1] - 1
@@ -203,7 +203,7 @@ def _padded_in_a_cache(
     q_length: int,
     window: Optional[int],
 ) -> torch.Tensor:
-    """For a cache of fixed size: the valid rows among those that have been written."""
+    """The mask of a cache of fixed size: the valid rows among those that have been written."""
     rows = torch.arange(kv_length, device=attention_mask.device)
     there = _columns(attention_mask, kv_offset, kv_length) & (rows < seen)
     if may_look(there):
@@ -221,8 +221,8 @@ def _padded_in_a_cache(
 
 
 def _refuse_holes(there: torch.Tensor, window: Optional[int]) -> None:
-    """Refuses masks with holes and a window: valid rows are packed, and a window that includes rows between them would
-    change."""
+    """Refuses a window with a mask that has holes: valid rows are packed, which would change a window that spans rows
+    between them."""
     if window is None or there.shape[1] <= window:
         return
     starts = (there[:, 1:] & ~there[:, :-1]).sum(1) + there[:, 0]

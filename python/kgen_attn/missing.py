@@ -1,4 +1,4 @@
-"""Kernels that the library lacks: the command that builds one, and `KGEN_JIT`, which runs it."""
+"""Kernels that the library lacks: the command that builds one, and `KGEN_JIT`, which makes calls run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import gpus
 from .errors import LibraryError, MissingKernel
 from .library import Library
 
-#: 1: missing kernels are generated, compiled and kept on first use.
+#: Environment variable; 1: missing kernels are generated and compiled on first use, and kept.
 VARIABLE = "KGEN_JIT"
 
 _OFF, _ON = ("", "0", "no", "off", "false"), ("1", "yes", "on", "true")
@@ -57,7 +57,7 @@ def command(request: Request, library: Library, folder: str) -> list[str]:
 
 
 def error(request: Request, message: str, library: Library) -> MissingKernel:
-    """The error for a request without a kernel in `library`; `message` is the library's."""
+    """The error for a request for which `library` has no kernel; `message` is the library's own."""
     line = shlex.join(command(request, library, "kgen-wheel"))
     remedy = f"`{line}` makes a library that has it, which KGEN_LIBRARY=kgen-wheel/wheel/lib/libkgen.so selects; or set {VARIABLE}=1"
     return MissingKernel(f"{message}\n{remedy}", 3, line)
@@ -77,7 +77,7 @@ def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
 
 
 def is_requested() -> bool:
-    """Whether `KGEN_JIT` asks for kernels that the library lacks."""
+    """True if `KGEN_JIT` requests building kernels that the library lacks."""
     return os.environ.get(VARIABLE, "").lower() in _ON
 
 
@@ -85,7 +85,7 @@ def is_requested() -> bool:
 def _made(request: Request, library: Library) -> Library:
     kgen = _program()
     line = command(request, library, "")
-    # kgen's own cache holds compiled kernels: the folder is only the place of this request's library.
+    # Compiled kernels are in kgen's own cache; this folder only receives the library of the request.
     key = hashlib.sha256(repr((line, _version(kgen))).encode()).hexdigest()[:24]
     folder = cache() / key
     path = folder / "wheel" / "lib" / "libkgen.so"
@@ -93,7 +93,7 @@ def _made(request: Request, library: Library) -> Library:
         try:
             return Library(path)
         except LibraryError:
-            pass  # truncated by a full disk or a crash, or otherwise invalid: built again
+            pass  # the file was truncated by a full disk or a crash, or is otherwise invalid: it is built again
     line = [kgen, *command(request, library, str(folder))[1:], "--quiet"]
     try:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -126,7 +126,7 @@ def cache() -> pathlib.Path:
 
 @functools.lru_cache(maxsize=None)
 def _version(kgen: str) -> str:
-    """Identity of the kgen program: another one generates other kernels."""
+    """Identity of the kgen program: another program generates other kernels."""
     try:
         stat = os.stat(kgen)
     except OSError as error:

@@ -19,22 +19,22 @@ from .tracing import REVERSE_ALONE, functorch_active, is_batched, is_eager, is_t
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
-#: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks and the
-#: bias stand.
+#: Operator `forward`: the number of optional tensors, the number of parameters, and the indices of the sinks and of the
+#: bias among the parameters.
 _OPTIONAL, _PARAMETERS, _SINKS_AT, _BIAS_AT = 14, 27 + len(features.WITHOUT), 11, 16
 
-#: Index after V of the first parameter that only one operator has: `deterministic`, or the new rows.
+#: Index, counted after V, of the first parameter that only one operator has: `deterministic`, or the new rows.
 _OWN_AT = _OPTIONAL + 9
 
-#: Indices after V in `NAMES`: those that the backward pass does not support, and those that may require grad without
-#: getting one.
+#: Indices in `NAMES`, counted after V: arguments that the backward pass does not support, and arguments that get no
+#: gradient even if they require one.
 _WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
 _WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
 
-#: Of the tensors that the backward pass reads, how many come before the sinks.
+#: Number of saved tensors of the backward pass that come before the sinks.
 _SAVED = 10
 
-#: Of the numbers of `forward` and of `backward`, which come after these.
+#: Index of softcap among the numbers of `forward`, and of with_dbias among those of `backward`.
 _SOFTCAP_AT, _WITH_DBIAS_AT = 7, 9
 
 _TENSORS = (
@@ -104,7 +104,8 @@ def _fwd_kvcache(q, k, v, *others):
 
 
 def _materialize(computed):
-    """The same in separate memory. No compiler inlines an operator, so it is computed once for all its uses."""
+    """A copy in separate memory. A compiler does not inline an operator, so the value is computed once for all its
+    uses."""
     return computed.clone(memory_format=torch.contiguous_format)
 
 
@@ -159,7 +160,7 @@ def _setup(ctx, inputs, output) -> None:
 
 
 def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv, bias) -> bool:
-    """Whether none is there of what `_refused` looks at, as in most calls."""
+    """True if the call uses none of the arguments that `_refused` checks, as most calls do."""
     # fmt: off
     return (slopes is None and pages is None and entries is None and leftpad is None and q_descale is None
             and k_descale is None and v_descale is None and qv is None and bias is None)
@@ -167,7 +168,7 @@ def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_desca
 
 
 def _refused(optional: tuple, numbers: tuple) -> list[str]:
-    """The names of what the backward pass does not know, and of what waits for a gradient in vain."""
+    """Names of arguments that the backward pass does not support, and of those that require grad but get none."""
     in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
     refused = [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
     capped = optional[_BIAS_AT - 3] is not None and numbers[_SOFTCAP_AT] != 0.0
@@ -179,7 +180,7 @@ def _gradient(ctx, dout, dlse):
     if dout is None and dlse is None:
         return tuple(gradients)
     tensors = ctx.saved_tensors
-    if ctx.refused:  # at run time: a compiler traces the backward pass of calls that are never differentiated
+    if ctx.refused:  # at run time: compilers also trace backward passes that never run
         why = f"no gradients with `{'`, `'.join(ctx.refused)}`"
         given = dlse if dout is None else dout
         gradients[:3] = (torch.ops.kgen_attn.no_gradient(given, tensor, why) for tensor in tensors[:3])
@@ -189,7 +190,7 @@ def _gradient(ctx, dout, dlse):
     eager = is_eager(dout) and is_eager(tensors[0])
     if eager and (is_transformed() or any(t is not None and is_batched(t) for t in (dout, dlse))):
         refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
-    # Under `create_graph` through the operator, whose own gradient refuses.
+    # With `create_graph` through the operator, whose own gradient raises.
     run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
     sinks, bias, *added = tensors[_SAVED:]
     with_dbias = bias is not None and bias.requires_grad
@@ -232,7 +233,7 @@ _NEW_KEYS = (
 
 
 class _WithoutGradient(torch.autograd.Function):
-    """The tensor, with a gradient that raises."""
+    """The identity, with a gradient that raises."""
 
     @staticmethod
     def forward(ctx, computed, wanted):
@@ -245,7 +246,7 @@ class _WithoutGradient(torch.autograd.Function):
 
 
 def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """`computed`, which depends on `wanted`, for which there is no gradient: the backward pass raises."""
+    """`computed`, which depends on `wanted`; kgen has no gradient for `wanted`, so the backward pass raises."""
     return _WithoutGradient.apply(computed, wanted)
 
 
@@ -266,7 +267,7 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool, added: tuple = features.WITHOUT):
     """O and LSE, differentiable in Q, K, V, the sinks and the bias, with the parameters of `forward`. LSE may be None
-    where it is not needed."""
+    if `needs_lse` is False."""
     wants_gradients = torch.is_grad_enabled()
     sinks, bias = optional[_SINKS_AT - 3], optional[_BIAS_AT - 3]
     if wants_gradients:
@@ -280,7 +281,9 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         refuse_transforms(dict(zip(NAMES, tensors)))
     wants_gradients = wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or _of_others(sinks, bias))
     if wants_gradients:
-        if functorch_active():  # the tensors are not the transform's, and have no gradient under it
+        # Plain tensors that require grad: an active torch.func transform records no gradients for tensors that it does
+        # not wrap.
+        if functorch_active():
             names = "`q`, `k`, `v`, `s_aux` or `attn_bias`"
             raise NotImplementedError(f"{names} requires grad inside of a transform of `torch.func`: {REVERSE_ALONE}")
         return _Eager.apply(*tensors, *numbers, deterministic, *added)
@@ -292,7 +295,7 @@ def _of_others(sinks, bias) -> bool:
 
 
 def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple, needs_lse: bool):
-    """O and LSE with the parameters of `fwd_kvcache`; no gradients."""
+    """O and LSE, without gradients, with the parameters of `fwd_kvcache`."""
     if torch.is_grad_enabled():
         _refuse_gradients(optional)
         if new[3] is not None:

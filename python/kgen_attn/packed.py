@@ -1,4 +1,4 @@
-"""FlashAttention's functions for tensors that interleave K and V, or Q, K and V."""
+"""FlashAttention's functions for packed tensors, which hold K and V, or Q, K and V."""
 
 from __future__ import annotations
 

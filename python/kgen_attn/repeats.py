@@ -1,9 +1,8 @@
-"""Repeated calls: plans are looked up by the caller's arguments, before all checks, which an equal call has passed
-before.
+"""Repeated calls: plans are looked up by the caller's arguments before any check, since an equal call has passed the
+checks.
 
 The key contains everything that a check or a plan depends on, except values in tensors, which may change; the code
-that runs a plan checks them if it can read them. A call with a tracer, autocast or a gradient between it and the
-kernel has no key.
+that runs a plan checks them if it can read them. A call under a tracer or autocast, or with gradients, has no key.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Repeats:
         self._kept: dict[tuple, Any] = {}
 
     def find(self, tensors: Sequence[object], window_size: object, *numbers: object) -> tuple[Optional[tuple], Any]:
-        """The key of a call, the first of whose `tensors` are Q, K and V, and the value stored for it; None for each if
-        there is none.
+        """The key of a call and the value stored for it, each None if there is none. The first of `tensors` are Q, K
+        and V.
 
         Absent tensors are None. A call has no key if it requires gradients, uses a tensor or an array as a
         number, or has an argument that is not a tensor, window or number: the checks report it.
@@ -44,14 +43,14 @@ class Repeats:
             if wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad):
                 return None, None
             left, right = window_size
-            # Types come first: 2.0 and True equal integers, and comparing tensors is an operation.
+            # Types come first: 2.0 and True equal integers, and `==` on tensors is an operation.
             types = (type(left), type(right), *map(type, numbers))
             key = (
                 wants_gradients, types, left, right, *numbers,
                 *[None if t is None else (t.shape, t.stride(), t.dtype, t.get_device(), t.requires_grad, t.is_neg()) for t in tensors],
             )  # fmt: skip
             found = self._kept.get(key)
-        except (AttributeError, TypeError, ValueError, RuntimeError):  # the last for tensors without strides
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # RuntimeError: tensors without strides
             return None, None
         if found is None and not _lasts(types, tensors if wants_gradients else ()):
             return None, None
@@ -64,7 +63,7 @@ class Repeats:
         self._kept[key] = what
 
     def clear(self) -> None:
-        """Removes all."""
+        """Removes all keys."""
         self._kept.clear()
 
     def __len__(self) -> int:
@@ -77,5 +76,5 @@ def _lasts(types: tuple, tensors: Sequence[object]) -> bool:
 
 
 def are_same(given: Sequence[object], passed: Sequence[object]) -> bool:
-    """True if the checks passed their arguments through, and replaced none."""
+    """True if the checks returned all of their arguments unchanged."""
     return all(map(operator.is_, given, passed))

@@ -1,4 +1,4 @@
-"""PyTorch's `scaled_dot_product_attention` by kgen's kernels."""
+"""PyTorch's `scaled_dot_product_attention`, computed by kgen's kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention`, with its parameters and what they mean.
+    """`torch.nn.functional.scaled_dot_product_attention`, with the same parameters and meanings.
 
     Shapes:
         query: (batch, heads, seqlen_q, head_dim), float16 or bfloat16.
@@ -31,11 +31,11 @@ def scaled_dot_product_attention(
         attn_mask: of a shape that broadcasts to (batch, heads, seqlen_q, seqlen_k). bool, True where a query sees a key,
             or float32 or the type of `query`, added to the scores, with a gradient. -infinity hides a
             key; a query that sees no key gives zeros.
-        returns: (batch, heads, seqlen_q, head_dim_v), a transposed view of what `flash_attn_func` gives.
+        returns: (batch, heads, seqlen_q, head_dim_v), a transposed view of the result of `flash_attn_func`.
 
     Arguments:
         dropout_p: as for `flash_attn_func`. It applies in every call, in training and otherwise, as in PyTorch.
-        is_causal: query i sees key j if j <= i, whatever the lengths are. Not with `attn_mask`.
+        is_causal: query i sees key j if j <= i, also if the lengths differ. Not with `attn_mask`.
         scale: default 1 / sqrt(head_dim).
 
     With `torch.use_deterministic_algorithms(True)` the gradients are the same bits for the same inputs. Errors are those of
@@ -51,9 +51,12 @@ def scaled_dot_product_attention(
     deterministic = torch.are_deterministic_algorithms_enabled()
     attn_mask = _mask(attn_mask, shape, out_dtype(query))
     if deterministic and attn_mask is not None and attn_mask.requires_grad:
-        attn_mask = attn_mask.expand(shape)  # the kernels sum gradients in no fixed order
+        # The kernel then writes a gradient of this shape, which autograd sums over repeated axes in a fixed order; the
+        # kernel itself would sum in no fixed order.
+        attn_mask = attn_mask.expand(shape)
     causal, window = False, (-1, -1)
-    if is_causal and keys > rows:  # nothing sees the last keys; positions of queries count from the end of the others
+    # No query sees the last keys. Without them, kgen's positions, which count from the last key, are PyTorch's.
+    if is_causal and keys > rows:
         key, value = key[:, :, :rows], value[:, :, :rows]
     if is_causal and keys >= rows:
         causal = True
@@ -68,7 +71,7 @@ def scaled_dot_product_attention(
 
 
 def _check(query: object, key: object, value: object, enable_gqa: bool) -> None:
-    """Raises for tensors that do not belong together, by their names."""
+    """Raises, with their names, for tensors whose types, devices or shapes do not match."""
     named = {"query": query, "key": key, "value": value}
     for name, tensor in named.items():
         if not isinstance(tensor, torch.Tensor):
@@ -89,7 +92,7 @@ def _check(query: object, key: object, value: object, enable_gqa: bool) -> None:
 
 
 def _mask(attn_mask: object, shape: tuple, dtype: torch.dtype) -> Optional[torch.Tensor]:
-    """The mask as a bias of four axes. Raises for another shape than one that broadcasts, or another type."""
+    """The mask as a bias with four axes. Raises for a shape that does not broadcast, or another type."""
     bias = bias_of_four_axes(attn_mask, dtype, "attn_mask", 0)
     if bias is None:
         return None

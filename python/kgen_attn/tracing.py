@@ -1,4 +1,4 @@
-"""What may come between a call and the kernel: tracers, autocast, gradients, transforms of `torch.func`."""
+"""Layers of torch that may intercept a call: tracers, autocast, gradients, transforms of `torch.func`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 
 from .arguments import any_autocast
 
-#: The end of a sentence that refuses other derivatives.
+#: End of the message that refuses other derivatives.
 REVERSE_ALONE = "kgen has gradients of reverse mode alone, by `backward()` and `torch.autograd.grad`"
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -27,7 +27,7 @@ def is_unobserved(q: object) -> bool:
 
 
 def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """True if nothing comes between a call and the kernel: no tracing, no gradients, no autocast."""
+    """True if a call runs the kernel directly: no tracing, no gradients, no autocast."""
     if not is_eager(q) or any_autocast() or is_transformed():
         return False
     return not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
@@ -55,8 +55,8 @@ def refuse_transforms(tensors: dict) -> None:
 
 
 def is_batched(tensor: torch.Tensor) -> bool:
-    """True if the tensor stands for a batch of a transform."""
-    # `is_grads_batched` creates the second kind, outside of any transform.
+    """True if the tensor represents a batch of a transform."""
+    # `is_grads_batched` creates the second kind of such tensors, outside of any transform.
     return torch._C._functorch.is_batchedtensor(tensor) or torch._C._functorch.is_legacy_batchedtensor(tensor)
 
 

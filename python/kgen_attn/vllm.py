@@ -15,7 +15,7 @@ _BACKEND = "kgen_attn.vllm_backend.KgenBackend"
 def register() -> None:
     """Registers kgen as the backend CUSTOM. vLLM calls this in each of its processes.
 
-    In another vLLM than VERSION it only prints a warning: the package may be installed for other reasons.
+    If vLLM's version is not VERSION, it only prints a warning: the package may be installed for other purposes.
     """
     try:
         check_version()
@@ -27,7 +27,7 @@ def register() -> None:
 
 
 def check_version() -> None:
-    """Raises `ImportError` in another vLLM than VERSION."""
+    """Raises `ImportError` if vLLM's version is not VERSION."""
     from vllm.version import __version__
 
     if not __version__.startswith(f"{VERSION}."):

@@ -1,7 +1,7 @@
-"""vLLM's FlashAttention backend with the attention of decoders by kgen.
+"""vLLM's FlashAttention backend, with the attention of decoders computed by kgen.
 
-The layout and writing of the KV cache, and a step's metadata, remain vLLM's. Context parallelism, cascades and prefix
-masks are refused, and encoders are left to other backends.
+vLLM still determines the layout of the KV cache, writes it, and creates the metadata of a step. Context parallelism,
+cascades and prefix masks are refused, and encoders are left to other backends.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class KgenImpl(FlashAttentionImpl):
     """The attention of one layer."""
 
     def __init__(self, *args, sinks=None, **kwargs) -> None:
-        super().__init__(*args, **kwargs)  # accepts sinks only on Hopper
+        super().__init__(*args, **kwargs)  # the base class accepts sinks only on Hopper
         self.sinks = sinks
-        # Kernels for an FP8 cache take 16-bit queries.
+        # Kernels that read an FP8 cache read 16-bit queries.
         self.supports_quant_query_input = False
         if self.dcp_world_size > 1 or self.pcp_world_size > 1:
             raise NotImplementedError("kgen_attn's backend has no context parallelism")
@@ -48,7 +48,7 @@ class KgenImpl(FlashAttentionImpl):
         """Attention of (tokens, heads, head size) to the cache, written to `output`."""
         if output_scale is not None or output_block_scale is not None:
             raise NotImplementedError("kgen_attn's backend does not quantise its output")
-        if attn_metadata is None:  # vLLM measures the memory that a model takes
+        if attn_metadata is None:  # a profiling run, in which vLLM measures the memory that a model needs
             return output.fill_(0)
         step = attn_metadata
         if step.use_cascade or isinstance(step.causal, torch.Tensor) or step.mm_prefix_range_tensor is not None or step.rswa_prefix_lens is not None:
@@ -74,7 +74,7 @@ class KgenImpl(FlashAttentionImpl):
 
 
 class KgenMetadataBuilder(FlashAttentionMetadataBuilder):
-    """vLLM's own, without the metadata for FlashAttention-3's kernels."""
+    """vLLM's metadata builder, without the metadata for FlashAttention-3's kernels."""
 
     # A graph is replayed with at most the number of queries per sequence that it was captured with.
     _cudagraph_support = AttentionCGSupport.UNIFORM_BATCH
@@ -84,7 +84,7 @@ class KgenMetadataBuilder(FlashAttentionMetadataBuilder):
         self.aot_schedule = False
 
     def use_cascade_attention(self, *args, **kwargs) -> bool:
-        """No: a shared prefix is read once for each sequence."""
+        """False: no cascade; a shared prefix is read once for each sequence."""
         return False
 
 
@@ -93,12 +93,12 @@ class KgenBackend(FlashAttentionBackend):
 
     @staticmethod
     def get_name() -> str:
-        """The name of a member of vLLM's list; this one is reserved for other packages' backends."""
+        """A name of vLLM's enumeration of backends; this one is reserved for backends of other packages."""
         return "CUSTOM"
 
     @staticmethod
     def get_impl_cls():
-        """The class of layers."""
+        """The class of a layer's attention."""
         return KgenImpl
 
     @staticmethod
@@ -108,40 +108,40 @@ class KgenBackend(FlashAttentionBackend):
 
     @classmethod
     def supports_attn_type(cls, attn_type) -> bool:
-        """Decoders alone."""
+        """True for attention of decoders only."""
         return attn_type == AttentionType.DECODER
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
-        """Head sizes that kernels can be generated for; the library determines which ones exist."""
+        """True for head sizes for which kernels can be generated; the library may lack some of these kernels."""
         return head_size % 8 == 0 and 16 <= head_size <= 256
 
     @classmethod
     def supports_kv_cache_dtype(cls, kv_cache_dtype) -> bool:
-        """16 bits, and E4M3."""
+        """True for caches with 16-bit elements and E4M3."""
         return kv_cache_dtype in (None, "auto", "float16", "bfloat16", *_FP8)
 
     @classmethod
     def supports_sink(cls) -> bool:
-        """Yes, on every GPU."""
+        """True: sinks are supported on every GPU."""
         return True
 
     @classmethod
     def supports_mm_prefix(cls) -> bool:
-        """No."""
+        """False: prefixes with bidirectional attention are not supported."""
         return False
 
     @classmethod
     def supports_batch_invariance(cls) -> bool:
-        """No: the kernel for a sequence depends on the batch."""
+        """False: the kernel for a sequence depends on the batch."""
         return False
 
     @classmethod
     def supports_per_head_quant_scales(cls) -> bool:
-        """No: vLLM's per-head scales require FP8 queries."""
+        """False: vLLM's per-head scales require FP8 queries."""
         return False
 
     @classmethod
     def supports_combination(cls, *args, **kwargs) -> None:
-        """None means yes: all supported options can be combined."""
+        """None: all supported options can be combined."""
         return None

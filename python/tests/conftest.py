@@ -19,7 +19,7 @@ def _seed():
 
 @pytest.fixture(autouse=True)
 def _poison():
-    """Memory that torch allocates holds NaN, so that elements left unwritten by a kernel show."""
+    """Fills memory that torch allocates with NaN, so that elements that a kernel does not write are noticed."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
@@ -27,7 +27,7 @@ def _poison():
 
 @pytest.fixture
 def without_bias(monkeypatch):
-    """As with a library without kernels of the feature."""
+    """Makes the package behave like with a library without `bias` kernels."""
     monkeypatch.setattr(bands, "has_bias", lambda: False)
 
 

@@ -1,4 +1,4 @@
-"""Attention in float64, and the same in a low precision, relative to which its error is measured."""
+"""Attention in float64 and in a low precision; the errors of kgen are compared with those of the latter."""
 
 import math
 
@@ -32,7 +32,7 @@ def attention(
         seen &= key <= position + right
     if chunk:
         seen &= key // chunk == torch.div(position, chunk, rounding_mode="floor")
-    if bias is not None:  # what it hides has no gradient
+    if bias is not None:  # hidden elements have no gradient
         shown = bias > -(2.0**126)
         scores = scores + bias.to(dtype).masked_fill(~shown, 0.0)
         seen = seen & shown

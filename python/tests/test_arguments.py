@@ -45,7 +45,7 @@ def test_signatures_are_those_of_flash_attention():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 7), (5, 5), (3, 8), (8, 3)])
 def test_windows_keep_their_meaning(lengths, causal):
-    """A side dropped from a window hides nothing."""
+    """A window's side is dropped only if it hides nothing."""
     rows, keys = lengths
 
     def seen(causal, left, right):

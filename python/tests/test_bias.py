@@ -1,4 +1,4 @@
-"""An additive bias of the scores, and masks of bool: values, gradients, every way that it may lie, and refusals."""
+"""An additive bias of the scores, and bool masks: values, gradients, memory layouts, and refusals."""
 
 import itertools
 
@@ -18,7 +18,7 @@ KERNELS = [
     (128, torch.bfloat16, True),
 ]
 
-#: Which axes of a bias are 1: of batch, heads, rows, keys.
+#: For batch, heads, rows and keys: which of these axes of a bias have size 1.
 REPEATS = list(itertools.product((False, True), repeat=3))
 
 INFINITY = float("inf")
@@ -30,7 +30,7 @@ def of_axes(repeats, whole):
 
 @pytest.fixture
 def inputs(draw):
-    """Q, K and V of a batch of two, 20 rows of 4 heads, 37 keys of 2."""
+    """Q, K and V of a batch of two: 20 rows of 4 heads, 37 keys of 2 key heads."""
 
     def inputs(dtype=torch.bfloat16, head_dim=64, rows=20, keys=37, grad=False, heads=4):
         shapes = (2, rows, heads, head_dim), (2, keys, 2, head_dim), (2, keys, 2, head_dim)
@@ -40,12 +40,12 @@ def inputs(draw):
 
 
 def hidden(bias, part=0.2):
-    """The bias with keys that it hides."""
+    """The bias with some keys hidden."""
     return bias.masked_fill(torch.rand(bias.shape, device=bias.device) < part, -INFINITY)
 
 
 def compare(q, k, v, bias, **options):
-    """O, LSE and gradients of a random loss of both beside the reference."""
+    """Compares O, LSE and the gradients of a random loss of both with the reference."""
     leaves = [t.detach().requires_grad_() for t in (q, k, v, bias)]
     out, lse, _ = flash_attn_func(*leaves[:3], attn_bias=leaves[3], return_attn_probs=True, **options)
     finite = ~torch.isinf(lse.detach())
@@ -67,7 +67,7 @@ def compare(q, k, v, bias, **options):
 @pytest.mark.parametrize("repeats", REPEATS, ids=lambda repeats: "".join("1" if r else c for r, c in zip(repeats, "bhq")))
 @pytest.mark.parametrize("head_dim, dtype, causal", KERNELS)
 def test_values_and_gradients(draw, inputs, head_dim, dtype, causal, repeats):
-    """Of grouped heads and unequal lengths; the bias in fp32 or 16 bits."""
+    """Grouped heads and unequal lengths, with the bias in fp32 or 16 bits."""
     q, k, v = inputs(dtype, head_dim)
     kind = torch.float32 if sum(repeats) % 2 else dtype
     bias = hidden(2 * draw(*of_axes(repeats, (2, 4, 20)), 37, dtype=kind))
@@ -82,7 +82,7 @@ def test_lengths(draw, inputs, lengths, causal):
 
 
 def test_one_bias_for_all_keys(draw, inputs):
-    """It changes the log-sum-exp alone."""
+    """Such a bias changes only the log-sum-exp."""
     q, k, v = inputs()
     for shape in ((2, 4, 20, 1), (1, 1, 1, 1)):
         compare(q, k, v, draw(*shape), causal=True)
@@ -158,7 +158,7 @@ def test_rows_whose_keys_are_all_hidden(draw, inputs, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("value", ["least", -1e38], ids=str)
 def test_finite_numbers_hide_nothing(draw, inputs, dtype, value):
-    """As in PyTorch: a row whose elements all have the least finite number averages V."""
+    """As in PyTorch, a row whose biases are all one huge negative number gives the mean of V."""
     q, k, v = inputs(grad=True)
     bias = draw(2, 4, 20, 37, dtype=dtype)
     bias[:, :, 3] = torch.finfo(dtype).min if value == "least" else value
@@ -166,7 +166,7 @@ def test_finite_numbers_hide_nothing(draw, inputs, dtype, value):
     out, lse, _ = flash_attn_func(q, k, v, attn_bias=bias, return_attn_probs=True)
     mean = v.float().mean(1).repeat_interleave(q.shape[2] // v.shape[2], 1)
     assert torch.allclose(out[:, 3].float(), mean, atol=2e-2)
-    # Times log2(e) the least number is beyond float32: the result is -infinity, or with split keys -2^127.
+    # The product of the least number and log2(e) exceeds float32: the log-sum-exp is -infinity, or with split keys -2^127.
     assert (lse[:, :, 3] <= -(2.0**126.9)).all() if value == "least" else lse.isfinite().all()
     gradients = torch.autograd.grad(out, (q, k, v, bias), draw(*out.shape))
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -220,7 +220,7 @@ def test_splits(draw, inputs):
 @pytest.mark.parametrize("repeats", [(False, False, False), (True, False, False), (False, True, True), (True, True, True)], ids=str)
 @pytest.mark.parametrize("used", [False, True])
 def test_packed_sequences(draw, device, repeats, used):
-    """The bias is by the rows of a sequence; what lies beyond does not matter and has gradient 0."""
+    """The bias is indexed by the rows of a sequence; elements beyond its length are ignored and have gradient 0."""
     lengths_q, lengths_k = [5, 0, 18], [9, 4, 11]
     starts = lambda lengths: torch.tensor([0, *lengths], dtype=torch.int32, device=device).cumsum(0, dtype=torch.int32)
     q, k, v = draw(23, 4, 64, grad=True), draw(24, 2, 64, grad=True), draw(24, 2, 64, grad=True)
@@ -251,7 +251,7 @@ def test_packed_sequences(draw, device, repeats, used):
 
 
 def test_packed_sequences_without_rows(draw, device):
-    """The gradient is zeroed all the same."""
+    """The gradient is zeroed here too."""
     q, k, bias = draw(0, 2, 64), draw(4, 2, 64), draw(1, 2, 3, 4, grad=True)
     starts = lambda *at: torch.tensor(at, dtype=torch.int32, device=device)
     out = flash_attn_varlen_func(q, k, k, starts(0, 0), starts(0, 4), 3, 4, attn_bias=bias)
@@ -334,7 +334,7 @@ def test_padded_head_dims_and_autocast(draw, inputs, device):
 
 
 def test_a_call_that_differs_in_its_bias(draw, inputs, device):
-    """No plan is taken for another's."""
+    """No call uses the plan of a different one."""
     q, k, v = inputs()
     whole = draw(2, 4, 20, 37)
     apart = whole.transpose(2, 3).contiguous().transpose(2, 3)
@@ -426,7 +426,7 @@ def test_deterministic_gradients_are_the_same_bits(draw, inputs):
 def test_a_deterministic_sum_is_refused(draw, inputs, axis, words):
     q, k, v = inputs()
     bias = draw(2, 4, 20, 37).narrow(axis, 0, 1)
-    flash_attn_func(q, k, v, attn_bias=bias, deterministic=True)  # without its gradient
+    flash_attn_func(q, k, v, attn_bias=bias, deterministic=True)  # without the gradient of the bias
     with pytest.raises(NotImplementedError, match=f"`attn_bias` has {words} and requires grad, and `deterministic` is True.*expand"):
         flash_attn_func(q, k, v, attn_bias=bias.requires_grad_(), deterministic=True)
     one = draw(1, 1, 1, 64)  # nothing is summed
@@ -471,7 +471,7 @@ def test_what_is_wrong_is_named_whatever_was_called_before(draw, inputs, device)
 
 
 def test_no_gradients_beside_softcap(draw, inputs, device):
-    """When it is differentiated: decoding without `torch.no_grad` is no training."""
+    """Raises when it is differentiated: decoding without `torch.no_grad` is not training."""
     q, k, v = inputs(grad=True)
     bias, slopes = draw(1, 4, 20, 37), torch.rand(4, device=device)
     with torch.no_grad():

@@ -28,7 +28,7 @@ def compiled(model):
 
 
 def prompt(device, batch, rows, padding=None):
-    """Arguments of a model, and the mask of valid tokens."""
+    """The arguments of a model, and the mask of valid tokens."""
     there = torch.ones(batch, rows, dtype=torch.long, device=device)
     if padding in ("left", "right"):
         there[0, slice(0, 5) if padding == "left" else slice(rows - 5, rows)] = 0
@@ -51,7 +51,7 @@ def test_models_compile_without_graph_breaks(device, name, batch):
 def test_padding_compiles(device, name, batch, padding):
     kgen, low, exact = models(name, device)
     given, there = prompt(device, batch, 14, padding)
-    given["position_ids"] = (there.long().cumsum(1) - 1).clamp(min=0)  # as `generate` makes them
+    given["position_ids"] = (there.long().cumsum(1) - 1).clamp(min=0)  # like those of `generate`
     with torch.no_grad():
         runs = compiled(kgen), plain(kgen), plain(low), plain(exact)
         found, eager, *others = (run(**given, use_cache=False) for run in runs)
@@ -94,7 +94,7 @@ def packed(device, lengths, first=0):
 
 
 def alone(model, tokens, positions, lengths):
-    """Logits of each sequence alone."""
+    """Logits of each sequence, computed separately."""
     parts = zip(tokens.split(lengths, 1), positions.split(lengths, 1))
     return torch.cat([model(input_ids=ids, position_ids=at).logits for ids, at in parts], dim=1)
 
@@ -156,8 +156,8 @@ def nodes_of(model, **given):
 
 
 def test_a_graph_compares_no_two_ranges_of_numbers(device):
-    """Triton takes minutes to compile that for thousands of numbers: position ids are a range, and are compared in each
-    layer."""
+    """Triton takes minutes to compile a comparison of two ranges of thousands of numbers: position ids are a range, and
+    are compared in each layer."""
     nodes = nodes_of(models("llama", device)[0], **prompt(device, 1, 14)[0])
     assert any("_assert_async" in str(node.target) for node in nodes)
     tensors = [node.meta.get("example_value") for node in nodes]
@@ -249,7 +249,7 @@ def test_padding_between_tokens_fails_with_a_window_in_a_compiled_model(device, 
 
 
 def test_models_of_transformers_4_are_causal_beside_a_mask(draw, device, monkeypatch):
-    """Its GPT-2 passes is_causal=False with a causal mask."""
+    """GPT-2 in transformers 4 passes is_causal=False with a causal mask."""
     module = torch.nn.Module()
     module.config, module.is_causal = object(), True
     q, k, v = (draw(2, 2, 9, 32) for _ in range(3))

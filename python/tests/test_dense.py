@@ -31,7 +31,7 @@ MASKS = [
 
 
 def references(q, k, v, options, slopes=None, sinks=None):
-    """The expected result with these options, exactly and in the type of `q`."""
+    """The expected result with these options, in float64 and in the type of `q`."""
     options = dict(options)
     words = {"causal": options.pop("causal", False), "window": options.pop("window_size", (-1, -1))}
     words |= {"scale": options.pop("softmax_scale", None), "softcap": options.pop("softcap", 0.0), "slopes": slopes, "sinks": sinks}
@@ -72,7 +72,7 @@ def test_alibi_and_sinks(draw, device, by_entry):
 
 @pytest.mark.parametrize("shape", [(40, 32), (36, 36), (33, 30)], ids=str)
 def test_head_dims(draw, shape):
-    """Unequal ones, and ones that are padded."""
+    """Unequal head dims, and head dims that are padded."""
     head_dim, head_dim_v = shape
     q, k, v = draw(1, 9, 2, head_dim, grad=True), draw(1, 17, 1, head_dim, grad=True), draw(1, 17, 1, head_dim_v, grad=True)
     out = check(q, k, v, dict(causal=True))
@@ -123,7 +123,7 @@ def copies(monkeypatch):
 
 
 def shifted(draw, *shape):
-    """A tensor whose rows begin at odd elements."""
+    """A tensor whose rows begin at odd element offsets."""
     return draw(*shape[:-1], shape[-1] + 4)[..., 1:-3]
 
 
@@ -187,7 +187,7 @@ def test_caches_that_tma_cannot_move(draw, copies, device):
 
 
 def test_copies_are_read_by_a_kernel_that_was_made(draw, copies, monkeypatch):
-    """As built by `KGEN_JIT=1`: the original library has none."""
+    """The kernel of a library that `KGEN_JIT=1` would build; the original library lacks it."""
     real = library()
 
     class Lacking:
@@ -242,7 +242,7 @@ def test_deterministic_gradients_are_the_same_bits(draw):
     run = lambda flag: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=flag), (q, k, v), dout)
     for first, second in zip(run(True), run(True)):
         assert torch.equal(first, second)
-    # On the emulator all are deterministic, so check the flag that the library received.
+    # Every backward pass is deterministic on the emulator, so check the flag that the library received.
     for flag in (False, True):
         backward._plans.clear()
         run(flag)

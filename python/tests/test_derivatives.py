@@ -83,7 +83,7 @@ def merged(q, k, v, at, causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_two_chunks_merged_by_log_sum_exp_train_as_one_call(draw, causal):
-    """As ring attention and cascades do."""
+    """Ring attention and cascades merge chunks in this way."""
     q, k, v = draw(2, 12, 4, 32, grad=True), draw(2, 40, 2, 32, grad=True), draw(2, 40, 2, 32, grad=True)
     dout = torch.randn(2, 12, 4, 32, device=q.device)
     found = torch.autograd.grad(merged(q, k, v, 24, causal), (q, k, v), dout)
@@ -101,7 +101,7 @@ def penalty(function, q, k, v):
 
 
 def test_a_second_derivative_is_refused(draw):
-    """Also if the first gradient is of a sum, so that nothing before it requires grad."""
+    """Second derivatives are refused even if the first gradient is that of a sum, so that dO does not require grad."""
     q, k, v = leaves(draw)
     flash_attn_func(q, k, v)
     operator = lambda q, k, v: torch.ops.kgen_attn.forward(q, k, v, *[None] * 14, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, True)[0]
@@ -131,7 +131,7 @@ def test_tangents_are_refused(draw, place):
             flash_attn_func(*dual)
         with pytest.raises(NotImplementedError, match="no tangents through `torch.ops.kgen_attn`"):
             torch.ops.kgen_attn.forward(*dual, *[None] * 14, 0, 0, 0.2, False, -1, -1, 0, 0.0, 0, False)
-        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # without tangents as ever
+        assert forward_ad.unpack_dual(flash_attn_func(*plain)).tangent is None  # no tangents, as before
 
 
 def test_a_tangent_of_the_gradient_is_refused(draw):

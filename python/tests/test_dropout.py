@@ -92,13 +92,13 @@ def test_as_many_weights_are_kept_as_bytes_allow(state, p):
     assert abs(part - (1 - p)) <= 1 / 256
     deviation = (part * (1 - part) / kept.numel()) ** 0.5
     assert abs(kept.mean().item() - part) <= 5 * deviation
-    for axis in range(4):  # no head, row or column is unlike others
+    for axis in range(4):  # no head, row or column differs from the others
         means = kept.mean(dim=[other for other in range(4) if other != axis])
         assert (means - part).abs().max().item() <= 5 * deviation * kept.shape[axis] ** 0.5
 
 
 def compare(q, k, v, p, rng_state, bias=None, sinks=None, **options):
-    """O, LSE and gradients of a random loss of both beside the reference with the same mask."""
+    """Compares O, LSE and the gradients of a random loss of both with a reference with the same mask."""
     others = {"attn_bias": bias, "s_aux": sinks}
     names = [name for name, tensor in others.items() if tensor is not None]
     leaves = [t.detach().requires_grad_() for t in (q, k, v, *(others[name] for name in names))]
@@ -160,7 +160,7 @@ def starts(device):
 
 
 def test_packed_sequences(draw, state, device):
-    """Of unequal lengths, empty ones among them, each with the mask of its own first query and key."""
+    """Unequal lengths, including empty sequences; the mask of each is counted from its own first query and key."""
     (rows, keys), (cu_q, cu_k) = zip(*LENGTHS), starts(device)
     given, p = state(), 0.3
     leaves = [draw(cu[-1].item(), heads, 32, grad=True) for cu, heads in ((cu_q, 4), (cu_k, 2), (cu_k, 2))]
@@ -227,7 +227,7 @@ def test_the_generator_determines_what_is_dropped(inputs, packed, device):
 
 
 def test_a_repeated_call_drops_other_weights(inputs):
-    """Calls without gradients, of equal arguments, reuse a plan."""
+    """Calls without gradients and with equal arguments reuse a plan."""
     q, k, v = inputs()
     plain = flash_attn_func(q, k, v)
     outs = [flash_attn_func(q, k, v, 0.3) for _ in range(3)]
@@ -237,7 +237,7 @@ def test_a_repeated_call_drops_other_weights(inputs):
 
 
 def test_the_backward_pass_has_the_mask_of_the_forward_pass(inputs, state):
-    """Of both calls, whatever was drawn or overwritten since."""
+    """The masks of both calls, even if numbers were drawn or tensors overwritten since."""
     q, k, v = inputs(grad=True)
     dout = torch.randn_like(q)
     given, run = state(), lambda p, rng: flash_attn_func(q, k, v, p, rng_state=rng, deterministic=True)
@@ -263,7 +263,7 @@ def test_checkpointing_repeats_the_mask(inputs, use_reentrant):
         for leaf in (q, k, v):
             leaf.grad = None
         out = layer(q, k, v)
-        torch.rand(5, device=q.device)  # others draw before the backward pass
+        torch.rand(5, device=q.device)  # other code draws numbers before the backward pass
         out.backward(dout)
         return out, *(leaf.grad for leaf in (q, k, v))
 
@@ -310,7 +310,7 @@ def test_a_compiled_checkpoint_repeats_the_mask(inputs):
         # O is linear in V: with the same mask in both passes <O, dO> = <V, dV>.
         o_by_do, v_by_dv = (x.double() * y.double() for x, y in ((out, dout), (leaves[2], results[-1][3])))
         assert abs(o_by_do.sum() - v_by_dv.sum()) < 0.05 * o_by_do.norm()
-    # On a GPU, torch.compile gives checkpoints random numbers of their own.
+    # On a GPU, checkpoints under torch.compile have separate random numbers.
     if out.device.type == "cpu":
         assert all(torch.equal(a, b) for a, b in zip(*results))
 
@@ -338,7 +338,8 @@ def softmax(q, k, causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_return_attn_probs_gives_the_weights_and_the_mask(inputs, state, causal):
-    """As FlashAttention's own tests read them: the sign is the mask, the magnitude exp(score - largest score)."""
+    """FlashAttention's own tests read S_dmask in this way: the sign is the mask, the magnitude exp(score - largest
+    score)."""
     q, k, v = inputs()
     given, p = state(), 0.3
     out, lse, signed = flash_attn_func(q, k, v, p, causal=causal, rng_state=given, return_attn_probs=True)
@@ -382,7 +383,7 @@ def test_the_weights_under_autocast(inputs, state, device):
 
 
 def test_the_weights_of_every_other_argument(inputs, state, device, draw):
-    """O is the sum of values by the kept weights, divided by the sum of all."""
+    """O is the sum of the values times the kept weights, divided by the sum of all weights."""
     used = torch.tensor([101, 60], dtype=torch.int32, device=device)
     slopes = torch.rand(4, device=device)
     bias = draw(1, 4, 70, 101).masked_fill(torch.rand(1, 4, 70, 101, device=device) < 0.2, -math.inf)
@@ -478,7 +479,8 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_model_of_transformers_in_training(device, monkeypatch, padded):
-    """Beside its eager attention with the masks that kgen's calls draw; in evaluation there is no dropout."""
+    """Compares the model with its eager attention under the masks that kgen's calls draw; in evaluation there is no
+    dropout."""
     from test_huggingface import HEADS, SMALL, assert_as_good, models_of
 
     def drop(weights, p=0.5, training=True, inplace=False):

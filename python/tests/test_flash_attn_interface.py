@@ -61,7 +61,7 @@ def test_a_cache_in_pages_with_queries_of_unequal_lengths(draw, device):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("paged", [False, True])
 def test_queries_of_two_parts(draw, device, paged, packed):
-    """MLA decoding: 64 columns with rotary embedding beside a latent of 512, which is V as well."""
+    """MLA decoding: K has 64 columns with rotary embedding and a latent of 512 columns, which is V as well."""
     queries, heads, used = [1, 3], 16, [37, 16]
     width, page = 48, 16
     k, v = draw(2, width, 1, 64), draw(2, width, 1, 512)

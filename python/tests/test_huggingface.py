@@ -43,7 +43,7 @@ def models_of(make, implementation="kgen"):
 
 
 def assert_as_good(found, low, exact, what):
-    """By root mean square: over a whole model the largest error is a matter of chance."""
+    """Compares root mean square errors: the largest error over a whole model varies by chance."""
     error, allowed = ((t.double() - exact.double()).square().mean().sqrt().item() for t in (found, low))
     assert error <= 1.5 * allowed + 1e-3, f"{what}: error {error:.3g}, eager's {allowed:.3g}"
 
@@ -94,13 +94,13 @@ TIES_SEE_EACH_OTHER = hasattr(pytest.importorskip("transformers.masking_utils"),
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded, without_bias):
-    """Sequences begin at the least position, as transformers' own packing has it."""
+    """Sequences begin at the smallest position, like in transformers' own packing."""
     kgen, low, exact = models("llama", device)
     tokens, positions = torch.randint(64, (1, 9), device=device), torch.tensor([[0, 1, 2, 2, 2, 3, 3, 3, 4]], device=device)
     given, end = {}, 9
     if padded:
         given["attention_mask"], end = (torch.arange(9, device=device) < 7).long()[None], 7
-    whole = torch.ones(1, 9, dtype=torch.long, device=device)  # transformers splits sequences without one
+    whole = torch.ones(1, 9, dtype=torch.long, device=device)  # without a mask, transformers splits sequences
     if TIES_SEE_EACH_OTHER and not padded:
         with torch.no_grad(), pytest.raises(NotImplementedError, match="remap_positions_for_packed_sequence.*query 2 sees key 3"):
             kgen(tokens, position_ids=positions, use_cache=False)

@@ -38,7 +38,7 @@ def test_a_missing_kernel_is_made_once(draw, monkeypatch, tmp_path):
 
 @needs_kgen
 def test_a_kept_library_that_is_none_is_made_again(draw, monkeypatch, tmp_path):
-    folders = [tmp_path / str(number) for number in range(5)]  # each once: a loader identifies files by their names
+    folders = [tmp_path / str(number) for number in range(5)]  # the loader identifies files by name
     monkeypatch.setattr(missing, "cache", lambda: folders[0])
     monkeypatch.setenv("KGEN_JIT", "1")
     q, asked, make = draw(1, 4, 1, 16, dtype=torch.float16), [], missing._made
@@ -96,7 +96,7 @@ def test_a_user_without_a_home_is_told(draw, monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    # A user without a name in the system, as in containers.
+    # A user id without a name, like in containers.
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     missing._made.cache_clear()
     q = draw(1, 4, 1, 24, dtype=torch.bfloat16)

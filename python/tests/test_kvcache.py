@@ -83,7 +83,7 @@ def test_calls(draw, device, cache, new, interleaved):
 @pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("paged", [False, True])
 def test_packed_new_keys_and_queries(draw, device, paged, rotary):
-    """Sequences of unequal numbers of queries and of new keys, with the rows of the cache in another order."""
+    """Sequences with unequal numbers of queries and of new keys; the cache has its entries in another order."""
     queries, new, lengths, order = [2, 0, 3], [1, 2, 3], [9, 0, 12], [2, 0, 3]
     starts = lambda counts: torch.tensor([0, *counts], dtype=torch.int32, device=device).cumsum(0, dtype=torch.int32)
     q, k_new, v_new = draw(sum(queries), 4, 32), draw(sum(new), 2, 32), draw(sum(new), 2, 32)
@@ -115,7 +115,7 @@ def test_packed_new_keys_and_queries(draw, device, paged, rotary):
 
 @pytest.mark.parametrize("window", [(-1, -1), (4, -1), (-1, 40)], ids=str)
 def test_positions_of_queries_rise_with_a_mask_alone(draw, device, window):
-    """A window that hides nothing still counts as a window, as in FlashAttention."""
+    """A window that hides nothing still counts as a window, like in FlashAttention."""
     q, k_new, v_new = draw(1, 5, 2, 32), draw(1, 5, 2, 32), draw(1, 5, 2, 32)
     caches, (cos, sin) = [draw(1, 32, 2, 32) for _ in range(2)], table_of(torch.rand(64, 8) * 6)
     lengths = torch.tensor([7], dtype=torch.int32, device=device)

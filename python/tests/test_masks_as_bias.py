@@ -1,5 +1,5 @@
-"""Masks of models that are no bands of keys, masks of four axes and biases by position: computed by kernels with `bias`, as
-transformers' eager attention does."""
+"""Masks of models that are not bands of keys, masks with four axes and biases by position: computed by kernels with
+`bias`, with the results of transformers' eager attention."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from kgen_attn import bands, huggingface
 
 transformers = pytest.importorskip("transformers")
 masking = pytest.importorskip("transformers.masking_utils")
-HEADS = dict(num_attention_heads=2, num_key_value_heads=1, head_dim=64)  # which the library has kernels for
+HEADS = dict(num_attention_heads=2, num_key_value_heads=1, head_dim=64)  # for which the library has kernels
 
 
 def of_config(config, device, kind=None):
@@ -37,7 +37,7 @@ def additive(mask, dtype):
 
 @pytest.fixture
 def biases(monkeypatch):
-    """The biases that attention is called with."""
+    """The biases that calls of attention receive."""
     seen, call = [], huggingface.flash_attn_func
 
     def watched(*given, **options):
@@ -72,7 +72,7 @@ def test_a_float_mask_has_a_gradient(draw, device):
     module = torch.nn.Module()
     module.config, module.is_causal = object(), True
     q, k, v = (draw(2, 2, 9, 64) for _ in range(3))
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):  # any becomes one that kernels read
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):  # converted to a type that kernels read
         mask = draw(2, 1, 9, 9, dtype=dtype, grad=True)
         out, _ = huggingface.attention(module, q, k, v, mask)
         expected = kgen_attn.flash_attn_func(*(t.transpose(1, 2) for t in (q, k, v)), attn_bias=mask.detach().float())
@@ -112,7 +112,7 @@ def test_without_a_kernel_for_the_head_dim_the_command_is_told(device, monkeypat
 
 
 def test_padding_between_tokens_with_a_window(device):
-    """Windows count it, as those of transformers do."""
+    """Windows include it, like in transformers."""
     three = mistral(device)
     there = torch.ones(2, 14, dtype=torch.long, device=device)
     there[0, :3] = there[0, 8] = 0
@@ -179,7 +179,7 @@ def test_a_compiled_model_with_an_image(device, padded):
         with pytest.raises(Exception, match="call the model once without compiling"):
             model(**given)
         torch._dynamo.reset()
-        kgen(**given)  # text alone, and a band
+        kgen(**given)  # only text, so the mask is a band
         for image in (False, True):
             kinds[1, 5:9] = int(image)
             expected = kgen(**given).logits
@@ -187,7 +187,7 @@ def test_a_compiled_model_with_an_image(device, padded):
 
 
 def test_a_mask_that_was_none_once_stays_a_mask_in_compiled_calls(device):
-    """Of one configuration and one guess, whichever is looked at last."""
+    """Functions with the same configuration and guess; the last one that is inspected may be either."""
     bands._own.clear()
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     band = lambda b, h, q, k: (k <= q) & (q - k < 2**19)
@@ -205,7 +205,7 @@ def test_a_mask_that_was_none_once_stays_a_mask_in_compiled_calls(device):
 
 
 def test_functions_of_numbers_compile(device):
-    """Those that are mapped over pairs, as `or_mask_function` is."""
+    """Mask functions that are mapped over pairs, such as `or_mask_function`."""
     bands._own.clear()
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     function = masking.or_masks(masking.causal_mask_function, prefix(5))
@@ -221,7 +221,7 @@ def t5(device):
         relative_attention_max_distance=16, decoder_start_token_id=0,
     )  # fmt: skip
     three = of_config(config, device, transformers.AutoModelForSeq2SeqLM)
-    for model in three:  # scores are not scaled: so large ones would make a difference of one bit another result
+    for model in three:  # T5 does not scale scores: in large ones one bit would change the result
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if name.endswith(".q.weight"):
@@ -238,7 +238,7 @@ def of_t5(device, padding):
 
 @pytest.mark.parametrize("padding", [None, "left", "right"])
 def test_biases_by_position(device, padding):
-    """As T5 has them."""
+    """T5 adds such biases."""
     three = t5(device)
     given = of_t5(device, padding) | dict(decoder_input_ids=torch.randint(1, 64, (2, 9), device=device))
     given["decoder_attention_mask"] = torch.ones(2, 9, dtype=torch.long, device=device)

@@ -1,5 +1,5 @@
-"""Masks that models define: computed as transformers' eager attention does, or refused with their name where the library
-has no kernels with `bias`. `test_masks_as_bias.py` has the others."""
+"""Masks that models define: computed with the results of transformers' eager attention, or refused with their name by a
+library without `bias` kernels. `test_masks_as_bias.py` tests the others."""
 
 import pytest
 import torch
@@ -130,7 +130,7 @@ def of_positions_alone():
 
 @pytest.mark.parametrize("name, function, by_element", list(of_positions_alone()))
 def test_functions_that_are_no_band_are_refused_at_any_length(device, without_bias, name, function, by_element):
-    """The call's own 14 positions may not show it."""
+    """The 14 positions of the call itself may not reveal that."""
     with pytest.raises(NotImplementedError, match="the model's mask is .*(prefix|of_positions_alone).*no band of keys"):
         asked(function, device, 14, use_vmap=by_element)
 
@@ -154,7 +154,7 @@ DOCUMENTS = torch.zeros(64, dtype=torch.long)
 
 
 def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device, without_bias):
-    """A tensor may also be a global, or behind a function or an object."""
+    """A tensor may also be a global variable, or be reached through a function or an object."""
     def by_global(b, h, q, k):
         return (k <= q) & (DOCUMENTS.to(q.device)[q] == DOCUMENTS.to(q.device)[k])
 
@@ -200,14 +200,14 @@ def test_an_image_of_gemma_3_is_refused_and_text_alone_is_not(device, without_bi
 
 
 def test_a_prefix_that_sees_itself_is_refused(device, without_bias):
-    """As PaliGemma defines it: tokens of the prefix are one block."""
+    """PaliGemma's mask: tokens of the prefix see each other."""
     config = transformers.LlamaConfig(**SMALL, **HEADS)
     config._attn_implementation = "kgen"
     rows = torch.zeros(2, 12, 64, device=device)
     blocks = torch.full((2, 12), -1, device=device)
     words = dict(config=config, inputs_embeds=rows, attention_mask=None, past_key_values=None)
     assert masking.create_causal_mask(**words, block_sequence_ids=blocks) is None
-    blocks[:, :1] = 0  # a block of one token hides nothing
+    blocks[:, :1] = 0  # a block of one token, which hides nothing
     assert masking.create_causal_mask(**words, block_sequence_ids=blocks) is None
     blocks[1, :7] = 0
     with pytest.raises(NotImplementedError, match="blockwise_overlay.*query 0 sees key 1 in sequence 1"):

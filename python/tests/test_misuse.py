@@ -1,5 +1,4 @@
-"""Wrong arguments: each is reported by name, whatever calls came before, and a number in a tensor counts as a
-number."""
+"""Wrong arguments: each is reported by name, after any earlier calls, and a number in a tensor counts as a number."""
 
 import re
 
@@ -188,7 +187,7 @@ def test_what_is_wrong_is_named_whatever_was_called_before(draw, q, device, inte
 
 @pytest.mark.parametrize("place", range(3))
 def test_tensors_without_memory(q, place):
-    """On `meta` a tensor looks like a host tensor."""
+    """A tensor on `meta` looks like a host tensor."""
     inputs = [q, q, q]
     inputs[place] = q.to("meta")
     with pytest.raises(ValueError, match=f"`{'qkv'[place]}` is on `meta`"):
@@ -204,7 +203,7 @@ def test_optional_tensors_without_memory(draw, integers):
 
 @pytest.mark.parametrize("head_dim", [264, 512, 1000])
 def test_a_head_dim_that_no_kernel_has_gets_no_command(draw, head_dim):
-    """`kgen` would refuse the command."""
+    """`kgen` would refuse a command with these values."""
     x = draw(1, 4, 1, head_dim)
     with pytest.raises(NotImplementedError, match=f"head dim {head_dim}, .* 256 and less"):
         flash_attn_func(x, x, x)
@@ -232,7 +231,7 @@ def test_the_command_for_a_missing_kernel_is_one_that_kgen_takes(draw, shape, mo
 
 
 def test_a_cache_of_more_entries_than_the_batch(draw, integers):
-    """As in FlashAttention: the first entries are read."""
+    """Like in FlashAttention, the first entries are read."""
     q, cache = draw(2, 1, 2, 32), draw(5, 20, 2, 32)
     assert torch.equal(flash_attn_with_kvcache(q, cache, cache), flash_attn_with_kvcache(q, cache[:2], cache[:2]))
     new, before = draw(2, 1, 2, 32), cache.clone()
@@ -294,7 +293,7 @@ def test_every_docstring_says_which_rows_are_not_written(function):
 
 
 def test_rows_of_no_sequence_are_not_written_and_have_no_gradient(draw, integers):
-    """Also if the gradient that arrives for them is NaN."""
+    """Rows of padding get gradient 0 even if their incoming gradient is NaN."""
     x = [draw(12, 1, 32, grad=True) for _ in range(3)]
     cu = integers(0, 3, 8)
     out, lse, _ = flash_attn_varlen_func(*x, cu, cu, 5, 5, return_attn_probs=True)
@@ -314,7 +313,7 @@ def test_no_plan_is_known_by_a_tensor(q):
 
 
 def test_what_a_model_may_give_wrongly(draw, integers):
-    """Direct calls of the function that transformers calls."""
+    """Direct calls to the function that transformers calls."""
     import types
 
     from kgen_attn.huggingface import attention

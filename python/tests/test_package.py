@@ -12,7 +12,7 @@ from kgen_attn.library import library
 
 
 def run(code, *arguments, **environment):
-    """A fresh process; torch cannot be imported if KGEN_TEST_NO_TORCH is set."""
+    """Runs a new Python process; torch cannot be imported in it if KGEN_TEST_NO_TORCH is set."""
     line = [sys.executable, *(["-c", code] if code else ["-m", "kgen_attn"]), *arguments]
     return subprocess.run(line, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
@@ -72,7 +72,7 @@ def test_a_library_that_is_none_is_refused_by_name(tmp_path):
 
 
 def test_a_name_without_a_slash_is_a_file_of_the_current_folder_and_no_other(tmp_path):
-    # The loader searches LD_LIBRARY_PATH for names without a slash; the file there is not a library.
+    # The loader searches LD_LIBRARY_PATH for names without a slash; the file that it would find there is not a library.
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine.so").write_text("text")
     (tmp_path / "mine.so").symlink_to(library().path)

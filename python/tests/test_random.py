@@ -1,12 +1,12 @@
-"""Random calls of the package compared with a float64 reference with autograd.
+"""Random calls to the package compared with a float64 reference with autograd.
 
-    KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # a fast 60 calls without
-    KGEN_CALL=7:123 pytest test_random.py                      # one of them again
+    KGEN_CALLS=2000 KGEN_SEED=7 pytest test_random.py          # without KGEN_CALLS: 60 calls, fast
+    KGEN_CALL=7:123 pytest test_random.py                      # repeats one call
 
-Drawn are the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases, dropout,
-which of them require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives, and wrong
-arguments. A call fails with a wrong value, with an exception that does not name an argument, and with a missing exception. Kernels
-that the library lacks are counted, not computed.
+The test draws the function, its arguments (also as tensors and NumPy's scalars), layouts of the tensors and biases,
+dropout, which of them require grad, autocast, inference mode, torch.compile, torch.func, streams, second derivatives,
+and wrong arguments. A call fails with a wrong value, with an exception that does not name an argument, and with a
+missing exception. Kernels that the library lacks are counted, not computed.
 """
 
 import collections
@@ -37,7 +37,7 @@ BIASED, DROPPED = (
     sorted({(kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and feature in kernel.features})
     for feature in ("bias", "dropout")
 )
-#: Head dims of which Hopper's kernels alone read caches, by TMA: they refuse some strides and addresses.
+#: Head dims for which only Hopper's kernels read caches, by TMA: they refuse some strides and addresses.
 BY_TMA = set(PAIRS) - {
     (kernel.head_dim, kernel.head_dim_v) for kernel in library().kernels if kernel.kind == "fwd" and kernel.target < 90
 }
@@ -50,7 +50,7 @@ class Call:
 
     function: Callable
     leaves: dict[str, torch.Tensor]  # q, k, v and perhaps sinks and bias, as memory holds them
-    views: dict[str, Callable]  # from a leaf to what the function gets; of tensors of any type and device
+    views: dict[str, Callable]  # maps a leaf to the function's argument; accepts tensors of any type and device
     options: dict
     masks: dict  # arguments of the reference
     # (rows of Q and O, rows of LSE, of K and V) of each sequence: indices of the views.
@@ -60,11 +60,11 @@ class Call:
     slopes: Optional[torch.Tensor] = None
     dtype: torch.dtype = torch.bfloat16  # dtype of the computation
     autocast: bool = False
-    bias: Optional[Callable] = None  # from the leaves to what the function gets as `attn_bias`
-    sums: int = 1  # elements of scores that one of the bias is added to
+    bias: Optional[Callable] = None  # maps the leaves to the function's `attn_bias`
+    sums: int = 1  # number of scores to which one element of the bias is added
     whole: tuple = ()  # batch, heads, rows and keys, which the bias may have
     p: float = 0.0  # of dropout
-    seed: int = 0  # of the generator that dropout draws from
+    seed: int = 0  # of the generator from which dropout draws
 
     def given(self, leaves):
         return {name: self.views[name](leaf) for name, leaf in leaves.items() if name in self.views}
@@ -110,15 +110,15 @@ class Call:
 
 
 def whole_bias(bias):
-    """What was given as `attn_bias`, of four axes and added to the scores."""
+    """The drawn `attn_bias` with four axes, in the form that is added to the scores."""
     if bias.dtype == torch.bool:
         bias = torch.zeros(bias.shape, dtype=torch.float64, device=bias.device).masked_fill(~bias, -float("inf"))
     return bias[(None,) * (4 - bias.dim())]
 
 
 def bias_of(random, device, whole, dtypes):
-    """A bias for scores of shape `whole`: its leaf, a view from that to what the function gets, and how many scores one
-    element of the leaf is added to."""
+    """A bias for scores of shape `whole`: its leaf, a function from the leaf to the argument, and the number of scores
+    to which one element of the leaf is added."""
     shape = [1 if random.random() < chance else size for chance, size in zip((0.4, 0.4, 0.3, 0.03), whole)]
     axes = random.choice([4, 4, 4, 3, 2])
     shape[: 4 - axes] = [1] * (4 - axes)
@@ -179,7 +179,8 @@ def heads_of(random):
 
 
 def masks_of(random, heads, sequences, device, call_options):
-    """Masks and scores: options of the call, and words of the reference."""
+    """Draws masks and scores. Adds the call's options to `call_options`; returns the reference's keyword arguments, the
+    ALiBi slopes and the sinks (None if not drawn)."""
     masks, slopes, leaf = {}, None, None
     if random.random() < 0.4:
         masks["causal"] = call_options["causal"] = True
@@ -279,7 +280,7 @@ def draw_varlen(random, device, head_dims, batch, heads, key_heads):
 
 
 def draw_cache(random, device, head_dims, batch, heads, key_heads):
-    """A cache that is only read; `written` below draws those that are written."""
+    """A cache that is only read; `written` below draws caches that are written."""
     rows, length = random.choice([1, 1, 3]), random.choice([16, 48])
     entries = batch + random.choice([0, 0, 2])
     shapes = {"q": (batch, rows, heads, head_dims[0]), "k": (entries, length, key_heads, head_dims[0])}
@@ -348,8 +349,8 @@ def draw(random, device):
 
 
 def add_bias(call, random, device, whole):
-    """Gives the call a bias, a leaf, or a mask of bool."""
-    if whole[3] == 0:  # which pages take for unknown
+    """Adds a bias to the call, as a leaf, or a bool mask."""
+    if whole[3] == 0:  # with pages, 0 means unknown
         return
     call.whole = whole[:3]
     dtypes = (torch.float32, *(HALVES if call.autocast else (call.dtype,)))
@@ -443,7 +444,7 @@ def pair(found):
 
 
 def close(found, exact, low, what, more=0.0):
-    """`reference.assert_close`, with an allowance that the caller derives."""
+    """`reference.assert_close`, with an additional tolerance that the caller derives."""
     found, exact, low = (t.detach().double().cpu() for t in (found, exact, low))
     assert found.shape == exact.shape, f"{what}: shape {tuple(found.shape)}, not {tuple(exact.shape)}"
     assert not found.isnan().any(), f"{what}: NaN"
@@ -529,7 +530,7 @@ def compare(call, out, lse, wanted, random):
 
 
 def ordinary(call, random):
-    """The call in a random mode of torch, and its values."""
+    """Makes the call in a random mode of torch and checks its values."""
     names = [name for name in call.leaves if random.random() < 0.5]
     mode = random.choice(["grad", "grad", "no_grad", "inference", "plain"])
     wanted = names if mode == "grad" else []
@@ -557,7 +558,7 @@ def ordinary(call, random):
     else:
         with contexts.get(mode, contextlib.nullcontext)(), stream(random):
             out, lse = pair(run(call.leaves))
-            if random.random() < 0.3:  # a call like one before
+            if random.random() < 0.3:  # repeats the call
                 again, _ = pair(run(call.leaves))
                 for of_q, *_ in call.sequences:
                     assert torch.equal(again[of_q], out[of_q]), "the same call again"
@@ -566,7 +567,7 @@ def ordinary(call, random):
 
 
 def sums_over_axes(call):
-    """Whether the gradient of the bias is summed over batch entries, heads or rows, which is in no fixed order."""
+    """True if the gradient of the bias is summed over batch entries, heads or rows, which is in no fixed order."""
     bias = whole_bias(call.bias(call.leaves))
     return any(size == 1 and whole > 1 for size, whole in zip(bias.shape, call.whole))
 
@@ -578,7 +579,7 @@ def flat(options):
 
 @contextlib.contextmanager
 def stream(random):
-    """Sometimes another stream than the one that created the inputs."""
+    """A context that sometimes selects another stream than the one that created the inputs."""
     if not ON_GPU or random.random() < 0.7:
         yield
         return
@@ -676,7 +677,7 @@ def wrong(call, random):
 
 
 def test_kinds_of_calls_are_all_drawn():
-    """Cases that the draws leave out are not tested."""
+    """Lists the cases that are never drawn, and so not tested."""
     source = random.Random(0)
     drawn = collections.Counter(draw(source, "cpu").function.__name__ for _ in range(300))
     assert set(drawn) == {name for name in kgen_attn.__all__ if name.startswith("flash_attn")}

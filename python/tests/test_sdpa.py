@@ -1,4 +1,4 @@
-"""`kgen_attn.scaled_dot_product_attention` beside PyTorch's."""
+"""`kgen_attn.scaled_dot_product_attention` compared with PyTorch's."""
 
 import inspect
 
@@ -21,7 +21,7 @@ def inputs(draw):
 
 
 def plain(q, k, v, mask=None, is_causal=False, scale=None, enable_gqa=False):
-    """The same by matrices, in the type of `q`; a row that sees no key gives zeros."""
+    """Unfused attention in the type of `q`; a row that sees no key gives zeros."""
     if enable_gqa:
         k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for t in (k, v))
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -54,9 +54,9 @@ def compare(q, k, v, mask=None, **options):
             assert one.abs().max() < 0.2, "one for all keys changes nothing"
             continue
         assert_close(one, exact, low, name)
-    if mask is not None and mask.dim() < 2:  # which PyTorch's own refuses
+    if mask is not None and mask.dim() < 2:  # which PyTorch refuses
         return
-    # PyTorch's own, in float64. Of rows that see no key it once gave NaN.
+    # PyTorch's result in float64. Older versions gave NaN for rows that see no key.
     wide = mask.double() if floats else mask
     theirs = F.scaled_dot_product_attention(*(t.double() for t in (q, k, v)), wide, **options)
     assert torch.allclose(theirs.nan_to_num(0.0), expected[0][0], atol=1e-6)
@@ -71,7 +71,7 @@ def test_the_signature_is_pytorchs():
 @pytest.mark.parametrize("lengths", [(20, 20), (9, 30), (30, 9), (1, 7), (7, 2)], ids=str)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_causal_mask_begins_at_the_first_key(inputs, lengths, is_causal):
-    """PyTorch's: whatever the lengths are, row 0 sees key 0 alone."""
+    """PyTorch's causal mask: for any lengths, row 0 sees only key 0."""
     compare(*inputs(*lengths, head_dim=32), is_causal=is_causal)
 
 

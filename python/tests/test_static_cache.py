@@ -63,8 +63,8 @@ def generated(model, tokens, there, compiled=False, **words):
 
 
 def assert_same_text(found, peer, exact, tokens, there):
-    """For (tokens, logits): kgen's tokens equal the peer's until the peer's two best logits are as close as the errors
-    of both sides. Up to there kgen's logits have no larger error than the peer's."""
+    """Compares (tokens, logits): kgen's tokens must equal the peer's until the peer's two best logits are closer than
+    the errors of both sides, and up to there the error of kgen's logits must not exceed the peer's."""
     text, there = torch.cat([tokens, peer[0]], 1), torch.cat([there, torch.ones_like(peer[0])], 1)
     with torch.no_grad():
         positions = (there.cumsum(1) - 1).clamp(min=0)
@@ -177,7 +177,7 @@ def test_masks_of_caches(device):
     assert asked(q_length=12) is None
     assert asked(q_offset=11) is None
     assert asked(q_length=7, device=device).shape == (2, 1, 7, masks.NOTHING)
-    assert asked(q_offset=6, device=device).tolist() == [[[[7]]]] * 2  # a window's, computed in Python
+    assert asked(q_offset=6, device=device).tolist() == [[[[7]]]] * 2  # the count of a window, computed in Python
     assert asked(q_offset=offset).tolist() == asked(q_offset=offset, attention_mask=there).tolist() == [[[[7]]]] * 2
     assert asked(q_offset=offset + 20).tolist() == [[[[12]]]] * 2  # only existing rows
     there[0, :3] = False

@@ -14,7 +14,7 @@ def starts(lengths, device):
 
 
 def each(q, k, v, lengths_q, lengths_k, dtype, **words):
-    """O and LSE of all sequences, packed."""
+    """The expected O and LSE of all sequences, packed."""
     parts = zip(q.split(lengths_q), k.split(lengths_k), v.split(lengths_k))
     rows = [attention(*part, dtype=dtype, **words) for part in parts]
     return torch.cat([o for o, _ in rows]), torch.cat([lse for _, lse in rows], dim=1)

@@ -33,7 +33,7 @@ def layer_of(**given):
 
 
 def step_of(device, queries, keys, width=8):
-    """A step of sequences with these numbers of queries and keys: vLLM's metadata, and the cache with interleaved K and
+    """vLLM's metadata of a step with these numbers of queries and keys per sequence, and a cache with interleaved K and
     V."""
     from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadata
 

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::cell::OnceCell;
 
-/// Elements that are drawn one by one.
+/// Elements of the block of random numbers; longer tensors repeat chunks of it.
 const BLOCK: usize = 1 << 20;
 
 /// Elements drawn from one seed; pieces are drawn in parallel.

@@ -33,7 +33,7 @@ pub struct Report {
     pub plan: TimingPlan,
     /// Seed of the inputs.
     pub seed: u64,
-    /// In selection order; the shapes of a variant are adjacent.
+    /// The measurements, in selection order; the shapes of a variant are adjacent.
     pub measurements: Vec<Measurement>,
 }
 

@@ -20,7 +20,7 @@ impl Size {
 }
 
 impl fmt::Display for Size {
-    /// `rows=4096 columns=1024`.
+    /// Writes the numbers with their names: `rows=4096 columns=1024`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (name, number)) in self.0.iter().enumerate() {
             write!(f, "{}{name}={number}", if place == 0 { "" } else { " " })?;

@@ -23,7 +23,7 @@ pub const PROTOCOL: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub version: u32,
     /// The variant to time.
     pub variant: Variant,

@@ -19,7 +19,7 @@ const ENTRY_VERSION: u32 = 3;
 /// Prefix of the names of unfinished entries.
 const SCRATCH_PREFIX: &str = ".unfinished-";
 
-/// The same, for code that clears the store.
+/// Prefixes of the names of unfinished entries, for code that clears the store.
 pub const UNFINISHED: &[&str] = &[SCRATCH_PREFIX];
 
 /// Metadata of a stored output.
@@ -142,7 +142,7 @@ impl Cache {
         if self.lookup(key).is_some() {
             return Ok(());
         }
-        // A damaged entry is in the way: it is moved out by a rename too, so that no process sees half of it.
+        // A damaged entry exists: it is moved away by a rename too, so that no process sees half of it.
         let doomed = self.scratch()?;
         fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
         fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))

@@ -93,7 +93,7 @@ impl Builder<'_> {
         if !done.ending.is_success() {
             return self.explain(unit, done.ending, &log);
         }
-        // A launcher may have answered from its own cache; its memory use then says nothing about the compiler.
+        // A launcher may have answered from its own cache; its memory use is then not that of the compiler.
         if self.options.launcher.is_none() {
             shared.peaks.learn(&unit.name, done.usage.peak_memory_bytes);
         }
@@ -231,7 +231,7 @@ impl Builder<'_> {
     }
 }
 
-/// The reason to reject nvcc's output whatever its exit status: no object, or one without the promised instructions.
+/// The reason to reject nvcc's output, for any exit status: no object, or one without the promised instructions.
 fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     // Host code has no launcher named after it, and no device code.
     let kernel = unit.promised.is_some();
@@ -243,8 +243,8 @@ fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     code.broken_promise(promised).map(|message| failure(unit, FailureKind::MachineCode, message))
 }
 
-/// The same test on the PTX that nvcc left in its workplace, for kernels whose machine code could not be read. A
-/// launcher leaves none.
+/// The failure if the PTX that nvcc left in its workplace lacks the promised instructions, for kernels whose machine
+/// code could not be read. A launcher has no PTX.
 fn unkept_by_ptx(unit: &Unit, entry: &Entry, workplace: &Path) -> Option<BuildFailure> {
     let promised = unit.promised.filter(|_| entry.machine_code.is_none())?;
     let files = fs::read_dir(workplace).ok()?.filter_map(Result::ok).map(|file| file.path());

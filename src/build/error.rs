@@ -94,13 +94,13 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// For `map_err` on operations in the output folder.
+    /// A closure for `map_err` that wraps an I/O error of the output folder.
     pub(super) fn output(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Output { action, path, source }
     }
 
-    /// For `map_err` on operations in the cache folder.
+    /// A closure for `map_err` that wraps an I/O error of the cache folder.
     pub(super) fn cache(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Cache { action, path, source }

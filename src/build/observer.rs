@@ -5,9 +5,9 @@ use super::{Artifact, BuildFailure};
 /// Outcome of one unit.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// It compiled, now or in an earlier run.
+    /// The unit compiled, now or in an earlier run.
     Built(&'a Artifact),
-    /// It did not.
+    /// The unit did not compile.
     Failed(&'a BuildFailure),
 }
 

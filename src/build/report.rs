@@ -218,9 +218,9 @@ impl BuildReport {
 /// The fields of one kernel in a report, for later readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// As [`Artifact::source`].
+    /// See [`Artifact::source`].
     pub source: String,
-    /// As [`Artifact::registers`].
+    /// See [`Artifact::registers`].
     pub registers: u32,
 }
 

@@ -93,7 +93,7 @@ fn path_in_symbols(name: &OsStr) -> String {
     format!("--orig_src_path_name=/kgen/{}", name.to_string_lossy())
 }
 
-/// Creates the links through which a workplace reaches files elsewhere.
+/// Creates the symbolic link `name` to `target`, through which a workplace reaches a file or folder elsewhere.
 pub(super) fn link(target: &Path, name: &Path) -> Result<(), BuildError> {
     let target: PathBuf = std::path::absolute(target).map_err(BuildError::output("resolve", target))?;
     symlink(target, name).map_err(BuildError::cache("create", name))

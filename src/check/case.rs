@@ -45,7 +45,7 @@ pub trait Case: Debug {
         None
     }
 
-    /// The same inputs in a different memory layout; outputs must be bit-identical.
+    /// A call with the same inputs in a different memory layout, if there is one; its outputs must be bit-identical.
     fn twin(&self, _seed: u64) -> Option<Twin> {
         None
     }
@@ -73,7 +73,7 @@ pub struct Drawn {
 }
 
 impl<P> Subject<P> {
-    /// The same properties, for a kernel whose family is known.
+    /// The same tiling and device, with the kernel as a type of its family.
     pub fn of<Q>(&self, variant: Q) -> Subject<Q> {
         Subject { variant, tiling: self.tiling, device: self.device }
     }

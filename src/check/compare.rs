@@ -95,7 +95,7 @@ impl Tally {
         }
     }
 
-    /// The same for a contiguous tensor.
+    /// An empty tally for `output`, a contiguous tensor whose elements are named by one index.
     pub fn of_elements(output: &'static str, tolerance: f64) -> Self {
         Self { index: Index::Element, ..Self::new(output, tolerance) }
     }

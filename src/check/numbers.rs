@@ -121,7 +121,7 @@ fn widen_e4m3(bits: u8) -> f32 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// 2 to the power of `exponent`, a normal number: `powi` calls a function that multiplies.
+/// 2 to the power of `exponent`, from -126 to 127, assembled from bits: `powi` would call a function that multiplies.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits((127 + exponent).cast_unsigned() << 23)
 }

@@ -102,7 +102,7 @@ pub fn changed(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
     cases(base, lists, None)
 }
 
-/// The same for changes after which the workspace function must return 0, since the call is refused.
+/// A case for each change of `base` after which the workspace function must return 0, since the call is refused.
 pub fn changed_without_workspace(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
     cases(base, lists, Some(0))
 }

@@ -76,7 +76,7 @@ pub struct CheckOptions {
     pub schedule: Option<Order>,
     /// Parallel workers on the emulator, at least one; never more than requests.
     pub jobs: usize,
-    /// As `jobs`, on a GPU: workers spend most of their time on the reference, which the host computes.
+    /// Parallel workers on a GPU; they spend most of their time on the reference, which the host computes.
     pub gpu_jobs: usize,
     /// Time limit per variant; [`default_time_limit`] unless the user sets one.
     pub time_limit: Duration,
@@ -118,7 +118,8 @@ pub trait Observer: Sync {
 impl Observer for () {}
 
 /// Checks every request and returns the verdicts in order. Never fails as a whole: an error of one variant is its
-/// verdict. Of several kernels that are one program on the emulator, one is run; if it does not pass, each is.
+/// verdict. Of several kernels that are the same program on the emulator, only one is run; if it does not pass, all of
+/// them are.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
     let useful = |requested| jobs::useful(requested, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };

@@ -29,7 +29,7 @@ pub const PROTOCOL: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub version: u32,
     /// The kernel and the device.
     pub subject: Subject,

@@ -33,7 +33,7 @@ enum Action {
     Show,
     /// Remove entries that have not been used for some time; kgen rebuilds them when needed.
     Prune {
-        /// Days since the last use.
+        /// Remove entries that have not been used for this many days.
         #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(limits::DAYS))]
         days: u64,
 
@@ -46,7 +46,7 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`cache::run`].
+/// Those of [`cache::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let (request, days) = match args.action {
         Action::Show => (Request::Show, 0),

@@ -9,7 +9,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |_| 0)
 }
 
-/// The same for kgen's messages that quote such text: colours and styles (`ESC [ 1 ; 31 m`) are kept.
+/// [`plain`] for kgen's own messages that quote such text: colours and styles (`ESC [ 1 ; 31 m`) are kept.
 pub(super) fn styled(text: &str) -> Cow<'_, str> {
     escaped(text, style_length)
 }

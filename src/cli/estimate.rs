@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn half_of_what_runs_is_done() {
-        // Two at once, 10 s each: after 10 s one is done and the other nearly; 9 of 10 are left or running.
+        // Two at once, 10 s each. After 10 s the first has ended and the second will soon: 9 of 10 are left or running.
         assert_eq!(left(Duration::from_secs(10), 10, 1, 2), Some(Duration::from_secs(40)));
         assert_eq!(left(Duration::from_secs(10), 2, 1, 4), Some(Duration::ZERO));
     }

@@ -177,7 +177,7 @@ impl Global {
         }
     }
 
-    /// The same, for a command that handles Ctrl-C.
+    /// The settings of a command that handles Ctrl-C.
     fn interruptible(&self) -> Context {
         Context { cancel: interrupt::cancel_on_ctrl_c(), ..self.context() }
     }

@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`pack::run`].
+/// Those of [`pack::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { binary, output } = args;
     let packed = pack::run(&Request { binary, output }, &global.context(), &global.console())?;

@@ -191,7 +191,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Look::Bars { multi, bar, .. } = &self.look {
             bar.finish_and_clear();
-            // As above: only a closed standard error makes this fail.
+            // Fails only if standard error is closed.
             multi.clear().ok();
         }
     }

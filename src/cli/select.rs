@@ -206,7 +206,7 @@ impl TypedValueParser for FeaturesParser {
     }
 }
 
-/// `sentence: a, b, c`.
+/// A sentence followed by the words of an axis: `sentence: a, b, c`.
 fn help<T: AxisWord>(sentence: &str) -> String {
     let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
     format!("{sentence}: {}", names.join(", "))

@@ -26,7 +26,7 @@ impl<'a> Column<'a> {
         Self { number: true, ..Self::text(heading) }
     }
 
-    /// The same column, shown on every terminal.
+    /// This column, but never omitted.
     pub fn needed(self) -> Self {
         Self { needed: true, ..self }
     }
@@ -62,8 +62,8 @@ pub(super) fn of(columns: &[Column<'_>], rows: impl IntoIterator<Item = Vec<Stri
     within(wrap::columns(&Term::stdout()), columns, &rows.into_iter().collect::<Vec<_>>())
 }
 
-/// The same, fitted to `width` columns if possible: first by omitting optional columns, the last first, and then by
-/// putting the first column on lines of its own.
+/// A table without rules, as text with a final newline, fitted to `width` columns if possible: first by omitting
+/// optional columns, the last first, and then by putting the first column on lines of its own.
 fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let mut left_out = Vec::new();

@@ -25,10 +25,10 @@ pub fn print(result: &str) -> Result<(), CommandError> {
     write(&wrap::within(wrap::columns(&Term::stdout()), &styled(result)))
 }
 
-/// The same without wrapping: for source, scripts and paths.
+/// Like [`print`], without wrapping: for source, scripts and paths.
 ///
 /// # Errors
-/// As [`print`].
+/// Those of [`print`].
 pub fn print_verbatim(result: &str) -> Result<(), CommandError> {
     write(&styled(result))
 }
@@ -46,7 +46,7 @@ fn write(result: &str) -> Result<(), CommandError> {
 /// Writes a command's result as one JSON document.
 ///
 /// # Errors
-/// As [`print`].
+/// Those of [`print`].
 pub fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let text = serde_json::to_string_pretty(result);
     let text = text.map_err(|error| CommandError::Environment(format!("cannot write the result as JSON: {error}")))?;
@@ -84,7 +84,8 @@ pub fn note(message: &str) {
     }
 }
 
-/// The same, also with `--quiet`: for facts about the user's own files that are reported nowhere else.
+/// Writes one sentence to standard error even with `--quiet`: for facts about the user's own files that are reported
+/// nowhere else.
 pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }

@@ -9,7 +9,7 @@ static VERBOSE: AtomicBool = AtomicBool::new(false);
 /// Use of colours in output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless `NO_COLOR` or `CLICOLOR` says otherwise.
+    /// On a terminal, unless `NO_COLOR` or `CLICOLOR` disables it.
     Auto,
     /// Always.
     Always,

@@ -25,7 +25,7 @@ enum TaskWord {
     Check,
     /// A kernel's timing.
     Bench,
-    /// Random calls of a library.
+    /// Random calls to a library's dispatcher.
     Fuzz,
     /// The C++ compiler that the environment names.
     HostCompiler,
@@ -35,7 +35,7 @@ enum TaskWord {
 /// kernels cannot print to.
 ///
 /// # Errors
-/// As [`serve`].
+/// Those of [`serve`].
 pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
     let task = match args.task {
         TaskWord::Check => Task::Check,

@@ -21,7 +21,7 @@ impl Ahead {
     /// Starts the compilation with the templates of `context`. Its errors also stop the check, which reports them.
     ///
     /// # Errors
-    /// As [`Context::templates`].
+    /// Those of [`Context::templates`].
     pub fn start(context: &Context) -> Result<Self, CommandError> {
         let templates = context.templates()?;
         let cancel = Cancel::default();

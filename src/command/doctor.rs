@@ -102,7 +102,7 @@ fn nvcc(found: Result<Nvcc, ToolchainError>, can_install: bool) -> Finding {
 fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CommandError> {
     let found = match nvcc {
         Some(nvcc) => toolchain::find_disassembler(nvcc, true, &Cancel::default(), &|_: &str| ()).map(Some),
-        // It belongs beside an nvcc that is missing too; kgen's own may still exist.
+        // It should be next to an nvcc, which is missing too; kgen's own may still exist.
         None => Ok(None),
     };
     let own = || toolchain::provisioned(&DISASSEMBLER);

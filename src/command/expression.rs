@@ -62,7 +62,7 @@ pub struct Report {
     /// The derivative of a score with respect to the logit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derivative: Option<Derivative>,
-    /// The keys that a mask can show, if the row alone determines them.
+    /// The keys that a mask can show, if they depend only on the row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Bounds>,
 }

@@ -10,7 +10,7 @@ enum Word {
     Text(String),
 }
 
-/// For `serialize_with`.
+/// Writes head dims as a list of texts, for `serialize_with`.
 ///
 /// # Errors
 /// The serialiser's.
@@ -18,7 +18,7 @@ pub(super) fn serialize<S: Serializer>(head_dims: &[HeadDim], serializer: S) -> 
     serializer.collect_seq(head_dims.iter().map(ToString::to_string))
 }
 
-/// For `deserialize_with`.
+/// Reads head dims from a list of numbers and texts, for `deserialize_with`.
 ///
 /// # Errors
 /// The deserialiser's, and a head dim that no kernel can have.

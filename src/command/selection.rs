@@ -152,7 +152,7 @@ impl SelectionRequest {
 /// Resolves `selection` and reports its notes.
 ///
 /// # Errors
-/// As [`SelectionRequest::resolve`].
+/// Those of [`SelectionRequest::resolve`].
 pub(super) fn resolve_with_notes(
     selection: &SelectionRequest,
     context: &Context,

@@ -37,7 +37,7 @@ impl Session {
         plan(&self.grid, variant)
     }
 
-    /// As [`plan`](Self::plan), compiled for another target if one is named.
+    /// Plans a variant like [`plan`](Self::plan), but compiled for another target if one is named.
     ///
     /// # Errors
     /// A sentence; also if the kernel has no form that runs there.
@@ -123,7 +123,7 @@ pub(super) fn warn_of_edited(folder: &Path, summary: &WriteSummary, observer: &d
     }
 }
 
-/// For `map_err` on writes to the folder of `flag`: adds the remedy.
+/// A closure for `map_err` on writes to the folder of `flag`: adds the remedy.
 pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CommandError {
     move |error| unwritable_unless(&format!("choose another place with `{flag}`"), error)
 }
@@ -134,7 +134,7 @@ pub(super) fn unwritable_unless(other: &str, error: RenderError) -> CommandError
         return error.into();
     };
     let remedy = match source.kind() {
-        // A file that is not kgen's is in the way; the reason already ends with the remedy.
+        // A file that is not kgen's has the path of an output file; the reason already ends with the remedy.
         ErrorKind::InvalidData => return CommandError::Usage(format!("{error}, or {other}")),
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space and run the command again",

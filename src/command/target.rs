@@ -83,7 +83,7 @@ impl TargetWord {
         Some(note)
     }
 
-    /// The same word, with `native` replaced by the GPU of this machine.
+    /// This word, with `native` replaced by the GPU of this machine.
     fn known(&self) -> Result<Self, CommandError> {
         static PRESENT: OnceLock<Result<u32, String>> = OnceLock::new();
         if *self != Self::Native {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Programs that kgen can install.
 const BUNDLES: [&Bundle; 2] = [&COMPILER, &DISASSEMBLER];
 
-/// Request about the compiler and the disassembler.
+/// Request to install, remove or show the compiler and the disassembler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {

@@ -146,7 +146,7 @@ impl Outcome {
         Self { folder, variants: Vec::new(), dispatcher: false, written, changes, is_nowhere: false, stale: None }
     }
 
-    /// The same, marked as a failure with this message if `mode` treats changes as one.
+    /// This outcome, marked as a failure with this message if `mode` treats changes as a failure.
     fn stale_if(mut self, mode: Mode, message: impl FnOnce(&Path, &Changes) -> String) -> Self {
         let stale = mode == Mode::Check && !self.changes.changes.is_empty();
         self.stale = stale.then(|| message(&self.folder, &self.changes));

@@ -88,8 +88,8 @@ pub struct Packed {
 /// Builds the library and packs it.
 ///
 /// # Errors
-/// As [`build::run`]; [`CommandError::Failed`] if the resulting library cannot be packed, [`CommandError::Usage`]
-/// if the wheel cannot be written.
+/// Those of [`build::run`], [`CommandError::Failed`] if the resulting library cannot be packed, and
+/// [`CommandError::Usage`] if the wheel cannot be written.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { build, output, device } = request;
     let build = &build::Request { build_dir: build.build_dir.join(FOLDER), only: true, ..build.clone() };
@@ -128,7 +128,7 @@ impl Outcome {
     /// Fails if there is no package.
     ///
     /// # Errors
-    /// As [`build::Outcome::verdict`].
+    /// Those of [`build::Outcome::verdict`].
     pub fn verdict(&self) -> Result<(), CommandError> {
         match self {
             Self::Packed(_) => Ok(()),

@@ -14,7 +14,7 @@ pub enum Task {
     Check,
     /// A kernel's timing.
     Bench,
-    /// Random calls of a library.
+    /// Random calls to a library's dispatcher.
     Fuzz,
 }
 

@@ -66,7 +66,7 @@ pub(super) fn made(
         if let Some(other) = whole(folder, key) {
             return Ok(other);
         }
-        // A damaged folder is in the way. It is moved out by a rename too, so that no process sees half of it.
+        // A damaged folder exists. It is moved away by a rename too, so that no process sees half of it.
         let doomed = scratch()?;
         fs::rename(folder, doomed.path().join("damaged")).map_err(failed(folder))?;
         fs::rename(new.path(), folder).map_err(failed(folder))?;
@@ -88,7 +88,7 @@ fn collect(folder: &Path, below: &Path, files: &mut BTreeMap<PathBuf, String>) -
         if entry.file_type()?.is_dir() {
             collect(&path, &name, files)?;
         } else {
-            // Links are followed.
+            // For a link, the hash of its target's contents.
             files.insert(name, content_hash(read(&path)?));
         }
     }

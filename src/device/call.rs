@@ -58,7 +58,7 @@ impl Outputs {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, image)| image)
     }
 
-    /// The same, mutable, so that a test can corrupt it.
+    /// The mutable output called `name`, if the call has it, so that a test can corrupt it.
     #[cfg(test)]
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Image> {
         self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, image)| image)

@@ -73,7 +73,7 @@ pub enum KitError {
     NoCompiler {
         /// The compiler's path.
         compiler: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The compiler rejected the source.
@@ -94,7 +94,7 @@ pub enum KitError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -6,7 +6,7 @@
 /// holds it was not written; an input read from it propagates NaN.
 pub const POISON: u16 = 0x7fa5;
 
-/// The same for two elements of E4M3: one byte of [`POISON`] would be a number there.
+/// The contents of two unwritten elements of E4M3: one byte of [`POISON`] would be a number there.
 const POISON_BYTES: u16 = 0xffff;
 
 /// Bytes of guard zone before and after a tensor; a multiple of the alignment of device allocations.

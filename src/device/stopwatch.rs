@@ -137,7 +137,7 @@ impl Drop for Graph {
     }
 }
 
-/// For `map_err` if the driver refuses `what`.
+/// A closure for `map_err` that reports that the driver refused `what`.
 fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
     move |e| DeviceError::Driver { what, reason: words(e) }
 }
@@ -164,7 +164,7 @@ impl Gpu {
     /// The device never waits for the host: an uncounted round precedes the first, and events separate the rounds.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// Those of [`launch`](Self::launch).
     pub fn time(&self, launches: &[Launch<'_>], plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<RoundTimes, DeviceError> {
         let stream = Stream::new()?;
         let mut turn = 0..;

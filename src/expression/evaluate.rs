@@ -37,10 +37,10 @@ impl Expr {
         self.evaluated(at, &mut |_, value| value)
     }
 
-    /// The same with every real intermediate result rounded by `round`, for example to fp32.
+    /// The value with every real intermediate result rounded by `round`, for example to fp32.
     ///
     /// # Panics
-    /// As [`Self::value`].
+    /// Those of [`Self::value`].
     pub fn rounded(&self, at: &At<'_>, round: impl Fn(f64) -> f64) -> f64 {
         self.evaluated(at, &mut |expr, value| if expr.kind() == Type::Real { round(value) } else { value })
     }
@@ -86,7 +86,7 @@ impl Expr {
     /// The truth of a condition; for a number, true if it is not 0.
     ///
     /// # Panics
-    /// As [`Self::value`].
+    /// Those of [`Self::value`].
     pub fn holds(&self, at: &At<'_>) -> bool {
         self.value(at) != 0.0
     }
@@ -94,7 +94,7 @@ impl Expr {
     /// The value of an integer expression.
     ///
     /// # Panics
-    /// As [`Self::value`].
+    /// Those of [`Self::value`].
     pub(super) fn whole(&self, at: &At<'_>) -> i64 {
         debug_assert_eq!(self.kind(), Type::Integer);
         self.value(at) as i64

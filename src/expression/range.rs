@@ -64,7 +64,7 @@ pub(super) fn of(expr: &Expr) -> Span {
         }
         Expr::Binary(op, a, b) => of_binary(*op, a, b),
         Expr::Select(_, a, b) => of(a).united(of(b)),
-        // Not integers.
+        // Expressions of other types than integer.
         Expr::Unary(..) => Span { low: i128::from(i64::MIN), high: i128::from(i64::MAX) },
     }
 }

@@ -23,7 +23,7 @@ impl Expr {
     /// decides a comparison of real numbers.
     ///
     /// # Panics
-    /// As [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     pub fn fp32_error(&self, at: &At<'_>, of_s: f64) -> f64 {
         bounded(self, at, of_s).error
     }

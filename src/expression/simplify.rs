@@ -51,7 +51,7 @@ fn below_zero(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// A real literal, if fp32 can represent it.
+/// A real literal; `None` if it overflows fp32, or if it is not 0 and below fp32's normal numbers.
 fn real(value: f64) -> Option<Expr> {
     Number::new(value).map(|number| Expr::Leaf(Leaf::Real(number)))
 }

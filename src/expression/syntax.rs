@@ -11,7 +11,7 @@ pub(super) struct Syntax {
     pub span: Range<usize>,
 }
 
-/// Kinds of parts.
+/// Kinds of nodes of the syntax tree, with their operands.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// Digits without a point or an exponent.

@@ -53,7 +53,7 @@ pub trait Family: Sync {
     fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError>;
 
     /// The plans of a kernel with tiles near its default, including the default, without duplicates: candidates for
-    /// measurement. A family that defines no neighbourhood has the default alone.
+    /// measurement. A family that defines no neighbourhood has only the default.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no default.
@@ -149,8 +149,7 @@ impl Plan {
         of(variant.kind()).plan(variant, change)
     }
 
-    /// The same kernel compiled for `target` instead of its own, as close to this plan as their common instructions
-    /// allow.
+    /// This kernel compiled for `target` instead of its own, as close to this plan as their common instructions allow.
     ///
     /// # Errors
     /// [`PlanError`] if the kernel has no such form, or does not fit there.

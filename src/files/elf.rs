@@ -42,8 +42,9 @@ fn flaw(bytes: &[u8], kind: ObjectKind, names: &[&str], device_code: bool) -> Op
     (device_code && !code()).then(|| "holds no device code".into())
 }
 
-/// True if the ELF file at `path` ends before the contents that its program headers describe. A loader would map such a
-/// file and die of SIGBUS. False for a file that is not ELF: a loader reports that itself.
+/// True if the ELF file at `path` ends before the contents that its program headers describe. The loader would map such
+/// a file, and an access would kill the process with SIGBUS. False for a file that is not ELF, which the loader
+/// reports.
 ///
 /// # Errors
 /// The system's reason why the file cannot be opened.

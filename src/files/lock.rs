@@ -113,7 +113,7 @@ fn held(folder: &Path) -> Option<File> {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Removed while still locked, and only if it is still ours. A leftover file does no harm.
+        // The file is removed while still locked, and only if it is still ours. A leftover file does no harm.
         if is_named(&self.file, &self.path).unwrap_or(false) {
             fs::remove_file(&self.path).ok();
         }

@@ -3,18 +3,18 @@
 use serde::Serializer;
 use std::path::Path;
 
-/// For `serialize_with`, if people and scripts read the path: invalid UTF-8 becomes U+FFFD.
+/// Serialises a path as a string, for `serialize_with`. Invalid UTF-8 becomes U+FFFD.
 ///
 /// # Errors
-/// The serialiser's.
+/// Those of the serialiser.
 pub fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.as_ref().display())
 }
 
-/// As [`lossy`], for a path that may be absent.
+/// Like [`lossy`], for a path that may be absent.
 ///
 /// # Errors
-/// The serialiser's.
+/// Those of the serialiser.
 pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: S) -> Result<S::Ok, S::Error> {
     match path {
         Some(path) => lossy(path, serializer),
@@ -22,8 +22,8 @@ pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: 
     }
 }
 
-/// For `with`, if another kgen opens the path: its bytes are preserved, as text if they are UTF-8, otherwise as
-/// numbers.
+/// Serialization of a path for another kgen process, for `with`: its bytes are preserved, as text if
+/// they are UTF-8, otherwise as numbers.
 pub mod exact {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::{
@@ -42,7 +42,7 @@ pub mod exact {
     /// Writes it.
     ///
     /// # Errors
-    /// The serialiser's.
+    /// Those of the serialiser.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) => text.serialize(serializer),
@@ -53,7 +53,7 @@ pub mod exact {
     /// Reads it.
     ///
     /// # Errors
-    /// Neither text nor bytes.
+    /// The value is neither text nor bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         Ok(match Written::deserialize(deserializer)? {
             Written::Text(path) => path,

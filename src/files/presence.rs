@@ -59,7 +59,7 @@ impl Workers {
     /// The processes in `folder`, which must exist.
     ///
     /// # Errors
-    /// As [`Presence::announce`].
+    /// Those of [`Presence::announce`].
     pub fn of(folder: &Path) -> io::Result<Self> {
         let file = open(folder)?;
         match file.try_lock() {

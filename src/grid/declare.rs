@@ -74,7 +74,7 @@ pub struct Set {
     pub description: String,
     /// The filter that selects its variants.
     pub filter: Filter,
-    /// Number of variants in the set once the grid declares them all; `None` if the filter alone defines the set.
+    /// Number of variants in the set once the grid declares them all; `None` if only the filter defines the set.
     pub size: Option<u32>,
     /// Position of `size`, or of the name if it has none.
     pub(super) span: Range<usize>,
@@ -155,7 +155,7 @@ fn version(version: &Spanned<i64>) -> Result<(), Finding> {
 fn targets(file: &File) -> Result<BTreeMap<Target, String>, Finding> {
     let mut targets = BTreeMap::new();
     let mut spans = BTreeMap::new();
-    // In the file's order, so that of two names for one target the second is reported as the duplicate.
+    // Entries in the file's order, so that of two names for one target the second is reported as the duplicate.
     let mut entries: Vec<_> = file.targets.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, entry) in entries {

@@ -34,7 +34,7 @@ pub enum GridError {
     Invalid {
         /// The file name given for messages.
         origin: String,
-        /// The wrong line, counted from 1.
+        /// Line of the error, counted from 1.
         line: usize,
         /// The problem, the line with a caret, and the remedy.
         message: String,

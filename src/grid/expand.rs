@@ -136,7 +136,7 @@ impl Grid {
         &self.declarations.scores
     }
 
-    /// The same grid with one more score.
+    /// This grid with one more declared score.
     ///
     /// # Errors
     /// The problem with its name, and the remedy.

@@ -137,7 +137,7 @@ impl Grid {
         (declared.filter(meets).collect(), extended.filter(has_others).collect())
     }
 
-    /// Refuses values that cannot match, whatever the other conditions are.
+    /// Refuses values that cannot match under any other conditions.
     fn check_values(&self, selection: &Selection) -> Result<(), SelectError> {
         for head_dim in &selection.head_dims {
             head_dim.checked()?;

@@ -31,7 +31,7 @@ pub struct TileRow {
     pub measured: Option<String>,
     /// Its line, counted from 1: the line of `when`, or of the table.
     pub line: usize,
-    /// The same position, in bytes.
+    /// Byte range of `when`, or of the whole table without one.
     pub(super) span: Range<usize>,
 }
 
@@ -48,7 +48,7 @@ impl TileTable {
         &self.0
     }
 
-    /// The same rows except one.
+    /// These rows without one of them.
     #[cfg(test)]
     pub(crate) fn without(&self, row: usize) -> Self {
         let mut rows = self.0.clone();

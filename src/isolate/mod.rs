@@ -49,7 +49,7 @@ pub struct Worker<'a> {
 /// Ways in which a worker ended.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// It ended by itself, with any status.
+    /// It ended without being killed by kgen, with any status.
     Exited(ExitStatus),
     /// Killed at its time limit.
     TimedOut,
@@ -90,7 +90,7 @@ impl Worker<'_> {
     /// The worker cannot be started or waited for.
     pub fn run(&self, request: &impl Serialize, mut hear: impl FnMut(&[u8])) -> io::Result<(End, String)> {
         let token = format!("{:032x}", rand::random::<u128>());
-        // Not the token, which a kernel must not learn.
+        // The mark differs from the token, which a kernel must not be able to read.
         let mark = format!("{:032x}", rand::random::<u128>());
         let mut child = self.start(&Envelope { token: token.clone(), request }, &mark)?;
         let mut streams = Streams::of(&mut child, token)?;

@@ -1,6 +1,6 @@
 //! Processes that a kernel has started and that have left the worker's process group, for example by `setsid`. They are
-//! identified by an environment variable, which children inherit whatever group, session or parent they move to. A
-//! process started with another environment is not found; this is not a sandbox.
+//! identified by an environment variable, which children inherit even if they move to another group, session or parent.
+//! A process started with another environment is not found; this is not a sandbox.
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::fs;

@@ -61,8 +61,8 @@ impl Streams {
         }
     }
 
-    /// Reads a chunk from each pipe, if available, and calls `hear` with complete lines of the answer. Returns true if
-    /// there was one.
+    /// Reads at most one chunk from each pipe without blocking, and calls `hear` with each complete answer line, minus
+    /// its prefix; lines without the prefix are dropped. Returns true if any byte was read from either pipe.
     pub fn read(&mut self, hear: &mut impl FnMut(&[u8])) -> bool {
         let mut chunk = vec![0; CHUNK_BYTES];
         let answered = read_chunk(&mut self.answer, &mut chunk);

@@ -56,7 +56,7 @@ pub struct FeatureRule {
     pub excludes: &'static [Feature],
     /// Dtypes that the kernel must not have.
     pub excludes_dtypes: &'static [Dtype],
-    /// Whether the kernel must not have a declared score.
+    /// True if the kernel must not have a declared score.
     pub excludes_declared_score: bool,
     /// Sets of features; the kernel must have at least one feature of each set.
     pub requires: &'static [&'static [Feature]],
@@ -86,27 +86,27 @@ pub struct FeatureInfo {
     pub constant: &'static str,
     /// A short description; the feature's row in `docs/features.md` starts with it.
     pub summary: &'static str,
-    /// Whether it changes the mask or the scores, as opposed to the layout or type of Q, K and V.
+    /// True if it changes the mask or the scores, as opposed to the layout or type of Q, K and V.
     pub is_mask_or_score: bool,
-    /// Whether only recipes of training passes have it, although it changes the mask or the scores.
+    /// True if it changes the mask or the scores and only training passes use it.
     pub is_training: bool,
-    /// Whether any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
+    /// True if any split-KV kernel serves it without being compiled for it, because the combine kernel applies it.
     pub is_combined: bool,
-    /// Whether kernels that have it serve only calls that use it.
+    /// True if kernels that have it serve only calls that use it.
     pub is_exclusive: bool,
-    /// Whether non-causal kernels that have it also serve causal calls.
+    /// True if non-causal kernels that have it also serve causal calls.
     pub includes_causal: bool,
-    /// Whether its kernels compute each query row's position among the keys.
+    /// True if its kernels compute each query row's position among the keys.
     pub has_positions: bool,
-    /// Whether it changes scores before the mask.
+    /// True if it changes scores before the mask.
     pub changes_scores: bool,
-    /// Whether it adds elements of a tensor, of any size, to the scores, which are then in units of the score.
+    /// True if it adds elements of a tensor, of any size, to the scores, which are then in units of the score.
     pub adds_elements: bool,
-    /// Whether it multiplies weights after the softmax by a factor each.
+    /// True if it multiplies weights after the softmax by a factor each.
     pub changes_weights: bool,
-    /// Whether only split-KV kernels can have it.
+    /// True if only split-KV kernels can have it.
     pub is_split_only: bool,
-    /// Whether templates include a part with its name.
+    /// True if templates include a part with its name.
     pub has_part: bool,
     /// Compatibility rules of kernels that have it.
     pub rules: &'static [FeatureRule],
@@ -419,7 +419,7 @@ impl Features {
         Self::all().iter().filter(|feature| predicate(feature.info())).collect()
     }
 
-    /// Whether any feature of the set has properties that satisfy `predicate`.
+    /// True if any feature of the set has properties that satisfy `predicate`.
     pub fn any(self, predicate: impl Fn(&FeatureInfo) -> bool) -> bool {
         self.iter().any(|feature| predicate(feature.info()))
     }
@@ -429,17 +429,17 @@ impl Features {
         Self::masks_and_scores().with(Self::from_iter([Feature::Paged]))
     }
 
-    /// Whether `feature` is in the set.
+    /// True if `feature` is in the set.
     pub fn has(self, feature: Feature) -> bool {
         self.built_in & (1 << feature as u8) != 0
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether scores are changed before the mask: by softcap, `ALiBi`, added elements or a declared score.
+    /// True if scores are changed before the mask: by softcap, `ALiBi`, added elements or a declared score.
     pub fn changes_scores(self) -> bool {
         self.any(|info| info.changes_scores) || self.score.is_some_and(|declared| declared.score.is_some())
     }
@@ -461,7 +461,7 @@ impl Features {
         rules.into_iter().find(|rule| !rule.is_kept(self, dtype)).map(|rule| rule.reason)
     }
 
-    /// Whether `other` is a subset, including its declared score or mask.
+    /// True if `other` is a subset, including its declared score or mask.
     pub fn contains(self, other: Self) -> bool {
         other.built_in & !self.built_in == 0 && (other.score.is_none() || other.score == self.score)
     }

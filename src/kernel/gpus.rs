@@ -106,7 +106,7 @@ pub(super) fn hint(word: &str) -> Option<String> {
         ));
     }
     let names: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
-    // Another architecture, not a misspelling.
+    // The word is the number of another architecture, not a misspelling, so the message lists the known ones.
     by_number(word).filter(|capability| *capability >= 20).map(|_| format!("known: {}", ticked(&names)))
 }
 

@@ -77,7 +77,7 @@ impl HeadDim {
     /// exceeds 256.
     pub const LATENT: Self = Self { qk: 64, v: 512 };
 
-    /// The same head dim for all tensors.
+    /// One head dim for all tensors.
     pub const fn equal(head_dim: u32) -> Self {
         Self { qk: head_dim, v: head_dim }
     }
@@ -92,7 +92,7 @@ impl HeadDim {
         self.qk.max(self.v)
     }
 
-    /// Both rounded up to multiples of `step`.
+    /// These head dims, both rounded up to multiples of `step`.
     #[must_use]
     pub fn padded_to(self, step: u32) -> Self {
         Self { qk: self.qk.next_multiple_of(step), v: self.v.next_multiple_of(step) }
@@ -121,7 +121,7 @@ impl fmt::Display for HeadDim {
 /// Reasons why a text is not a head dim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadHeadDimError {
-    /// Neither one number nor two.
+    /// The text is neither one number nor two.
     #[error("{}; {}", self.title(), self.help())]
     NotANumber(String),
     /// A number that is not a valid head dim.

@@ -55,7 +55,7 @@ impl TileOverride {
         self.0.insert(key.name, (key, value));
     }
 
-    /// The same with `key` set.
+    /// This override with `key` set.
     #[must_use]
     pub fn with(mut self, key: &'static TileKey, value: TileValue) -> Self {
         self.set(key, value);

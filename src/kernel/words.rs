@@ -4,7 +4,7 @@ use super::{Dtype, Kind, Target, UnknownWord, gpus};
 use crate::text::{suggestion, ticked};
 use std::str::FromStr;
 
-/// An axis whose values are words, so that filters and `variants.toml` read all three alike.
+/// An axis whose values are words: filters and `variants.toml` parse all such axes by these functions.
 pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'static {
     /// Every value, in canonical order.
     fn all() -> &'static [Self];
@@ -47,7 +47,7 @@ impl AxisWord for Kind {
     }
 }
 
-/// A word that is not a value of its axis, in the two sentences of a message.
+/// The error for a word that is not a value of its axis. Displayed as `title; help`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{title}; {help}")]
 pub struct Misread {

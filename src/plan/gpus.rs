@@ -80,7 +80,7 @@ mod tests {
             (90, Target::Sm90),
             (100, Target::Sm100),
             (103, Target::Sm100),
-            // Neither in 10.0's family nor a target itself: by PTX, from plans for as much shared memory.
+            // Neither in 10.0's family nor a target: runs PTX of plans for as much shared memory.
             (110, Target::Sm80),
             (120, Target::Sm120),
             (121, Target::Sm121),

@@ -39,7 +39,7 @@ impl Region {
         Self::lay_out_aligned(regions, 1)
     }
 
-    /// The same, with each at a multiple of `alignment` bytes.
+    /// Consecutive regions, each at a multiple of `alignment` bytes.
     pub(crate) fn lay_out_aligned(
         regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
         alignment: u32,
@@ -132,7 +132,7 @@ pub enum PlanError {
         needed: u32,
         /// The amount that the target has.
         available: u32,
-        /// `bytes`, `registers per thread`, ...
+        /// The unit of the numbers: `bytes`, `registers per thread`, ...
         unit: &'static str,
         /// The remedy.
         remedy: String,

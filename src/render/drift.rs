@@ -33,7 +33,7 @@ pub enum Drift {
     Extra {
         /// Path below the folder.
         path: String,
-        /// Whether an earlier run wrote it. If so, the next run removes it unless it has been edited.
+        /// True if an earlier run wrote it. If so, the next run removes it unless it has been edited.
         written_by_kgen: bool,
     },
 }
@@ -65,8 +65,8 @@ impl fmt::Display for Drift {
     }
 }
 
-/// How `folder` differs from `files`: missing, differing and extra files, in the order of `files`. Writes nothing.
-/// Files that are neither kernels nor in the folder's manifest belong to the user and are ignored.
+/// The differences of `folder` from `files`: missing, differing and extra files, in the order of `files`. Writes
+/// nothing. Files that are neither kernels nor in the folder's manifest belong to the user and are ignored.
 ///
 /// # Errors
 /// [`RenderError::Io`] when a file is there but cannot be read.

@@ -158,7 +158,7 @@ impl RenderError {
     }
 }
 
-/// How a user restores files that were edited.
+/// The way in which a user restores files that were edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restoration {
     /// Delete the files; kgen writes missing files.

@@ -25,7 +25,7 @@ const EDITED: &str = ".edited";
 /// Line in every kernel's header comment. A file without it is not kgen's and is not overwritten.
 const MARK: &str = "// Made by kgen ";
 
-/// The same for the header beside a single kernel.
+/// Line in the header beside a single kernel: its [`MARK`].
 const DECLARATION_MARK: &str = " * Made by kgen ";
 
 /// Start of `kgen.h`, in this and older versions of kgen. If it is beside a single kernel, the headers with it are
@@ -203,7 +203,7 @@ pub(super) fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> boo
     lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
 }
 
-/// Whether the error means that a file or folder does not exist.
+/// True if the error means that a file or folder does not exist.
 pub(super) fn is_missing(error: &RenderError) -> bool {
     matches!(error, RenderError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
@@ -215,7 +215,7 @@ enum Owner {
     Ours,
     /// kgen, with a user's edits: may be overwritten after a backup.
     Edited,
-    /// Not kgen: never overwritten.
+    /// A user or another program: never overwritten.
     Foreign,
 }
 

@@ -61,7 +61,7 @@ pub fn hash_drift(text: &str, sources: &[Source]) -> Vec<HashDrift> {
     drift
 }
 
-/// Whether every line of `text` is the hash of a kernel file, so the file is kgen's and may be overwritten.
+/// True if every line of `text` is the hash of a kernel file, so the file is kgen's and may be overwritten.
 pub fn are_hashes(text: &str) -> bool {
     let is_hash = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_kernel = |path: &str| path.strip_suffix(".cu").is_some_and(|name| !name.contains('/'));

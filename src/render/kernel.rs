@@ -57,7 +57,7 @@ impl Renderer {
     /// name.
     ///
     /// # Errors
-    /// As [`kernel`](Self::kernel).
+    /// Those of [`kernel`](Self::kernel).
     pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
         let name = plan.variant.name();
         let template = plan.template;
@@ -82,7 +82,7 @@ impl Renderer {
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
-    /// Whether this template exists.
+    /// True if this template exists.
     pub(super) fn has(&self, template: &str) -> bool {
         self.tera.get_template_names().any(|name| name == template)
     }

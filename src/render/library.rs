@@ -73,7 +73,7 @@ impl Renderer {
     /// C++ for the host compiler or nvcc. Define the macro `KGEN_NO_PTX` if the objects contain no PTX.
     ///
     /// # Errors
-    /// As [`tree`].
+    /// Those of [`tree`].
     pub fn dispatcher(&self, plans: &[Plan]) -> Result<String, RenderError> {
         self.dispatcher_with(&context(&by_name(plans)?))
     }
@@ -136,7 +136,7 @@ struct Row {
     kind_constant: &'static str,
     /// The parameter structure of its launcher.
     params: &'static str,
-    /// Whether its file defines `<name>_workspace`.
+    /// True if its file defines `<name>_workspace`.
     workspace: bool,
     head_dim: u32,
     head_dim_v: u32,
@@ -230,7 +230,7 @@ struct KindRow {
     count: usize,
     what: &'static str,
     parameters: &'static str,
-    /// Whether each file defines `<name>_workspace`.
+    /// True if each file defines `<name>_workspace`.
     workspace: bool,
 }
 

@@ -34,7 +34,7 @@ struct Manifest<'a> {
 pub struct VendoredAs {
     /// Consumer of the folder.
     pub layout: Layout,
-    /// Whether the dispatcher is included.
+    /// True if the dispatcher is included.
     pub dispatcher: bool,
 }
 
@@ -71,7 +71,7 @@ struct Entry<'a> {
     nvcc_flags: Vec<String>,
     /// Compute capabilities that run its machine code.
     runs_on: Vec<String>,
-    /// Whether newer ones can run it through its PTX.
+    /// True if newer ones can run it through its PTX.
     newer_by_ptx: bool,
 }
 
@@ -151,7 +151,7 @@ impl Held {
         self.files.keys().chain(self.unfinished.keys()).map(String::as_str).filter(plain).collect()
     }
 
-    /// Whether kgen wrote a file with this hash at `path`.
+    /// True if kgen wrote a file with this hash at `path`.
     pub(super) fn wrote(&self, path: &str, hash: &str) -> bool {
         self.files.get(path).is_some_and(|written| written == hash)
             || self.unfinished.get(path).is_some_and(|written| written.contains(hash))

@@ -71,7 +71,7 @@ pub(crate) fn unlike(error: &toml::de::Error, span: Range<usize>, text: &str) ->
 /// String delimiters.
 const QUOTES: [char; 2] = ['"', '\''];
 
-/// The probable intention of a value of the wrong type.
+/// Help for a value of the wrong type: the corrected source if it is evident, otherwise what is expected.
 fn mend(expected: &str, source: &str) -> String {
     let short = (!source.contains('\n') && !source.is_empty() && source.len() < 60).then_some(source);
     match short {

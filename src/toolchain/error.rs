@@ -140,7 +140,7 @@ pub enum ToolchainError {
         /// The failure, as a fragment.
         detail: String,
     },
-    /// Neither `XDG_CACHE_HOME` nor a home folder.
+    /// There is neither `XDG_CACHE_HOME` nor a home folder.
     #[error("no folder for the cache: neither `XDG_CACHE_HOME` nor `HOME` is set; set one of them")]
     NoHome,
     /// A file operation in the cache folder failed.
@@ -159,7 +159,7 @@ pub enum ToolchainError {
 }
 
 impl ToolchainError {
-    /// For `map_err`: adds the action and the path to an [`io::Error`].
+    /// A closure for `map_err` that adds the action and the path to an [`io::Error`].
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }

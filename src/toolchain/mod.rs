@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// Receives messages about long operations. Called from several threads.
 pub trait Say: Sync {
-    /// A whole sentence.
+    /// Reports `message`, a complete sentence.
     fn say(&self, message: &str);
     /// Download progress: bytes received of the expected total.
     fn downloaded(&self, _bytes: u64, _of: u64) {}

@@ -27,7 +27,7 @@ pub enum NvccOrigin {
     CudaHome,
     /// The first `nvcc` in `PATH`.
     Path,
-    /// kgen's own, in its cache folder.
+    /// kgen's own nvcc, in its cache folder.
     Provisioned,
 }
 

@@ -51,7 +51,7 @@ impl Pip {
     pub fn find(cancel: &Cancel) -> Result<Self, ToolchainError> {
         let program = find_in_path("python3").or_else(|| find_in_path("python"));
         let program = program.ok_or_else(|| ToolchainError::NoPip { detail: "`python3` is not in `PATH`".into() })?;
-        // It runs in another folder than this one.
+        // Made absolute, because pip runs in another folder.
         let program = std::path::absolute(&program).map_err(ToolchainError::io("resolve", &program))?;
         for isolation in ISOLATIONS {
             let pip = Self { program: program.clone(), isolation };

@@ -102,7 +102,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// This machine's, if there are wheels for it.
+    /// The architecture of this machine, if there are wheels for it.
     pub fn current() -> Option<Self> {
         match (std::env::consts::OS, std::env::consts::ARCH) {
             ("linux", "x86_64") => Some(Self::X86_64),

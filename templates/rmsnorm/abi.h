@@ -2,7 +2,7 @@
  *   h = in + residual, rounded once to the dtype and written to `residual_out`; h = in where there is no residual
  *   out = h / sqrt(mean(h * h) + eps) * weight, in fp32, rounded once to the dtype
  * The mean is over the columns of a row. It is the rounded h that is squared and scaled: what `residual_out` holds, as
- * in vLLM's fused_add_rms_norm. The order of a sum depends on `columns` alone, so a row has the same bits in every run.
+ * in vLLM's fused_add_rms_norm. The order of a sum depends only on `columns`, so a row has the same bits in every run.
  * Squares beyond fp32 make the mean infinite and `out` 0; a row of zeros gives NaN if eps is 0.
  *
  * Element (row, column) of `in` is in[row * in_row_stride + column], those of the other matrices likewise. `out` may be

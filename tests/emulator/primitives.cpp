@@ -139,7 +139,7 @@ void products(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
-// The same with k = 8.
+// Like products(), with k = 8.
 void products_of_depth_8(int) {
     const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
     const auto a_at = [](int i, int k) { return static_cast<float>(i) + static_cast<float>(k) / 4; };

@@ -140,7 +140,7 @@ void order_of_copies() {
            }),
            "reading past the end of the tensor's allocation is reported");
     use_map(64, tma_swizzle::span_128);
-    static uint8_t gaps[1024];  // elements: the first row only
+    static uint8_t gaps[1024];  // 1 for each element that belongs to the tensor: those of the first row only
     memset(gaps, 1, 64);
     kgen_emulator_reset(1);
     kgen_emulator_tensor("input", input, sizeof input, gaps, 2, 0);

@@ -46,7 +46,7 @@ void load_a(uint32_t (&a)[STEPS][4]) {
     }
 }
 
-// The same with A in registers and B as DEPTH rows of N, one product for all panels of 64.
+// D += A B with A in registers and B as DEPTH rows of N, by one product for all panels of 64 columns.
 template <class Element, int N, int DEPTH, int START = 0, int TILES>
 void multiply_transposed(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 16][4], bool accumulate) {
     if constexpr (START < N) {
@@ -80,7 +80,7 @@ bool columns_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// The same with A in registers and B as N rows of DEPTH bytes. D is the part of `d` from tile FIRST on.
+// D += A B with A in registers and B as N rows of DEPTH bytes. D is the part of `d` from tile FIRST on.
 template <int N, int DEPTH, int FIRST, int START = 0, int TILES>
 void multiply_from_registers(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 32][4], bool accumulate) {
     using tile = tile_of<e4m3, N, DEPTH>;

@@ -42,7 +42,7 @@ impl Hints {
         if self.seen.is_some() { None } else { self.cases.get(trial).map(String::as_str) }
     }
 
-    /// Notes the case that showed a trial's fault, after `passed` spent on earlier cases.
+    /// Records the case that detected a trial's fault; earlier cases had taken `passed`.
     pub fn see(&self, trial: &str, case: String, passed: Duration) {
         if let Some(seen) = &self.seen {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

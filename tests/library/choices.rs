@@ -199,7 +199,7 @@ impl Choices {
         Self(library.program(&Path::new(ROOT).join("tests/library/choices.c"), "choices", &library.dispatcher))
     }
 
-    /// The same for kernels that only one test uses.
+    /// The program, linked with a library of kernels that only one test uses.
     pub fn of_kernels(name: &str, kernels: &[Point]) -> Self {
         Self::of(&names_in_place_of_kernels(name, kernels))
     }

@@ -277,7 +277,8 @@ fn long_contexts_beside_a_prompt_are_split_and_prompts_alone_take_one_kernel() {
 
 #[test]
 fn every_path_is_weighed_by_the_same_guesses_about_queries_which_one_query_more_hardly_changes() {
-    // From one query in all sequences but the longest, to half of the sequences as long as that.
+    // From a batch in which all sequences but the longest have one query, to one in which half of them are as long as
+    // it.
     let times = |total| {
         let told = answer(in_pages(64, [1024, total], 4096));
         [DENSE, SPLIT, MIXED, PACKED].map(|path| microseconds(&told, path))

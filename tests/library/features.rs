@@ -237,7 +237,7 @@ fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_w
     assert!(said[1].contains("no variant with the feature `page_descale`"), "{}", said[1]);
 }
 
-/// The same for a type of K and V.
+/// A type of K and V requires kernels that read it.
 #[test]
 fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
     let stored = |kv, asked| CallOptions { kv: Some(kv), ..asked };

@@ -1,4 +1,4 @@
-//! One CUDA graph supports changing lengths: launches and their workspace depend on shapes alone.
+//! One CUDA graph supports changing lengths: launches and their workspace depend only on shapes.
 
 use super::{Library, ROOT, run, variant};
 use kgen::{

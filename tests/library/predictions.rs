@@ -5,7 +5,7 @@ use kgen::{family::attention::Kind, kernel::Target};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range, sync::LazyLock};
 
-/// A path of `times.toml`.
+/// The path of the dispatcher whose time is in `times.toml`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Path {
@@ -95,7 +95,7 @@ impl Shape {
         if self.causal { all / 2.0 } else { all }
     }
 
-    /// The time of a path.
+    /// The measured time of `path`, in µs.
     fn measured(&self, path: Path) -> f64 {
         self.us.iter().find(|(other, ..)| *other == path).expect("it was measured").2
     }

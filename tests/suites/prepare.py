@@ -4,10 +4,11 @@
     python3 tests/suites/prepare.py OUT --flash-attention CHECKOUT      # of github.com/Dao-AILab/flash-attention
     python3 tests/suites/prepare.py OUT --vllm SOURCES                  # vLLM's unpacked source archive
 
-FlashAttention's test files import a package `flash_attn`. OUT gets one that has kgen_attn's functions, and of the
-checkout's what its tests need besides: padding and rotary embedding. FlashAttention-3's file, test_flash_attn_3.py in
-OUT, imports a module `flash_attn_interface`, which is kgen_attn's here. vLLM's file imports vLLM, which is to be
-installed with kgen's ops in place of its own (docs/vllm.md). The sampling plugin goes along. Nothing of this is committed.
+FlashAttention's test files import a package `flash_attn`. The one in OUT has kgen_attn's functions and, from the
+checkout, the other modules that the tests need: padding and rotary embedding. FlashAttention-3's file,
+test_flash_attn_3.py in OUT, imports a module `flash_attn_interface`, which is kgen_attn's here. vLLM's file imports
+vLLM, which must be installed with kgen's ops instead of its own (docs/vllm.md). The sampling plugin is copied too. None
+of these files is committed.
 """
 
 import argparse

@@ -6,8 +6,8 @@ The suites of FlashAttention have some hundred thousand cases in products of `pa
 minutes. Of each function the KGEN_SUITE_CASES cases with the smallest hashes are kept (all, if it is not set), with the
 ids that pytest gives them. Cases for which KGEN_SUITE_WITHOUT, an expression of Python in the names of the parameters,
 is true are not drawn. Names that a function does not have are None.
-KGEN_SUITE_SHARD is this process' part of them. KGEN_SUITE_REPORT is where the counts go, as JSON, with the message of
-each failure.
+KGEN_SUITE_SHARD is the part of them that this process runs. The counts are written to KGEN_SUITE_REPORT as JSON, with
+the message of each failure.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ WITHOUT = compile(os.environ.get("KGEN_SUITE_WITHOUT", "False"), "KGEN_SUITE_WIT
 
 
 def id_of(name, value, index):
-    """What pytest puts into an id for a value of the parameter `name`."""
+    """The part of pytest's id for a value of the parameter `name`."""
     return str(value) if value is None or isinstance(value, (str, int, float, bool)) else f"{name}{index}"
 
 

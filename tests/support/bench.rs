@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// The four variants that most tests build.
+/// Arguments that select the four variants that most tests build.
 pub const SLICE: [&str; 6] = ["--kind", "fwd", "--head-dim", "64", "--target", "sm80"];
 pub const ONE: &str = "flash_fwd_hdim64_bf16_sm80";
 pub const OTHER: &str = "flash_fwd_hdim64_fp16_causal_sm80";

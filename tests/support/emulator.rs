@@ -21,7 +21,7 @@ static KIT: LazyLock<PathBuf> = LazyLock::new(|| {
     cache.join("emulator").join(format!("kit-{}", &kit.hash()[..32]))
 });
 
-/// Puts the emulator into the cache of a kgen whose `XDG_CACHE_HOME` is `cache`.
+/// Links the compiled emulator into the cache of kgen processes with `XDG_CACHE_HOME` = `cache`.
 pub fn lend_emulator(cache: &Path) {
     let folder = cache.join("kgen/emulator");
     fs::create_dir_all(&folder).expect("the cache is writable");

@@ -1,4 +1,4 @@
-"""Calls of `_vllm_fa3_C.fwd` as vLLM's decoder makes them: a batch of sequences whose keys are in pages of a cache that
+"""Calls to `_vllm_fa3_C.fwd` like those of vLLM's decoder: a batch of sequences whose keys are in pages of a cache that
 interleaves K and V, and queries that are a view of one projection."""
 
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Step:
         width = self.width or max([1, *pages])
         order = torch.randperm(sum(pages) + 2)
         blocks = torch.full((len(order), self.page, self.heads_k, 2 * self.dim), torch.nan)
-        table = torch.full((len(self.keys), width + 3), 1 << 20, dtype=torch.int32)[:, :width]  # rows apart
+        table = torch.full((len(self.keys), width + 3), 1 << 20, dtype=torch.int32)[:, :width]  # non-contiguous
         next_page = 0
         for sequence, count in enumerate(self.keys):
             for index in range(pages[sequence]):

@@ -1,6 +1,6 @@
 // Counters for tests. Replaces the emulator's launch of a grid (linker option --wrap): records the kernel and its
 // blocks, then calls the original. COUNT and START are the linker's names of this function and of the original. Also
-// counts the calls of kgen_fwd_workspace.
+// counts the calls to kgen_fwd_workspace.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -52,5 +52,5 @@ extern "C" __attribute__((visibility("default"))) size_t kgen_fwd_workspace(cons
     return uncounted_kgen_fwd_workspace(params);
 }
 
-// Number of calls of kgen_fwd_workspace.
+// Number of calls to kgen_fwd_workspace.
 extern "C" __attribute__((visibility("default"))) int kgen_test_questions() { return questions; }

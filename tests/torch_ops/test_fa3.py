@@ -117,7 +117,7 @@ def test_fp8_queries_and_cache(emulator, batch, splits):
 
 @pytest.mark.parametrize("queries, keys, converted", [([1] * 24, [600] * 24, True), ([200, 170], [200, 300], False)], ids=["decode", "prefill"])
 def test_fp8_queries_are_converted_where_that_is_faster(emulator, queries, keys, converted):
-    """On Hopper the library has both: FP8 products without split keys, and E4M3 keys with bf16 queries."""
+    """On Hopper the library has kernels for both: FP8 products without split keys, and E4M3 keys with bf16 queries."""
     emulator.device(90)
     step = Step(queries=queries, keys=keys, dtype=FP8)
     out, lse = fwd(emulator, step, metadata=metadata_of(emulator, step), descales=DESCALES)
@@ -207,7 +207,8 @@ def test_blocks_take_their_work_from_the_counter_of_the_metadata(emulator):
 
 
 def test_layers_merge_by_the_counters_of_the_metadata(emulator):
-    """With few rows the last block of each row tile merges: no layer launches fwd_combine, and each finds zeros."""
+    """With few rows the last block of each row tile merges: no layer launches fwd_combine, and each layer finds the
+    counters zero."""
     step = Step(queries=[1, 1], keys=[300, 500], heads=2, heads_k=1, dim=64)
     metadata = metadata_of(emulator, step, num_splits=2)
     for _ in range(3):

@@ -36,7 +36,7 @@ def integers(*values):
 
 
 def packed(rows_q, rows_k):
-    """Q, K and V of sequences, and bounds."""
+    """Q, K and V of sequences, and their cumulative lengths."""
     torch.manual_seed(1)
     q, k, v = (random(sum(rows), heads, 64) for rows, heads in ((rows_q, 4), (rows_k, 2), (rows_k, 2)))
     return q, k, v, starts(rows_q), starts(rows_k)
@@ -96,7 +96,7 @@ def test_slots_of_a_dense_cache(emulator):
 
 @pytest.mark.parametrize("slot", [6, 2**31 - 1, -1])
 def test_a_slot_that_the_cache_has_not(emulator, slot):
-    """No keys, and no read outside of the cache."""
+    """Such a sequence has no keys, and nothing outside of the cache is read."""
     torch.manual_seed(2)
     q, k, v = random(3, 5, 4, 64), random(6, 40, 2, 64), random(6, 40, 2, 64)
     out, lse = fwd(emulator, q=q, k=k, v=v, seqused_k=integers(40, 17, 30), kv_batch_idx=integers(5, slot, 0))

@@ -1,4 +1,4 @@
-"""A CUDA graph's launches and memory depend on shapes alone."""
+"""The launches and the memory of a CUDA graph depend only on shapes."""
 
 import ctypes
 import os

@@ -62,7 +62,7 @@ def test_a_step_with_fa3(emulator, vllm, splits, asked):
         ),
         [step.used, step.cu_seqlens_q],
     )  # fmt: skip
-    # As the engine's builder copies it for graphs.
+    # The engine's builder copies the metadata into such a buffer for graphs.
     buffer = torch.full((17,), 7, dtype=torch.int32)
     buffer[: len(metadata)] = metadata
     buffer[len(metadata) :] = 0

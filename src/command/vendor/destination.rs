@@ -12,7 +12,7 @@ pub(super) enum Destination {
     Vllm(VllmTree),
 }
 
-/// The same, locked against other kgen processes.
+/// A destination that is locked against other kgen processes.
 pub(super) enum LockedDestination<'a> {
     Folder(LockedVendored<'a>),
     Vllm(LockedVllm<'a>),
@@ -72,7 +72,7 @@ impl Destination {
         }
     }
 
-    /// As [`compare`](Self::compare), with the same refusals as the real changes.
+    /// The changes of [`compare`](Self::compare), with the errors that the real changes would return.
     pub fn rehearse(&self, root: &Path, files: &[OutputFile], note: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         if let Self::Vllm(tree) = self {
             tree.refuse_uncommitted(!files.is_empty())?;

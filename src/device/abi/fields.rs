@@ -8,7 +8,7 @@ use std::ffi::c_void;
 pub enum Field {
     /// A pointer to element (0, 0, 0) of the named tensor; NULL if the call has none.
     Tensor(&'static str),
-    /// The same pointer, plus this many bytes.
+    /// The pointer of [`Self::Tensor`], plus this many bytes.
     TensorAt(&'static str, isize),
     /// `size_t`: size of the workspace in bytes.
     WorkspaceBytes,
@@ -87,7 +87,7 @@ impl Fields {
 }
 
 impl Structure {
-    /// The same with another header; if it is the first version's, the fields of later versions hold garbage.
+    /// These fields with another header; if it is the first version's, the fields of later versions hold garbage.
     pub(super) fn headed(mut self, header: Header) -> Self {
         let (size, flags) = (self.words[0] as u32, (self.words[0] >> 32) as u32);
         let size_of_structure = size as usize / 8;

@@ -43,7 +43,7 @@ pub enum Header {
     FirstVersion,
     /// `struct_size` is the largest of any version; the fields unknown to this version are zero.
     LaterVersion,
-    /// The same, with a nonzero last byte.
+    /// Like [`Self::LaterVersion`], with a nonzero last byte.
     LaterUse,
     /// Additional `flags`.
     Flags(u32),

@@ -49,7 +49,8 @@ impl Params {
         Self { of_family: Box::new(parameters), header: None }
     }
 
-    /// The same, from a caller that violates `kgen.h`, or that was compiled against another version.
+    /// These parameters with the header of a caller that violates `kgen.h`, or that was compiled against another
+    /// version.
     #[must_use]
     pub fn headed(self, header: Header) -> Self {
         Self { header: Some(header), ..self }
@@ -61,7 +62,7 @@ impl Params {
         parameters.downcast_ref()
     }
 
-    /// The same, mutable.
+    /// The mutable parameters, if they are of this type.
     pub fn get_mut<P: Parameters>(&mut self) -> Option<&mut P> {
         let parameters: &mut dyn Any = &mut *self.of_family;
         parameters.downcast_mut()

@@ -45,7 +45,7 @@ pub struct Spelling {
     pub seqlen_q: String,
     /// Keys of this entry.
     pub seqlen_k: String,
-    /// Prefix of the names of scalars (`float`), integers (`int`) and tables (`const float*`): `user.`, say.
+    /// Prefix of the names of scalars (`float`), integers (`int`) and tables (`const float*`), for example `user.`.
     pub named: String,
     /// Prefix of the names of [`Local`]s.
     pub local: String,

@@ -11,7 +11,7 @@ use crate::expression::{
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Neither `q`, `k` nor `s`: once per head.
+    /// Contains neither `q`, `k` nor `s`: computed once per head.
     Block,
     /// `q` without `k` and `s`: once per row.
     Row,

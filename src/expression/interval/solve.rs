@@ -218,7 +218,7 @@ fn times(a: &Expr, by: &Expr) -> Expr {
     binary(Binary::Multiply, a.clone(), by.clone())
 }
 
-/// `factor * part + rest`, where `k` occurs in `part` alone. A factor of 0 means that it does not occur.
+/// `factor * part + rest`, where `k` occurs only in `part`. A factor of 0 means that it does not occur.
 struct Linear {
     factor: i64,
     part: Expr,

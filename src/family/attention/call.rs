@@ -18,7 +18,7 @@ impl CallOptions {
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
     }
 
-    /// Whether a kernel can compute a call with these options, causal or not: `serves_features` of `kgen/features.cuh`.
+    /// True if a kernel can compute a call with these options, causal or not: `serves_features` of `kgen/features.cuh`.
     /// Kernels with windows apply a causal mask if a call has one; kernels with pages, FP8 or `qv` serve no other
     /// calls.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
@@ -39,7 +39,7 @@ impl CallOptions {
         params
     }
 
-    /// Whether sequences with this many queries are computed.
+    /// True if sequences with this many queries are computed.
     pub fn serves_queries(&self, queries: usize) -> bool {
         let [least, most] = self.query_limits.map(|limit| limit as usize);
         queries >= least && (most == 0 || queries <= most)

@@ -162,7 +162,7 @@ impl DeclaredRule {
         self.visible(s, q, k, Expr::value)
     }
 
-    /// The same with every step in fp32.
+    /// [`of`](Self::of) with every intermediate result rounded to fp32.
     pub fn naive(&self, s: f32, q: i64, k: usize) -> f32 {
         self.visible(f64::from(s), q, k, |score, at| score.rounded(at, |value| f64::from(value as f32))) as f32
     }

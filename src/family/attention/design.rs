@@ -17,7 +17,7 @@ pub struct Design {
     pub rows_per_warp: u32,
     /// Head dim of Q and K rounded up to the K of the MMA (16; 32 with FP8): the width of their tiles in shared memory.
     pub head_dim_padded: u32,
-    /// The same for V and O.
+    /// The padded head dim of V and O, likewise.
     pub head_dim_v_padded: u32,
     /// Column panels of Q and K tiles in shared memory.
     pub panels: Vec<Panel>,
@@ -27,7 +27,7 @@ pub struct Design {
     pub features: FeatureParts,
     /// Loading of K and V.
     pub kv: Kv,
-    /// Whether a split-KV kernel may start before the preceding kernels have completed (programmatic dependent launch).
+    /// True if a split-KV kernel may start before the preceding kernels have completed (programmatic dependent launch).
     pub early: bool,
     /// Element type of the MMA operands, if the kernel widens its queries.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,10 +109,10 @@ pub struct FeatureParts {
     features: Features,
     /// Format of K and V in FP8 that are widened before the MMA.
     pub kv: Option<KvFormat>,
-    /// Whether rows compute their positions among the keys, and their visible keys have two ends: for windows, chunks
+    /// True if rows compute their positions among the keys, and their visible keys have two ends: for windows, chunks
     /// and slopes.
     pub positions: bool,
-    /// Whether scores are changed before the mask.
+    /// True if scores are changed before the mask.
     pub scores: bool,
     /// A declared score or mask.
     pub declared: Option<DeclaredParts>,
@@ -156,18 +156,18 @@ impl Serialize for FeatureParts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
 pub struct DeclaredParts {
-    /// Whether it has a score.
+    /// True if it has a score.
     pub score: bool,
-    /// Whether it has a mask.
+    /// True if it has a mask.
     pub mask: bool,
-    /// Whether loading of keys starts at the lower end of the mask's interval; earlier tiles are skipped.
+    /// True if loading of keys starts at the lower end of the mask's interval; earlier tiles are skipped.
     pub low: bool,
-    /// Whether loading of keys stops at the upper end of the interval.
+    /// True if loading of keys stops at the upper end of the interval.
     pub high: bool,
-    /// Whether the mask is more than an interval, so that it is tested for every element of the tiles that are not
+    /// True if the mask is more than an interval, so that it is tested for every element of the tiles that are not
     /// skipped.
     pub by_element: bool,
-    /// Whether the per-element score or mask depends on the head.
+    /// True if the per-element score or mask depends on the head.
     pub per_head: bool,
 }
 
@@ -270,7 +270,7 @@ pub struct Backward {
     pub dq_warps_d: u32,
     /// Bytes of Q, dO, softmax shifts and deltas of one step.
     pub stage_bytes: u32,
-    /// Whether Q Kᵀ is a loop over panels of 64 columns instead of being fully unrolled.
+    /// True if Q Kᵀ is a loop over panels of 64 columns instead of being fully unrolled.
     pub by_panels: bool,
     /// Tile of the deterministic dQ kernel: queries per block, keys per step, warps.
     pub dq_m: u32,
@@ -306,7 +306,7 @@ pub struct Hopper {
     pub passes_by_turns: bool,
     /// Chunks of V in flight per transposing warp: FP8 only, otherwise 0.
     pub transposed_at_once: u32,
-    /// Whether the kernel allows the next one to launch before its own wait for predecessors: with one block per
+    /// True if the kernel allows the next one to launch before its own wait for predecessors: with one block per
     /// multiprocessor, the next kernel's blocks then start as soon as blocks of this one exit.
     pub next_starts_first: bool,
     /// Maximum rows of an item for which the warpgroups share its keys, because one warpgroup has all rows; 0: never.

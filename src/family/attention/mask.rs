@@ -23,19 +23,19 @@ impl Mask {
         Self { causal, options: CallOptions::default(), declared: None, additions: None, queries, keys }
     }
 
-    /// The same with the window and the chunks of a call.
+    /// This mask with the window and the chunks of a call.
     #[must_use]
     pub fn with(self, options: CallOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// The same with a declared mask for one head.
+    /// This mask combined with a declared mask, for one head.
     #[must_use]
     pub fn declared(self, declared: Option<DeclaredRule>) -> Self {
         Self { declared, ..self }
     }
 
-    /// The same with additions to the scores of one head, which hide keys if they are -∞.
+    /// This mask with additions to the scores of one head, which hide keys if they are -∞.
     #[must_use]
     pub fn adding(self, additions: Option<Additions>) -> Self {
         Self { additions: additions.filter(Additions::hide_keys), ..self }

@@ -1,4 +1,4 @@
-//! The points of attention: kind × head dim × dtype × mask × target.
+//! The points of attention: kind × head dim × dtype × mask × features × target.
 
 use crate::kernel::{self, Coordinates, Dtype, Feature, Features, HeadDim, Target, Variant};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
-    /// The same for small problems: warpgroups share the keys of few query tiles.
+    /// Hopper's forward kernel for small problems: warpgroups share the keys of few query tiles.
     FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,
@@ -107,7 +107,7 @@ impl Point {
         })
     }
 
-    /// Whether queries have a second part, which is multiplied with V: such kernels have a template of their own.
+    /// True if queries have a second part, which is multiplied with V: such kernels have a template of their own.
     pub fn has_latent_queries(self) -> bool {
         self.features.has(Feature::Qv)
     }

@@ -27,19 +27,19 @@ impl Score {
         Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, additions: None, declared: None }
     }
 
-    /// The same, bounded by `softcap` unless that is 0.
+    /// This score bounded by `softcap`, unless that is 0.
     #[must_use]
     pub fn capped(self, softcap: f64) -> Self {
         Self { softcap, ..self }
     }
 
-    /// The same, minus `slope` times the distance of query and key, with query row 0 at `first_position`.
+    /// This score minus `slope` times the distance of query and key, with query row 0 at `first_position`.
     #[must_use]
     pub fn sloped(self, slope: f64, first_position: i64) -> Self {
         Self { slope, first_position, ..self }
     }
 
-    /// The same, with the additions of the head.
+    /// This score with the additions of the head.
     #[must_use]
     pub fn adding(self, additions: Option<Additions>) -> Self {
         Self { additions, ..self }
@@ -58,7 +58,7 @@ impl Score {
         self.additions.map_or(0.0, |additions| additions.value(row, key))
     }
 
-    /// The same, transformed by a declared score, and -∞ if its mask hides the key.
+    /// This score transformed by a declared score, and -∞ if its mask hides the key.
     #[must_use]
     pub fn declared(self, declared: Option<DeclaredRule>) -> Self {
         Self { declared, ..self }
@@ -78,7 +78,7 @@ impl Score {
         let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
         let sloped = if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) };
         let added = self.added(row, key);
-        // Beside an addition this large the score is what fp32 keeps of the sum.
+        // With an addition this large, the score is the sum rounded to fp32.
         if added.abs() > 2.0_f64.powi(20) { f64::from((sloped + added) as f32) } else { sloped + added }
     }
 
@@ -88,7 +88,7 @@ impl Score {
         self.declared.map_or(own, |declared| declared.of(own, self.position(row), key))
     }
 
-    /// The same in fp32, as computed by an unfused kernel.
+    /// [`of`](Self::of) computed in fp32, like by an unfused kernel.
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };
@@ -97,9 +97,9 @@ impl Score {
         self.declared.map_or(own, |declared| declared.naive(own, self.position(row), key))
     }
 
-    /// The same as a framework without a fused kernel computes it, rounding to 16 bits after each step: the score, and
-    /// its derivative with respect to product `s`. The distance term is not rounded, nor are the steps of a declared
-    /// score.
+    /// [`of`](Self::of) computed like in a framework without a fused kernel, which rounds to 16 bits after each step:
+    /// the score, and its derivative with respect to product `s`. The distance term is not rounded, nor are the steps
+    /// of a declared score.
     pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {
         let (scaled, cap) = (round((self.scale * s) as f32), self.softcap as f32);
         let (capped, slope) = if cap > 0.0 {
@@ -115,7 +115,7 @@ impl Score {
         (declared.naive(own, position, key), slope * declared.slope(f64::from(own), position, key) as f32)
     }
 
-    /// Whether kgen's own features leave a product of 0 as it is.
+    /// True if kgen's own features leave a product of 0 as it is.
     pub fn keeps_zero(&self) -> bool {
         self.slope == 0.0 && self.additions.is_none()
     }

@@ -30,7 +30,7 @@ pub enum StorePath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accuracy {
-    /// As exact as `rescale_threshold` allows: a weight that dominates its row is exact.
+    /// The form that `rescale_threshold` permits: a weight that dominates its row is exact.
     #[default]
     Fast,
     /// The most exact form: O is rescaled whenever a maximum grows, as with a `rescale_threshold` of 0.
@@ -44,7 +44,7 @@ pub enum Fp8Mma {
     /// `mma.sync` m16n8k32 with an fp32 accumulator.
     #[default]
     Fp32,
-    /// The same with an fp16 accumulator: twice the rate on Ada.
+    /// `mma.sync` m16n8k32 with an fp16 accumulator: twice the rate on Ada.
     Fp16,
     /// `mma.sync` `kind::mxf8f6f4.block_scale` with unit scales: the full rate on sm120 and sm121.
     BlockScaled,
@@ -188,7 +188,7 @@ tile_keys! {
     min_blocks_per_sm: u32;
     /// Powers of two a row maximum may grow before O is rescaled; 0 rescales whenever it grows.
     rescale_threshold: u32, replaces "accuracy";
-    /// `exact`: a `rescale_threshold` of 0, whatever the default is.
+    /// `exact`: a `rescale_threshold` of 0, for any default.
     accuracy: Accuracy, replaces "rescale_threshold";
     /// The way tiles reach shared memory.
     copy: CopyPath;

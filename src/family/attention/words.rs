@@ -55,7 +55,7 @@ pub(super) fn of_row(plan: &Plan, point: &Point) -> Words {
     ])
 }
 
-/// The same for a kernel of another family, which attention's rules never choose.
+/// The words of a kernel of another family, which attention's rules never choose.
 pub(in crate::family) fn of_other_row() -> Words {
     Words::from([
         ("features", json!("0")),
@@ -74,7 +74,7 @@ pub(super) fn of_library() -> Words {
 /// Template variables of a declared score.
 #[derive(Serialize)]
 struct Declares {
-    /// Whether there is a declared score.
+    /// True if there is a declared score.
     any: bool,
     #[serde(flatten)]
     parts: DeclaredParts,
@@ -99,7 +99,7 @@ fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
 /// Names of V's and O's head dim and tiles in templates: those of Q and K if they are equal.
 #[derive(Serialize)]
 struct ValueWords {
-    /// Whether V and O have a different head dim.
+    /// True if V and O have a different head dim.
     differs: bool,
     /// Both head dims, for the banner.
     banner: String,
@@ -133,11 +133,11 @@ impl ValueWords {
 /// Names of work items, rows and buffers in the templates of persistent Hopper kernels.
 #[derive(Serialize)]
 struct HopperWords {
-    /// Whether work items are searched in a list, because lengths differ or tiles differ between heads.
+    /// True if work items are searched in a list, because lengths differ or tiles differ between heads.
     queued: bool,
     /// If not queued and tiles differ in length: whether heads are processed in groups whose keys stay in L2.
     grouped: bool,
-    /// Whether key tiles can be hidden from all rows of one warpgroup but not of another.
+    /// True if key tiles can be hidden from all rows of one warpgroup but not of another.
     walks: bool,
     /// Unit that takes a work item (block or cluster), and its plural.
     walker: &'static str,

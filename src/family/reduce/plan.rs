@@ -1,5 +1,5 @@
 //! Plan of a reduction: every thread has enough loads in flight to hide memory latency, and the elements that a block
-//! reads depend on the row length alone.
+//! reads depend only on the row length.
 
 use super::operation::Operation;
 use crate::{
@@ -19,8 +19,8 @@ const STATE_BYTES: u32 = 8;
 /// Registers of a thread beyond the values in flight: 64-bit pointers and counts, the state.
 const OTHER_REGISTERS: u32 = 24;
 
-/// Rounds of loads per chunk: enough to amortise a block, few enough for rows of a million elements to fill a GPU, and
-/// for 64 MiB to be two waves of blocks: with a single wave, nothing fills the tail.
+/// Rounds of loads per chunk: enough to amortise the start of a block, and so few that rows of a million elements fill
+/// a GPU and 64 MiB are two waves of blocks. With a single wave, multiprocessors whose blocks end early are idle.
 const ROUNDS: u32 = 4;
 
 /// Rounds of loads in the longest row that one block reads: a second kernel would cost more than these rounds.

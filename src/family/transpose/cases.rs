@@ -134,7 +134,7 @@ fn resize(call: &mut Call, rows: u64, columns: u64) {
 }
 
 impl TransposeCase {
-    /// The bits of element `index` of the input: different for neighbours in rows and in columns, whatever their width.
+    /// The bits of element `index` of the input: different for neighbours in rows and in columns, for any width.
     fn bits(&self, index: usize, seed: u64) -> u32 {
         let mixed = (index as u64 ^ seed.rotate_left(17))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)

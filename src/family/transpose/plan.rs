@@ -49,7 +49,7 @@ pub struct Design {
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
-    /// As in the tile.
+    /// See [`Tile::group_rows`].
     pub group_rows: u32,
     /// True if a kernel may start before the previous one has ended: the target has `griddepcontrol`.
     pub early: bool,

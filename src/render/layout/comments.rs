@@ -2,7 +2,7 @@
 
 use super::{COLUMNS, INDENT, indent_of, width};
 
-/// Whether a line consists of a `//` comment.
+/// True if a line consists of a `//` comment.
 pub(super) fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
@@ -22,12 +22,12 @@ impl Paragraph {
         Self { prefix: line[..words_at].to_owned(), lines: vec![line.to_owned()] }
     }
 
-    /// Whether its last line is too long.
+    /// True if its last line is too long.
     pub(super) fn is_too_long(&self) -> bool {
         self.lines.last().is_some_and(|line| width(line) > COLUMNS)
     }
 
-    /// Whether `next` continues the paragraph's last sentence, so that words may move to it.
+    /// True if `next` continues the paragraph's last sentence, so that words may move to it.
     pub(super) fn continues_in(&self, next: &str) -> bool {
         let ends = self.lines.last().is_some_and(|line| line.ends_with(['.', ':', ';']));
         let is_text = |rest: &str| rest.starts_with(|first: char| first.is_alphanumeric() || first == '`');

@@ -59,7 +59,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Whether the line is never wrapped: it is a directive or contains part of a block comment.
+    /// True if the line is never wrapped: it is a directive or contains part of a block comment.
     fn keeps(&mut self, line: &str) -> bool {
         let in_macro = self.in_macro || line.trim_start().starts_with('#');
         self.in_macro = in_macro && line.ends_with('\\');

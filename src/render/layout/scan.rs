@@ -37,12 +37,12 @@ pub(in crate::render) fn literal(text: &str, at: usize) -> Option<usize> {
     Some(rest.len())
 }
 
-/// Whether a line of code ends inside a statement.
+/// True if a line of code ends inside a statement.
 pub(super) fn breaks_off(code: &str) -> bool {
     code.ends_with([',', '(', '[']) || code.rsplit(' ').next().is_some_and(joins)
 }
 
-/// Whether a line of code starts with a token that continues a statement, or with an item of a list.
+/// True if a line of code starts with a token that continues a statement, or with an item of a list.
 pub(super) fn follows_on(code: &str) -> bool {
     code.starts_with('{') || code.split(' ').next().is_some_and(joins)
 }
@@ -61,7 +61,7 @@ pub(super) fn continuation<'a>(code: &str, next: &'a str) -> Option<&'a str> {
     (is_code && is_continued && !code.ends_with(['{', ';'])).then_some(rest)
 }
 
-/// Whether a bracket that opens in the code does not close in it.
+/// True if a bracket that opens in the code does not close in it.
 fn is_open(code: &str) -> bool {
     let mut brackets = Brackets::default();
     let mut at = 0;
@@ -77,7 +77,7 @@ fn is_open(code: &str) -> bool {
     brackets.depth() > 0
 }
 
-/// Whether a word is a binary operator.
+/// True if a word is a binary operator.
 fn joins(word: &str) -> bool {
     BINARY.iter().any(|(text, _)| *text == word) || ASSIGNMENTS.contains(&word) || matches!(word, "?" | ":")
 }
@@ -139,7 +139,7 @@ pub(super) struct Piece<'a> {
     pub(super) depth: usize,
     /// Number of those that should not be broken: `[]` and a template's `<>`.
     pub(super) tight_depth: usize,
-    /// Number of `:` of its item before it, that is, its depth in a chain of `?`.
+    /// Depth in a chain of `?:` operators: number of `:` before the piece at its bracket depth.
     pub(super) chain: usize,
     /// Brackets in the piece: (end offset in bytes, whether it opens).
     pub(super) brackets: Vec<(usize, bool)>,

@@ -39,7 +39,7 @@ pub struct Change {
     pub path: String,
     /// Action on the file.
     pub action: Action,
-    /// Whether a user edited the file after kgen wrote it, or put it there. Such files are never replaced or removed.
+    /// True if a user edited the file after kgen wrote it, or put it there. Such files are never replaced or removed.
     pub edited: bool,
 }
 

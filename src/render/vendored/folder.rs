@@ -31,7 +31,7 @@ pub struct Vendored {
 pub struct LockedVendored<'a> {
     of: &'a Vendored,
     lock: Option<FolderLock>,
-    /// Whether dropping this value removes the folder if it is empty.
+    /// True if dropping this value removes the folder if it is empty.
     remove_if_empty: bool,
 }
 
@@ -41,7 +41,7 @@ impl Vendored {
         Self { folder: folder.to_owned(), layout, beside_others: false }
     }
 
-    /// Whether a folder that kgen did not create may contain other files, which are kept. Otherwise it is an error.
+    /// True if a folder that kgen did not create may contain other files, which are kept. Otherwise it is an error.
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { beside_others, ..self }
@@ -61,7 +61,7 @@ impl Vendored {
     /// [`held`](Self::held).
     ///
     /// # Errors
-    /// As [`held`](Self::held).
+    /// Those of [`held`](Self::held).
     pub fn compare(&self, files: &[OutputFile], on_wait: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         self.steady(on_wait, || self.changes(files).map(|(_, changes)| changes))
     }
@@ -148,10 +148,10 @@ impl Vendored {
 }
 
 impl LockedVendored<'_> {
-    /// As [`Vendored::held`].
+    /// [`Vendored::held`] of the locked folder.
     ///
     /// # Errors
-    /// As [`Vendored::held`].
+    /// Those of [`Vendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.of.held_now()
     }
@@ -169,7 +169,7 @@ impl LockedVendored<'_> {
     /// Like [`bring`](Self::bring), then runs `more` before the lock is released.
     ///
     /// # Errors
-    /// As its, and those of `more`.
+    /// Those of [`bring`](Self::bring), and those of `more`.
     pub(super) fn bring_and(
         self,
         files: &[OutputFile],
@@ -181,7 +181,7 @@ impl LockedVendored<'_> {
     /// Returns the errors of [`take_away`](Self::take_away) without removing anything.
     ///
     /// # Errors
-    /// As its.
+    /// Those of [`take_away`](Self::take_away).
     pub(super) fn may_be_taken_away(&self) -> Result<(), RenderError> {
         self.change(&[], |_| Ok(())).map(drop)
     }
@@ -189,7 +189,7 @@ impl LockedVendored<'_> {
     /// Removes all files that kgen wrote, and the folder if it is empty then. Returns the changes.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(mut self) -> Result<Changes, RenderError> {
         let folder = &self.of.folder;
         let done = self.change(&[], |transition| {
@@ -243,7 +243,7 @@ impl Drop for LockedVendored<'_> {
     }
 }
 
-/// Whether `folder` contains only some of `files` and kgen's temporary files.
+/// True if `folder` contains only some of `files` and kgen's temporary files.
 fn is_left_over(folder: &Path, files: &[OutputFile]) -> Result<bool, RenderError> {
     let mut left = vec![PathBuf::new()];
     while let Some(below) = left.pop() {

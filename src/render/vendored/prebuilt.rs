@@ -20,7 +20,7 @@ struct Part {
     name: &'static str,
     /// Symbols that the library must define.
     defines: &'static [&'static str],
-    /// Whether vLLM has a file with this name.
+    /// True if vLLM has a file with this name.
     replaces: bool,
 }
 
@@ -106,7 +106,7 @@ impl Found {
         matches!((&self.known, &self.current), (Some(known), Some(current)) if known.written.contains(current))
     }
 
-    /// Whether vLLM's own file is in place.
+    /// True if vLLM's own file is in place.
     fn is_original(&self) -> bool {
         match &self.known {
             None => self.kept.is_none(),
@@ -114,12 +114,12 @@ impl Found {
         }
     }
 
-    /// Whether the original was moved and kgen's file not yet put in its place (an interrupted run).
+    /// True if the original was moved and kgen's file not yet put in its place (an interrupted run).
     fn is_between(&self) -> bool {
         self.current.is_none() && self.known.as_ref().is_some_and(|known| known.original.is_some() && self.kept == known.original)
     }
 
-    /// Whether replacing the file loses neither vLLM's original nor a user's file.
+    /// True if replacing the file destroys neither vLLM's original nor a user's file.
     fn may_be_replaced(&self, part: &Part) -> bool {
         match &self.known {
             None => self.kept.is_none() && (part.replaces || self.current.is_none()),
@@ -129,7 +129,7 @@ impl Found {
         }
     }
 
-    /// Whether the kept original, if any, has the recorded hash.
+    /// True if the kept original, if any, has the recorded hash.
     fn is_kept_well(&self) -> bool {
         self.known.as_ref().is_none_or(|known| self.kept.is_none() || self.kept == known.original)
     }
@@ -183,7 +183,7 @@ impl InstalledVllm {
         &self.folder
     }
 
-    /// Whether kgen's files are installed.
+    /// True if kgen's files are installed.
     pub fn is_replaced(&self) -> bool {
         self.record.is_some()
     }
@@ -291,7 +291,7 @@ impl InstalledVllm {
     /// Restores vLLM's originals.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(&mut self) -> Result<Changes, RenderError> {
         let changes = self.compare_without()?;
         changes.refuse_edited(&self.folder, Restoration::Restore)?;

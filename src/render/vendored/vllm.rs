@@ -70,7 +70,7 @@ impl VllmTree {
         Ok(Self { root: root.to_owned(), folder: Vendored::new(&root.join(FOLDER), Layout::Vllm), text, bare })
     }
 
-    /// Whether its folder may contain other files; see [`Vendored::beside_others`].
+    /// True if its folder may contain other files; see [`Vendored::beside_others`].
     #[must_use]
     pub fn beside_others(self, beside_others: bool) -> Self {
         Self { folder: self.folder.beside_others(beside_others), ..self }
@@ -153,7 +153,7 @@ impl LockedVllm<'_> {
     /// Contents of the folder; see [`Vendored::held`].
     ///
     /// # Errors
-    /// As its.
+    /// Those of [`LockedVendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.folder.held()
     }
@@ -172,7 +172,7 @@ impl LockedVllm<'_> {
     /// Undoes the edit of vLLM's CMake file, then removes the folder's files.
     ///
     /// # Errors
-    /// As [`bring`](Self::bring).
+    /// Those of [`bring`](Self::bring).
     pub fn take_away(self) -> Result<Changes, RenderError> {
         self.tree.refuse_uncommitted(false)?;
         self.folder.may_be_taken_away()?;

@@ -32,7 +32,7 @@ int32_t dtype_of(const view& tensor);
 // Zeros, with the structure's size.
 kgen_fwd_params no_params();
 
-// Q. `longest`: the most queries that a sequence may have, with cu_seqlens_q alone. Sets batch, too.
+// Q. `longest`: the most queries that a sequence may have, only with cu_seqlens_q. Sets batch, too.
 void enter_queries(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& cu_seqlens_q, const std::optional<Tensor>& seqused_q, int64_t longest);
 
 // K and V of one of three forms. Without `longest`, a sequence may have as many keys as its pages or its entry have

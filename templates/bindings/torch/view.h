@@ -11,7 +11,7 @@
 
 namespace kgen_torch {
 
-// Stands for "any size" in `require_shape`.
+// Means "any size" in `require_shape`.
 constexpr int64_t ANY = -1;
 
 // Borrows the tensor's sizes and strides: it must not outlive the tensor.

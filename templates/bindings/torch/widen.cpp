@@ -13,7 +13,7 @@ namespace {
 constexpr int CONVERTING_LAUNCHES = 2;  // of the queries and of the factors
 
 struct answer {
-    kgen_fwd_params asked;  // as numbers_of() gives it; struct_size is 0 before the first question
+    kgen_fwd_params asked;  // the result of numbers_of(); struct_size is 0 before the first question
     int32_t device;
     bool faster;
 };

@@ -1,8 +1,8 @@
 // Conversion of FP8 queries for kernels that read E4M3 keys with 16-bit queries. Every E4M3 number is a bf16 number, so
 // it is exact, and the factor of the queries is multiplied into K's:
 //   softmax_scale (q q_descale) (k k_descale) = softmax_scale q (k (q_descale k_descale))
-// It takes two more small launches; vLLM avoids them if it does not quantise queries. It pays off if the library has no
-// kernels for FP8 queries, or none that split keys for few queries over many keys.
+// It takes two more small launches; vLLM avoids them if it does not quantise queries. It is worthwhile if the library
+// has no kernels for FP8 queries, or none that split keys for few queries over many keys.
 #pragma once
 
 #include <cstdint>

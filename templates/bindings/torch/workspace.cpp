@@ -9,7 +9,7 @@ namespace kgen_torch {
 namespace {
 
 struct answer {
-    kgen_fwd_params asked;  // as numbers_of() gives it; struct_size is 0 before the first question
+    kgen_fwd_params asked;  // the result of numbers_of(); struct_size is 0 before the first question
     int32_t device;
     size_t bytes;
 };

@@ -54,11 +54,11 @@ KGEN_DEFINE_CAS(uint32_t)
 KGEN_DEFINE_CAS(uint64_t)
 #undef KGEN_DEFINE_CAS
 
-// The same without a result, so that no thread waits for it.
+// Atomic operations without a result, so that no thread waits for one.
 #define KGEN_DEFINE_REDUCTION(name, type)                                                                                                \
     template <memory_order ORDER = memory_order::relaxed>                                                                                \
     KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \
-        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");           \
+        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "a reduction cannot acquire");                   \
         emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_primitive::name, sizeof value, value), at);          \
     }
 KGEN_DEFINE_REDUCTION(reduce_add, uint32_t)

@@ -43,7 +43,7 @@ KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fou
            emulator::round_to_e4m3(fourth) << 24;
 }
 
-// The same rounded to E5M2. Saturates at 57344.
+// Four fp32 values rounded to E5M2, to nearest even; the first in the lowest byte. Saturates at 57344.
 KGEN_DEVICE uint32_t pack_e5m2(float first, float second, float third, float fourth) {
     return emulator::round_to_e5m2(first) | emulator::round_to_e5m2(second) << 8 | emulator::round_to_e5m2(third) << 16 |
            emulator::round_to_e5m2(fourth) << 24;

@@ -93,7 +93,7 @@ struct identity {
 };
 extern const identity* current;
 
-// Primitives at which all 32 lanes of a warp meet.
+// Warp-wide primitives: each waits for all 32 lanes of the warp.
 uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
@@ -140,7 +140,7 @@ void wgmma(float* d, const wgmma_operands& operands, source at);
 // Per lane: the registers of D now hold the results of completed products.
 void hold(float* d, uint32_t tiles, source at);
 
-// The number of registers per thread of this warpgroup from now on.
+// Lower (release) or raise (claim) the register count per thread of this warpgroup to `count`, like setmaxnreg.
 void release_registers(uint32_t count, source at);
 void claim_registers(uint32_t count, source at);
 

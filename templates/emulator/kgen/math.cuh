@@ -92,10 +92,10 @@ KGEN_DEVICE float with_sign_of(float x, float sign) { return __builtin_copysignf
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
-// The larger; of a number and a NaN, the number, as on the GPU.
 // a * b, rounded; host code is compiled without contraction.
 KGEN_DEVICE float rounded_product(float a, float b) { return a * b; }
 
+// The larger and the smaller of two values. Of a number and a NaN, the result is the number, like on the GPU.
 KGEN_DEVICE float maximum(float a, float b) { return a >= b || b != b ? a : b; }
 KGEN_DEVICE float minimum(float a, float b) { return a <= b || b != b ? a : b; }
 

@@ -21,7 +21,7 @@ KGEN_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, KGE
 // True if the phase of this parity has completed; occasionally gives up early, as the hardware may.
 KGEN_DEVICE bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, KGEN_AT) { return emulator::mbarrier_try_wait(barrier, parity, at); }
 
-// The same without waiting.
+// mbarrier_try_wait() without waiting.
 KGEN_DEVICE bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, KGEN_AT) { return emulator::mbarrier_test_wait(barrier, parity, at); }
 
 // Waits for the phase of this parity, the current one or the previous one, to complete.

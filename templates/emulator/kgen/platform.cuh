@@ -30,11 +30,11 @@ namespace kgen::emulator {
 // A kernel's return type: void, once its launch bounds have been checked.
 template <int MAX_THREADS, int MIN_BLOCKS>
 struct bounded {
-    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
+    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU supports");
     using result = void;
 };
 
-// Also takes bounds that depend on template parameters, without `typename`.
+// An alias, so that KGEN_KERNEL works without `typename` if the bounds depend on template parameters.
 template <int MAX_THREADS, int MIN_BLOCKS>
 using kernel_result = typename bounded<MAX_THREADS, MIN_BLOCKS>::result;
 
@@ -45,7 +45,7 @@ namespace kgen {
 KGEN_DEVICE uint32_t thread_index() { return emulator::current->thread; }
 KGEN_DEVICE uint32_t block_index() { return emulator::current->block; }
 KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
-// A shuffle on a GPU, so here too a primitive at which the whole warp meets.
+// A shuffle on a GPU, so a warp-wide primitive here too.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
 
 // Hides how `value` was computed from a GPU's compiler; here there is nothing to hide.

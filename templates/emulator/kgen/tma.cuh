@@ -35,7 +35,7 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
     emulator::tma_load(destination, map, barrier, box, 5, at);
 }
 
-// The same into the shared memory of several blocks of the cluster; each copy completes independently.
+// tma_load() into the shared memory of several blocks of the cluster; each copy completes independently.
 KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
                                     int32_t c3, KGEN_AT) {
     const int32_t box[] = {c0, c1, c2, c3};

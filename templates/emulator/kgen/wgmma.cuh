@@ -16,13 +16,13 @@ KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leadi
     return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
 }
 
-// The same for panels of WIDTH 16-bit columns.
+// The descriptor of an operand in panels of WIDTH 16-bit columns.
 template <int WIDTH>
 KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
     return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride, at);
 }
 
-// The same operand, advanced by `bytes` (a multiple of 16).
+// The descriptor of an operand `bytes` further on (a multiple of 16).
 KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) { return descriptor + bytes / 16; }
 
 // Orders the warp's register accesses with the products that follow.

@@ -1,7 +1,7 @@
 // A running block: its threads are fibers, and this part selects the one that continues.
 //
-// The lanes of a warp run one after another until each has reached the next primitive at which they meet; the last to
-// arrive does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
+// The lanes of a warp run one after another until each has reached the next warp-wide primitive; the last to arrive
+// does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
 // scheduler picks another warp (schedule.hpp). When no thread of the block can continue, nor of those that run with it
 // (cluster.hpp), that is a deadlock.
 #pragma once
@@ -55,12 +55,12 @@ struct device_thread : identity {
     uint32_t ticks;       // counts its arrivals at mbarriers and its proxy fences
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
-    uint32_t parity;      // ... and that phase's
+    uint32_t parity;      // of the phase that it waits for
     bool awaits_nothing;  // it has waited for all earlier kernels
     std::vector<std::shared_ptr<snapshot>> acquired;  // from its waits for mbarriers, not yet in its warp's clock
 };
 
-// The operands that a lane contributes to the primitive at which its warp meets.
+// The operands that a lane contributes to a warp-wide primitive.
 struct lane_operands {
     void* result;
     const void* input;
@@ -71,7 +71,7 @@ struct lane_operands {
 struct warp : clock {
     uint32_t ready;    // lanes, by position, that can continue
     uint32_t arrived;  // lanes that wait in a warp-wide primitive
-    bool divergent;    // ... and not all in the same one
+    bool divergent;    // the lanes that wait are not all in the same primitive
     use meeting;
     bool held;       // waits in a named barrier
     uint32_t order;  // position ^ order is the lane
@@ -89,9 +89,9 @@ struct named_barrier {
     int threads;       // needed to complete it
     bool waits[MAX_WARPS];
     uint32_t knows[MAX_WARPS];  // joined clocks of the arrived warps, own steps included
-    std::vector<uint32_t> details;  // ... in a block with mbarriers
+    std::vector<uint32_t> details;  // joined detailed clocks, in a block with mbarriers
     uint32_t came[MAX_WARPS];       // the step of each warp when it arrived; 0: it has not
-    uint32_t before[MAX_WARPS];     // ... of the most recently completed use
+    uint32_t before[MAX_WARPS];     // the step of each warp when it arrived for the most recently completed use
     use used[MAX_WARPS];            // place of each warp's last arrival
 };
 
@@ -100,7 +100,7 @@ constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
 // The last arrival of a thread of another block.
 struct far_arrival {
     uint32_t rank, warp, lane;
-    uint32_t step, tick;  // of those threads
+    uint32_t step, tick;  // of that thread, at the arrival
     use used;
 };
 
@@ -134,7 +134,7 @@ struct machine : block_state {
     bool flag_written = false;     // since the last check
     uint32_t cluster_size = 1;     // blocks that run together
     uint32_t alive = 0;            // their threads that have not exited
-    uint32_t at_cluster_sync = 0;  // ... that wait in cluster_sync
+    uint32_t at_cluster_sync = 0;  // threads of these blocks that wait in cluster_sync
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};

@@ -20,7 +20,7 @@
 namespace kgen::emulator {
 
 constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
-constexpr uint8_t PRODUCTS = 0xfe;   // ... read by the warp's products
+constexpr uint8_t PRODUCTS = 0xfe;   // in a record: read by the warp's products
 constexpr uint8_t TMA = 0xff;        // in place of a warp: the asynchronous proxy
 constexpr uint32_t MOST_MBARRIERS = 128;
 

@@ -15,7 +15,7 @@ struct resting_block {
     std::vector<warp_products> pending = std::vector<warp_products>(MAX_WARPS);
 };
 
-static std::vector<resting_block> resting;  // [rank]; the running block's is not in use
+static std::vector<resting_block> resting;  // by rank; the entry of the running block is unused
 
 inline void exchange(resting_block& other) {
     std::swap(static_cast<block_state&>(self), other.state);

@@ -38,8 +38,8 @@ struct device_record {
 bool is_behind_a_flag(const device_place& place);
 
 // True if an earlier access of the running thread's block is ordered before one that it makes now. Writes of one
-// element by several lanes of a warp between two meetings are not reported: an instruction may store parts of it, or
-// one value from all lanes. Lanes that store different values go unnoticed in this case.
+// element by several lanes of a warp between two warp-wide primitives are not reported: an instruction may store parts
+// of it, or one value from all lanes. Lanes that store different values go unnoticed in this case.
 bool is_behind_in_block(const device_place& place, bool was_read, bool writes);
 
 class device_conflicts {

@@ -1,5 +1,5 @@
-// The FP8 primitives at which a warp meets: mma.sync m16n8k32 of E4M3, in its three forms, and ldmatrix of bytes. As in
-// mma.hpp an MMA adds in fp32 over k ascending; an fp16 sum is rounded once, at its end.
+// The warp-wide FP8 primitives: mma.sync m16n8k32 of E4M3, in its three forms, and ldmatrix of bytes. As in mma.hpp an
+// MMA adds in fp32 over k ascending; an fp16 sum is rounded once, at its end.
 #pragma once
 
 namespace kgen::emulator {

@@ -88,8 +88,8 @@ class tensor_table {
         return false;
     }
 
-    // The same for a row of a box that TMA copies: it may read everything between a tensor's first and last byte, since
-    // a box need not end at the end of a sequence. The kernel must not use the contents of a gap.
+    // True if TMA may access a row of a box: it may read everything between a tensor's first and last byte, since a box
+    // need not end at the end of a sequence. The kernel must not use the contents of a gap.
     bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
         const auto address = reinterpret_cast<uintptr_t>(row);
         const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(address, size); });

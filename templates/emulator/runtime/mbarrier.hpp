@@ -25,7 +25,7 @@ struct mbarrier {
     bool fenced;        // the initialisation is visible to the asynchronous proxy
     clock arriving;     // joined clocks of the arrived threads
     std::vector<uint32_t> lanes;       // arrivals in the current phase: a lane mask per warp of each block
-    bool from_afar;                    // ... threads of other blocks too
+    bool from_afar;                    // threads of other blocks have arrived in the current phase too
     std::shared_ptr<snapshot> ended;   // clock that the last phase passed on at its end
     std::vector<pending_tile> copies;  // copies whose bytes it counts
 };
@@ -69,7 +69,7 @@ inline access mbarrier_access(const device_thread& me, uint32_t address, const u
     return {address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
 }
 
-// The same at an address in the running thread's block.
+// The mbarrier at an address in the running thread's block.
 inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
     if (is_of_cluster(address)) {
         complain_of_mbarrier("cluster", used, beyond_reach(address));

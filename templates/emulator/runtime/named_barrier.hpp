@@ -58,8 +58,9 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
     b = std::move(next);
 }
 
-// Called when the block has ended: every arrival at a barrier must have met its partners. No thread waits at a barrier
-// any more, so a leftover arrival was not needed, or its partner has met another one.
+// Called when the block has ended: every arrival at a barrier must have completed it together with the others. No
+// thread waits at a barrier any more, so a leftover arrival was not needed, or another arrival has completed its
+// barrier.
 void check_barriers_are_empty() {
     for (int i = 1; i < NAMED_BARRIERS; ++i) {
         const named_barrier& b = self.barriers[i];

@@ -2,9 +2,9 @@
 // without an order between them. Its results do not depend on the order in which the threads happened to run.
 //
 // Order comes from vector clocks, one per warp (struct warp, `step` and `known`): a block barrier joins the clocks of
-// all warps; warp_sync orders the lanes of one warp. Inside a warp a later primitive at which all
-// lanes meet also orders an earlier read before a write, since by then the value is in a register; but other lanes see
-// a write only after warp_sync or a barrier.
+// all warps; warp_sync orders the lanes of one warp. Inside a warp a later warp-wide primitive also orders an earlier
+// read before a write, since by then the value is in a register; but other lanes see a write only after warp_sync or a
+// barrier.
 //
 // Mbarriers add finer order: see clock.hpp.
 //
@@ -22,7 +22,7 @@ struct write_record {
     uint16_t used;
     uint8_t warp;   // TMA: `lane` is an mbarrier's number
     uint8_t lane;
-    uint8_t bytes;  // a bit for each of the word's four
+    uint8_t bytes;  // one bit per byte of the word
 };
 
 struct read_record {
@@ -45,7 +45,7 @@ struct chunk_record {
 // An access about to be made.
 struct access {
     uint32_t offset;  // in shared memory; it does not cross a chunk
-    uint16_t bytes;   // a bit for each of the chunk's sixteen
+    uint16_t bytes;   // one bit per byte of the 16-byte chunk
     uint8_t lane;
     uint32_t warp;
     uint32_t step;
@@ -287,7 +287,7 @@ class race_detector {
         const auto copy = std::find_if(owner.copies.begin(), owner.copies.end(), [&](const pending_copy& c) { return c.destination == chunk; });
         if (copy == owner.copies.end() || !self.violations.is_news("race", a.used, copy->issued)) return;
         self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the destination of " + who(copy->issued, owner.warp, owner.lane) + " of interval " +
-                             std::to_string(copy->interval) + ", which has not landed for want of a cp_async_wait: " + place(a));
+                             std::to_string(copy->interval) + ", which has not landed because a cp_async_wait is missing: " + place(a));
     }
 
     static void report_tile_in_flight(const access& a, const char* does, uint32_t mbarrier);
@@ -296,7 +296,7 @@ class race_detector {
         if (!report_unfinished_product(a)) report_unfinished_store(a);
     }
 
-    // False if nothing reads the chunk.
+    // Reports a write to a chunk that a pending wgmma still reads; false if there is no such product.
     static bool report_unfinished_product(const access& a);
 
     static void report_unfinished_store(const access& a);

@@ -12,8 +12,8 @@ constexpr uint32_t STEPS_OF_A_LOOK = 1u << 16;
 // After a violation, further execution adds little more than counts: a second or so of it is enough.
 constexpr uint32_t MOST_LOOKS_AT_FAULTS = 16;
 
-// Counts steps, which are meetings of a warp and everything else that a thread may repeat forever, and reads the clock
-// once in a while. It is the thread's own CPU clock, so that a busy machine makes no difference.
+// Counts steps, which are warp-wide primitives and everything else that a thread may repeat forever, and reads the
+// clock once in a while. It is the thread's own CPU clock, so that a busy machine makes no difference.
 class time_limit {
   public:
     // Begins a launch. Returns an error message if the limit in the environment is invalid.

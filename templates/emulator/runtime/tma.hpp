@@ -136,7 +136,7 @@ void land(mbarrier& b, size_t chosen) {
     end_phase_if_complete(b);
 }
 
-// ... at random.
+// Completes one of the mbarrier's copies, chosen at random.
 void land_a_copy(mbarrier& b) { land(b, self.random.below(static_cast<uint32_t>(b.copies.size()))); }
 
 // Completes one copy counted by the mbarrier of a waiting thread. False if there is none.

@@ -113,7 +113,7 @@ void race_detector::report_unfinished_store(const access& a) {
             each_source_chunk(store, [&](uint32_t address, uint32_t) { reads = reads || address - SHARED_BASE == chunk; });
             if (!reads || !self.violations.is_news("race", a.used, store.issued)) continue;
             return self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + who(store.issued, t.warp, t.lane) +
-                                        " reads, which is not finished for want of a tma_store_wait_read: " + place(a));
+                                        " reads, which is not finished because a tma_store_wait_read is missing: " + place(a));
         }
     }
 }

@@ -1,5 +1,5 @@
-// Primitives at which a warp meets, except the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane stores its
-// operands; the last lane does the work for all.
+// Warp-wide primitives, except the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane stores its operands; the last
+// lane does the work for all.
 #pragma once
 
 namespace kgen::emulator {
@@ -82,7 +82,7 @@ uint32_t shuffle(uint32_t value, int lane, source at) {
 
 void warp_meet(source at) { meet(primitive::warp_meet, at); }
 
-// The 32 rows of 16 bytes addressed by the lanes of the meeting warp; a row that is out of bounds is NaN.
+// The 32 rows of 16 bytes addressed by the lanes of the warp; a row that is out of bounds is NaN.
 inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];
@@ -129,8 +129,8 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
     }
 }
 
-// Writes the 32 rows of 16 bytes to the addresses of the lanes of the meeting warp. A row counts as written by the lane
-// that addresses it, just after the meeting.
+// Writes the 32 rows of 16 bytes to the addresses of the lanes of the warp. A row counts as written by the lane that
+// addresses it, just after the warp-wide primitive.
 inline void scatter_rows(const uint16_t (&rows)[LANES][8], const use& used) {
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];

@@ -168,8 +168,8 @@ inline void check_fenced(const warp_products& mine, const accumulator& d, const 
 
 inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
 
-// The same for the registers of A that the lanes pass. Only registers that have been an A before are compared; others
-// are remembered.
+// Reports registers of A, passed by the lanes, that have been written to since the last wgmma_fence. Only registers
+// that have been an A before are compared; others are remembered.
 inline void check_fenced_a(warp_products& mine, const lane_operands* lanes, const use& used) {
     const auto registers = [&](uint32_t lane) { return operands_of(lanes[lane]).registers; };
     const auto same = [&](const fenced_a& known) { return known.registers[0] == registers(0); };
@@ -185,7 +185,7 @@ inline void check_fenced_a(warp_products& mine, const lane_operands* lanes, cons
     }
 }
 
-// The accumulator of the registers that the meeting lanes pass, with their current contents: the registers are NaN from
+// The accumulator of the registers that the warp's lanes pass, with their current contents: the registers are NaN from
 // here on. NULL, with a report, if some of them belong to another accumulator.
 inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
     const auto* first = static_cast<const float*>(lanes[0].result);
@@ -397,7 +397,7 @@ bool race_detector::report_unfinished_product(const access& a) {
             if (!reads) continue;
             if (self.violations.is_news("race", a.used, p.issued)) {
                 self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + text_of(p.issued) + " of warp " + std::to_string(i) +
-                                     " reads, which is not finished for want of a wgmma_wait: " + place(a));
+                                     " reads, which is not finished because a wgmma_wait is missing: " + place(a));
             }
             return true;
         }
@@ -410,7 +410,7 @@ void check_unfinished_products() {
         for (const std::shared_ptr<accumulator>& d : products[i].accumulators) {
             if (!self.violations.is_news("never waited for", d->issued, d->issued)) continue;
             self.violations.tell(text_of(d->issued) + " of warp " + std::to_string(i) + ": when the block ends, " +
-                                 (d->in_flight != 0 ? "it is not finished for want of a wgmma_wait" : "no wgmma_wait or hold has named its D"));
+                                 (d->in_flight != 0 ? "it is not finished because a wgmma_wait is missing" : "no wgmma_wait or hold has named its D"));
         }
     }
 }

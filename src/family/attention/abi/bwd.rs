@@ -36,7 +36,7 @@ pub struct BwdParams {
     pub dtype: i32,
     /// Causal mask.
     pub causal: bool,
-    /// The same inputs give the same bits.
+    /// True if the gradients must be bit-identical for the same inputs.
     pub deterministic: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,

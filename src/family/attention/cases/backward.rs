@@ -234,12 +234,12 @@ fn compare(
     Comparison::of(&tallies, &images)
 }
 
-/// Whether masks may differ between the heads of a sequence: only declared masks and additions to scores do.
+/// True if masks may differ between the heads of a sequence: only declared masks and additions to scores do.
 fn differs_between_heads(problem: &Problem) -> bool {
     problem.options.declared.is_some() || Additions::of(problem.call_head(0, 0)).is_some()
 }
 
-/// Whether each query of a query head sees a key, or each key of a key head is seen by a query.
+/// True if each query of a query head sees a key, or each key of a key head is seen by a query.
 fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, head: usize) -> Vec<bool> {
     let (queries, keys) = problem.sequences[sequence];
     if side == Side::Query {

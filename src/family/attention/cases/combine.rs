@@ -20,9 +20,9 @@ use rand_chacha::ChaCha8Rng;
 /// Distribution of the log-sum-exps of a row's splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spread {
-    /// Within a few of each other; one in four is -∞.
+    /// Values that differ by a few units; one in four is -∞.
     Near,
-    /// Hundreds apart, with both signs.
+    /// Positive and negative values that differ by hundreds.
     Far,
     /// Near -200: a maximum that starts at any value but -∞ would make all weights zero.
     Low,

@@ -31,7 +31,7 @@ struct ForwardCase {
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// Whether the kernel loads Q, K and V by TMA only.
+    /// True if the kernel loads Q, K and V by TMA only.
     needs_tma: bool,
     tiling: Tiling,
 }

@@ -43,8 +43,7 @@ fn last_key(subject: &Subject<Point>) -> Problem {
     Problem::new(&[(rows, keys)], 1, 1).inputs(Inputs::Rising, Scale::One)
 }
 
-/// The same problems in FP8 with each layout of descales in turn; two that test only the descales; and maximal sums,
-/// which fit fp16 only if P is kept small.
+/// The problems of [`forward`] in FP8, with the additional ones of [`in_fp8`].
 pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward(subject, level))
 }
@@ -52,12 +51,13 @@ pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
 /// Keys whose sum of positive P V loses more than the tolerance in tensor cores that keep 14 bits of it.
 const POSITIVE_KEYS: usize = 2048;
 
-/// The same for the problems of kernels that load by TMA.
+/// The problems of [`forward_tma`] in FP8, with the additional ones of [`in_fp8`].
 pub fn forward_fp8_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
 }
 
-/// The same problems in FP8, with additional ones.
+/// These problems in FP8, with each layout of descales in turn; two problems that test only the descales; and maximal
+/// sums, which fit fp16 only if P is kept small.
 pub fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
     let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
@@ -70,8 +70,8 @@ pub fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     turned.chain(small).chain([widest, positive, sharp]).collect()
 }
 
-/// The same problems, and additional ones for persistent kernels that load whole tiles, including rows of other
-/// sequences.
+/// The problems of [`forward`], and additional ones for persistent kernels that load whole tiles, including rows of
+/// other sequences.
 pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let mut cases = forward(subject, level);
     if level == Level::Smoke {
@@ -196,7 +196,7 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
         // A scale that overflows if the maximum is too low.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)),
-        // The same for a threshold that is not divided by the scale, beyond the range of fp32 and bf16 too.
+        // A scale that overflows if the rescale threshold is not divided by it, beyond the range of fp32 and bf16 too.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows increase while those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),

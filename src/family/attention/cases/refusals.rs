@@ -221,7 +221,7 @@ const FORWARD: &[Change] = &[
     ),
 ];
 
-/// The same if the rows of a tile are queries of several heads (packgqa).
+/// Changes for kernels with a single launch whose tile rows are queries of several heads (packgqa).
 const PACKED_HEADS: &[Change] = &[
     (
         "a block more than a grid has",
@@ -231,7 +231,7 @@ const PACKED_HEADS: &[Change] = &[
     ("batch 0 with a row count that would overflow if multiplied by heads", many_rows_without_batch, Nothing),
 ];
 
-/// The same if these rows have 32-bit indices.
+/// Changes for such kernels with 32-bit row indices.
 const PACKED_ROWS: &[Change] =
     &[("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads"))];
 
@@ -417,7 +417,7 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
-/// The same for split-KV kernels.
+/// The problem that is changed for split-KV kernels.
 fn split_problem(variant: Point) -> Problem {
     rooms(variant.features).fold(Problem::new(&[(2, 40)], 4, 2), |problem, room| room.in_refusals(problem))
 }

@@ -92,7 +92,7 @@ struct SplitCase {
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// Whether the kernel loads K and V by TMA only.
+    /// True if the kernel loads K and V by TMA only.
     needs_tma: bool,
 }
 
@@ -159,7 +159,7 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
 }
 
-/// Whether counters change the result path: the last block merges, so the partial results cannot be read back.
+/// True if counters change the result path: the last block merges, so the partial results cannot be read back.
 fn is_merged((problem, splits, _): &Listed) -> bool {
     *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
 }
@@ -239,7 +239,7 @@ struct WholeCase {
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
-    /// Whether the kernel loads K and V by TMA only.
+    /// True if the kernel loads K and V by TMA only.
     needs_tma: bool,
 }
 
@@ -582,7 +582,7 @@ pub(crate) fn merge(parts: &[f64], head_dim_v: usize, o: impl Fn(usize, usize) -
     (merged, max + sum.ln())
 }
 
-/// The same with a sink, if there is one: a part without a value.
+/// The merge of these partial results and a sink, if there is one: a part without a value.
 pub(super) fn merge_with_sink(
     parts: &[f64],
     sink: Option<f64>,

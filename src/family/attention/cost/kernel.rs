@@ -57,18 +57,18 @@ impl Units {
     }
 }
 
-/// The parts of `wgmma` and of concurrent exponentials that are not hidden. Fitted, like all numbers of
-/// [`KernelCost::hopper`], [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100:
-/// docs/dispatch.md, "The numbers".
+/// Factors on the cycles of `wgmma` and on those of the exponentials when both overlap: the parts that stay exposed.
+/// Fitted to times measured on an H100, like all numbers of [`KernelCost::hopper`], [`KernelCost::short`],
+/// [`KernelCost::split`] and `fwd_combine`: docs/dispatch.md, "The numbers".
 const WGMMA: [f64; 2] = [0.65, 0.84];
 
-/// The same without turns, when a warpgroup's own products and exponentials follow one another.
+/// [`WGMMA`] for warpgroups that do not take turns: the products and exponentials of one warpgroup follow one another.
 const WGMMA_OF_ONE_STEP: [f64; 2] = [0.82, 0.92];
 
-/// The same for `mma.sync`: FlashAttention-2's authors report 180 and 220 TFLOP/s on an A100 at head dims 64 and 128.
+/// [`WGMMA`] for `mma.sync`: FlashAttention-2's authors report 180 and 220 TFLOP/s on an A100 at head dims 64 and 128.
 const MMA: [f64; 2] = [1.03, 1.18];
 
-/// The same for blocks of 16 rows, which load K and V from shared memory for few products.
+/// [`WGMMA`] for blocks of 16 rows, which load K and V from shared memory for few products.
 const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
 
 /// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65
@@ -98,7 +98,7 @@ fn panel_widths(head_dim: u32) -> u32 {
     u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
 }
 
-/// The same for the head dim with more panel widths.
+/// The larger [`panel_widths`] of the two head dims.
 fn most_widths(HeadDim { qk, v }: HeadDim) -> u32 {
     panel_widths(qk).max(panel_widths(v))
 }

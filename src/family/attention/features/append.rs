@@ -23,15 +23,15 @@ pub struct NewRows;
 pub struct Append {
     /// Number of new rows of each sequence that has keys.
     pub rows: usize,
-    /// Whether the longest sequences have one more, beyond `seqlen_k`.
+    /// True if the longest sequences have one more, beyond `seqlen_k`.
     pub clipped: bool,
     /// Rotated columns, in units of 16, and whether pairs are adjacent (interleaved).
     pub rotary: Option<(usize, bool)>,
     /// Start of the rotary positions.
     pub starts: Starts,
-    /// Whether the rotary tables end at the last new row's position.
+    /// True if the rotary tables end at the last new row's position.
     pub short_tables: bool,
-    /// Whether queries have individual positions: the call has a causal mask or a window.
+    /// True if queries have individual positions: the call has a causal mask or a window.
     pub by_row: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum Starts {
 }
 
 impl CallOptions {
-    /// The same for a call that is causal or not, which determines whether queries have individual positions.
+    /// These options for a call that is causal or not, which determines whether queries have individual positions.
     #[must_use]
     pub fn placed(mut self, causal: bool) -> Self {
         let (causal, wanted) = self.wanted(causal);
@@ -94,10 +94,10 @@ impl Append {
     }
 }
 
-/// Invalid calls of kernels that do not write new rows.
+/// Invalid calls to kernels that do not write new rows.
 const WITHOUT: &[Change] = &[("new rows", |c| push(c, "k_new"), Refused(ERROR_MISMATCH, "built without the feature `append`"))];
 
-/// Invalid calls of kernels that write new rows.
+/// Invalid calls to kernels that write new rows.
 const WITH: &[Change] = &[
     ("no new rows", |c| drop_tensor(c, "k_new"), Refused(ERROR_MISMATCH, "called without k_new")),
     ("new rows of K alone", |c| drop_tensor(c, "v_new"), Refused(ERROR_INVALID_VALUE, "v_new must not be NULL")),
@@ -129,7 +129,7 @@ const WITH: &[Change] = &[
     ("tables that are not", |c| new_rows(c).rotary_row_stride += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
 ];
 
-/// Invalid calls of kernels that write new rows into pages.
+/// Invalid calls to kernels that write new rows into pages.
 const WITH_PAGES: &[Change] = &[(
     "a limit on queries",
     |c| pages(c).query_limits = [0, 3],

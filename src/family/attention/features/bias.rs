@@ -29,17 +29,17 @@ pub struct Biased;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a bias, each independent of the others")]
 pub struct Bias {
-    /// Whether it is broadcast over batch entries, query heads and queries.
+    /// True if it is broadcast over batch entries, query heads and queries.
     pub repeats: [bool; 3],
-    /// Whether it is fp32 instead of the type of O.
+    /// True if it is fp32 instead of the type of O.
     pub wide: bool,
-    /// Whether columns are not adjacent.
+    /// True if columns are not adjacent.
     pub apart: bool,
-    /// Whether rows begin at multiples of eight elements.
+    /// True if rows begin at multiples of eight elements.
     pub aligned: bool,
-    /// Whether some elements are -∞.
+    /// True if some elements are -∞.
     pub hides: bool,
-    /// Whether every third row is so negative that fp32 loses the scores entirely.
+    /// True if every third row is so negative that fp32 loses the scores entirely.
     pub far: bool,
 }
 
@@ -53,7 +53,7 @@ struct HeadBias {
 /// Bound on the elements of rows that are not far.
 const NEAR: f64 = 2.0;
 
-/// -1.375 · 2^40: its product with log2(e) is rounded in fp32.
+/// The elements of rows that are `far`, -1.375 · 2^40: fp32 must round their product with log2(e).
 const FAR: f64 = -1_511_828_488_192.0;
 
 impl HeadBias {

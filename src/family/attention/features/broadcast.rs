@@ -5,7 +5,7 @@ use crate::{device::Field, family::attention::oracle::problem::Problem};
 /// Axes and strides of such a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broadcast {
-    /// Whether it is broadcast over batch entries, query heads and queries.
+    /// True if it is broadcast over batch entries, query heads and queries.
     pub repeats: [bool; 3],
     /// Batch, head, row and column stride; 0 along axes on which it is broadcast.
     pub strides: [i64; 4],
@@ -33,7 +33,7 @@ impl Broadcast {
         index(self.repeats, of)
     }
 
-    /// Whether it is broadcast along an axis.
+    /// True if it is broadcast along an axis.
     pub fn is_repeated(&self) -> bool {
         self.repeats.contains(&true)
     }

@@ -32,7 +32,7 @@ pub enum Cache {
     Indexed,
     /// `leftpad_k`: the number of rows before each sequence's first key.
     Padded,
-    /// Both.
+    /// `cache_batch_idx` and `leftpad_k`.
     IndexedAndPadded,
 }
 
@@ -49,24 +49,24 @@ impl Cache {
         }
     }
 
-    /// Whether the call has an index of entries.
+    /// True if the call has an index of entries.
     pub fn is_indexed(self) -> bool {
         self != Self::Padded
     }
 
-    /// Whether there are rows before the keys.
+    /// True if there are rows before the keys.
     pub fn is_padded(self) -> bool {
         self != Self::Indexed
     }
 }
 
-/// Invalid calls of kernels that read no cache.
+/// Invalid calls to kernels that read no cache.
 const WITHOUT: &[Change] = &[
     ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
     ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
 ];
 
-/// Invalid calls of kernels that read a cache.
+/// Invalid calls to kernels that read a cache.
 const WITH: &[Change] = &[
     (
         "entries of packed keys",

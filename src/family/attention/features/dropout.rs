@@ -141,7 +141,7 @@ const OUT_OF_RANGE: &[Change] = &[
     ),
 ];
 
-/// Of kernels with it.
+/// Changes for kernels with dropout.
 const WITH: &[Change] = &[("rng_state and no dropout", |c| given(c, 0.0), Same)];
 
 /// Adds dropout to a call.

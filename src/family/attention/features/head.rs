@@ -27,7 +27,7 @@ struct Changes {
 }
 
 impl Changes {
-    /// Those of the rooms that `has` selects; `None` if there are none.
+    /// The changes of the rooms that `has` selects; `None` if it selects none.
     fn of(of: CallHead, has: impl Fn(&dyn FeatureRoom) -> bool) -> Option<Self> {
         let mut found = FEATURES.iter().copied().filter(|room| has(*room));
         let rooms = [(); MOST].map(|()| found.next());
@@ -86,7 +86,7 @@ impl Additions {
         self.0.rooms().filter_map(|room| room.largest_addition(&self.0.of.options)).sum()
     }
 
-    /// Whether some may hide keys.
+    /// True if some may hide keys.
     pub fn hide_keys(&self) -> bool {
         self.0.rooms().any(|room| room.hides_keys(&self.0.of.options))
     }

@@ -30,20 +30,20 @@ pub const E4M3: Kv = Kv(KvFormat::E4m3);
 /// The feature `kv_e5m2`.
 pub const E5M2: Kv = Kv(KvFormat::E5m2);
 
-/// Invalid calls of kernels with K and V of Q's type.
+/// Invalid calls to kernels with K and V of Q's type.
 const WITHOUT: &[Change] = &[
     ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
     ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
     ("K and V in fp32", |c| fwd(c).kv_dtype = DTYPE_FP32, Refused(ERROR_INVALID_VALUE, "kv_dtype 3 must be")),
 ];
 
-/// Invalid calls of kernels with E4M3.
+/// Invalid calls to kernels with E4M3.
 const WITH_E4M3: &[Change] = &[
     ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E4M3")),
     ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
 ];
 
-/// Invalid calls of kernels with E5M2.
+/// Invalid calls to kernels with E5M2.
 const WITH_E5M2: &[Change] = &[
     ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E5M2")),
     ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),

@@ -59,7 +59,7 @@ pub struct CallOptions {
     pub dropout: Option<Dropout>,
     /// Pages of K and V.
     pub pages: Option<Pages>,
-    /// Whether queries have a second part that is multiplied by V.
+    /// True if queries have a second part that is multiplied by V.
     pub qv: bool,
     /// Cache layout of K and V.
     pub cache: Option<Cache>,

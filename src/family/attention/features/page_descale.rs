@@ -32,11 +32,11 @@ pub struct PageDescale;
 /// The tensors with factors per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageDescales {
-    /// Both.
+    /// Factors of K and of V.
     Both,
-    /// K.
+    /// Factors of K only.
     OfK,
-    /// V.
+    /// Factors of V only.
     OfV,
 }
 
@@ -53,7 +53,7 @@ impl PageDescales {
         }
     }
 
-    /// Whether tensor number `tensor` (Q, K, V) has factors per page.
+    /// True if tensor number `tensor` (Q, K, V) has factors per page.
     pub fn has(self, tensor: usize) -> bool {
         match self {
             Self::Both => matches!(tensor, 1 | 2),
@@ -63,13 +63,13 @@ impl PageDescales {
     }
 }
 
-/// Invalid calls of kernels without factors per page.
+/// Invalid calls to kernels without factors per page.
 const WITHOUT: &[Change] = &[
     ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
     ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
 ];
 
-/// Invalid calls of kernels with factors per page. There are two key heads, so that the head stride matters.
+/// Invalid calls to kernels with factors per page. There are two key heads, so that the head stride matters.
 const WITH: &[Change] = &[
     (
         "factors of K beyond all memory",

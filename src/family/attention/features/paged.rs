@@ -34,13 +34,13 @@ pub struct Pages {
     pub rows: usize,
     /// Number of leading pages of the first sequence that the others share, if they have as many keys.
     pub shared: usize,
-    /// Whether the call has a counter from which blocks take work items; kernels that do not use it leave it unchanged.
+    /// True if the call has a counter from which blocks take work items; kernels that do not use it leave it unchanged.
     pub counter: bool,
     /// Descale factors per page of K and V.
     pub descales: Option<PageDescales>,
 }
 
-/// Invalid calls of kernels without pages.
+/// Invalid calls to kernels without pages.
 const WITHOUT: &[Change] = &[
     (
         "a limit on queries without pages",
@@ -50,7 +50,7 @@ const WITHOUT: &[Change] = &[
     ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
 ];
 
-/// Invalid calls of kernels with pages.
+/// Invalid calls to kernels with pages.
 const WITH: &[Change] = &[
     ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
     ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
@@ -103,7 +103,7 @@ impl FeatureRoom for Paged {
     /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
     fn read(&self, word: &str, options: &mut CallOptions) -> Option<Result<(), String>> {
         let rest = word.strip_prefix("page")?;
-        // The words for K alone and V alone end with the word for both.
+        // The words for only K and for only V end with the word for both.
         let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
         let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
         let (rest, descales) = described.unwrap_or((rest, None));
@@ -221,7 +221,7 @@ pub fn in_pages(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..CallOptions::default() }
 }
 
-/// The same with a counter from which blocks take work items.
+/// [`in_pages`] with a counter from which blocks take work items.
 pub fn by_counter(rows: usize, shared: usize) -> CallOptions {
     CallOptions { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..CallOptions::default() }
 }

@@ -18,11 +18,11 @@ use crate::{
 /// The feature `qv`. Its kernels have separate cases (`cases/mla_cases.rs`).
 pub struct Qv;
 
-/// Invalid calls of kernels without `qv`.
+/// Invalid calls to kernels without `qv`.
 const WITHOUT: &[Change] =
     &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
 
-/// Invalid calls of kernels with `qv`.
+/// Invalid calls to kernels with `qv`.
 const WITH: &[Change] = &[
     ("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv")),
     ("rows of qv beyond all memory", |c| qv(c).row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_row_stride 1152")),

@@ -1,4 +1,4 @@
-//! A feature's room: what the rest of the family asks of each feature.
+//! A feature's room: the trait that the rest of the family requires of each feature.
 
 use super::{AdditionGradient, Borders, CallHead};
 use crate::{
@@ -20,7 +20,7 @@ pub trait FeatureRoom: Sync {
     /// The feature.
     fn feature(&self) -> Feature;
 
-    /// Whether a call, causal or not, needs a kernel with the feature.
+    /// True if a call, causal or not, needs a kernel with the feature.
     fn is_wanted(&self, _options: &CallOptions, _causal: bool) -> bool {
         false
     }
@@ -77,7 +77,7 @@ pub trait FeatureRoom: Sync {
         0.0
     }
 
-    /// Whether an addition may be -∞, which hides the key.
+    /// True if an addition may be -∞, which hides the key.
     fn hides_keys(&self, _options: &CallOptions) -> bool {
         false
     }
@@ -123,7 +123,7 @@ pub trait FeatureRoom: Sync {
         Vec::new()
     }
 
-    /// The same for a kernel that does not serve the feature.
+    /// Modified calls that a kernel must refuse because it does not serve the feature.
     fn without(&self, _kernel: Point) -> &'static [Change] {
         &[]
     }
@@ -143,7 +143,7 @@ pub trait FeatureRoom: Sync {
         None
     }
 
-    /// Whether the fuzzer uses the feature only in some calls of a kernel that has it.
+    /// True if the fuzzer uses the feature only in some calls of a kernel that has it.
     fn is_optional(&self) -> bool {
         self.feature().info().is_mask_or_score
     }

@@ -20,21 +20,21 @@ pub struct Borders {
     pub n: usize,
     /// Number of key tiles in flight.
     pub stages: usize,
-    /// Whether the kernel loads whole tiles.
+    /// True if the kernel loads whole tiles.
     pub whole_tiles: bool,
     /// Maximum number of cases.
     pub level: Level,
 }
 
 impl Borders {
-    /// Those of a forward kernel. The blocks of a cluster share keys.
+    /// The borders of a forward kernel's tiles. The blocks of a cluster share keys.
     pub fn forward(subject: &Subject<Point>, level: Level) -> Self {
         let mut borders = Self::backward(subject, level);
         borders.m *= subject.tiling.cluster;
         borders
     }
 
-    /// Those of a backward kernel.
+    /// The borders of a backward kernel's tiles.
     pub fn backward(subject: &Subject<Point>, level: Level) -> Self {
         let tiling = &subject.tiling;
         let features = subject.variant.features;
@@ -83,7 +83,7 @@ pub fn decode(heads: usize, heads_k: usize) -> Problem {
     Problem::new(&[(1, 300)], heads, heads_k)
 }
 
-/// The same problem with contents that make the results show the number of visible keys per row.
+/// `problem` with inputs for which the results show the number of visible keys per row.
 pub fn counted(problem: Problem) -> Problem {
     problem.inputs(Inputs::Constant, Scale::Zero)
 }

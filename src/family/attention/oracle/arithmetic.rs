@@ -32,7 +32,7 @@ pub struct Arithmetic {
 pub enum Sums {
     /// In fp32, or with so few bits less that a separate term of the tolerance covers the loss.
     Fp32,
-    /// As `QGMMA` does: see [`Row`].
+    /// With the truncated terms of `QGMMA`: see [`Row`].
     Truncated,
 }
 
@@ -65,7 +65,7 @@ struct Step {
 }
 
 impl Row {
-    /// A row, padded with zeros to full instructions.
+    /// Splits a row into steps of [`STEP`] elements, which one instruction reads; the last one is padded with zeros.
     pub fn new(values: &[f32]) -> Self {
         let step = |part: &[f32]| {
             let mut step = Step { values: [0.0; STEP], exponents: [NO_EXPONENT; STEP] };

@@ -27,12 +27,12 @@ impl BackwardProblem {
         Self { problem, deterministic: false, total_q: false, sink_gradient: true, addition_gradients: true, lse_gradient: false }
     }
 
-    /// The same, with a gradient of the log-sum-exp.
+    /// This problem with a gradient of the log-sum-exp.
     pub fn with_lse_gradient(self) -> Self {
         Self { lse_gradient: true, ..self }
     }
 
-    /// The same, requesting bit-identical results for the same inputs; then no gradient of a tensor that is
+    /// A problem that requests bit-identical results for the same inputs; then no gradient of a tensor that is
     /// broadcast, which is a sum in no fixed order.
     pub fn deterministic(problem: Problem) -> Self {
         let is_repeated = addition_gradients(&problem).iter().any(|gradient| gradient.places.is_repeated());

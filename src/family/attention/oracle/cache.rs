@@ -74,7 +74,8 @@ impl Problem {
         arrays.into_iter().flatten().flatten()
     }
 
-    /// True if a row of K and V of the last sequence is the first one's, whose entry it reads.
+    /// True if row `row` of `sequence`'s K and V is a row of the first sequence, because the last sequence reads the
+    /// first one's cache entry.
     pub fn shares_entry(&self, sequence: usize, row: usize) -> bool {
         let last = sequence + 1 == self.sequences.len();
         self.options.cache.is_some_and(Cache::is_indexed) && self.options.append.is_none() && last && row < self.sequences[0].1

@@ -24,7 +24,7 @@ impl From<HeadDim> for Dims {
     }
 }
 
-/// The same for all tensors.
+/// One head dim for all tensors.
 impl From<usize> for Dims {
     fn from(head_dim: usize) -> Self {
         Self { qk: head_dim, v: head_dim }

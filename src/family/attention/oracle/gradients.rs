@@ -220,7 +220,7 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// Takes naive numbers into account beside the exact ones.
+    /// Adds naive numbers to the statistics of the exact ones.
     pub fn see(&mut self, exact: &[f64], naive: &[f32]) {
         for (&exact, &naive) in exact.iter().zip(naive) {
             self.naive_error = self.naive_error.max((f64::from(naive) - exact).abs());

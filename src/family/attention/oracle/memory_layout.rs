@@ -161,8 +161,8 @@ impl Problem {
         self.what_tma_refuses_if(head_dim, number, true)
     }
 
-    /// The same for a given choice of passing the total number of packed rows, which then counts as the dimension's
-    /// size.
+    /// [`what_tma_refuses`](Self::what_tma_refuses) for a caller that passes the total number of packed rows or not; if
+    /// passed, it counts as the dimension's size.
     pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, total_passed: bool) -> Option<String> {
         let head_dim = head_dim.into();
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {

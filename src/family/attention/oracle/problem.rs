@@ -31,7 +31,7 @@ pub enum Layout {
     UnalignedPart(usize, Part),
     /// The row stride is negative: tokens are stored in reverse order.
     Reversed,
-    /// Reversed for one tensor alone (numbered as above).
+    /// Reversed for one tensor only (numbered as above).
     ReversedTensor(usize),
 }
 
@@ -52,7 +52,7 @@ pub enum Part {
 }
 
 impl fmt::Display for Layout {
-    /// In the form used in names of cases.
+    /// Writes the form used in names of cases.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bshd => f.write_str("bshd"),
@@ -125,7 +125,7 @@ pub enum Inputs {
     OneHot,
     /// Every element of a head is the same: LSE depends on the number of visible keys.
     Constant,
-    /// The same except for V, whose elements are all 448, the largest E4M3 number.
+    /// Q and K like [`Constant`](Self::Constant); every element of V is 448, the largest E4M3 number.
     Widest,
     /// Normal except for V, whose elements are between 1 and 2: sums grow with the keys, and so does the error of sums
     /// with few bits.
@@ -148,7 +148,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// In the form used in names of cases.
+    /// The word for these inputs in names of cases.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -200,7 +200,7 @@ pub struct Problem {
     pub scale: Scale,
     /// True if the kernel gets a pointer for the log-sum-exp.
     pub lse: bool,
-    /// The factors, if Q, K and V, or K and V alone, are FP8.
+    /// The factors, if Q, K and V, or only K and V, are FP8.
     pub fp8: Option<Descales>,
     /// Other masks and scores.
     pub options: CallOptions,
@@ -252,56 +252,57 @@ impl Problem {
         Self { drawn: Some(drawn), ..Self::new(&lengths, heads, heads_k).lengths(Lengths::Packed) }
     }
 
-    /// The same sequences, several times over.
+    /// This problem with its list of sequences repeated several times.
     #[must_use]
     pub fn repeated(self, times: usize) -> Self {
         Self { sequences: self.sequences.repeat(times), times: self.times * times, ..self }
     }
 
-    /// The same on an emulated device of this many multiprocessors.
+    /// This problem on an emulated device of this many multiprocessors.
     #[must_use]
     pub fn on(self, multiprocessors: usize) -> Self {
         Self { multiprocessors: Some(multiprocessors), ..self }
     }
 
-    /// The same with another layout.
+    /// This problem with another layout.
     #[must_use]
     pub fn layout(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
 
-    /// The same with another way of passing lengths.
+    /// This problem with another way of passing lengths.
     #[must_use]
     pub fn lengths(self, lengths: Lengths) -> Self {
         Self { lengths, ..self }
     }
 
-    /// The same with other contents and scale.
+    /// This problem with other contents and scale.
     #[must_use]
     pub fn inputs(self, inputs: Inputs, scale: Scale) -> Self {
         Self { inputs, scale, ..self }
     }
 
-    /// The same without a pointer for the log-sum-exp.
+    /// This problem with a NULL pointer for the log-sum-exp.
     #[must_use]
     pub fn without_lse(self) -> Self {
         Self { lse: false, ..self }
     }
 
-    /// The same in FP8.
+    /// This problem in FP8.
     #[must_use]
     pub fn in_fp8(self, descales: Descales) -> Self {
         Self { fp8: Some(descales), ..self }
     }
 
-    /// The same with other masks and scores.
+    /// This problem with other masks and scores.
     #[must_use]
     pub fn asking(self, options: CallOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// The same with the declared score of a kernel that has one, unless it has numbers already, and with what each of
-    /// the kernel's features needs of a call, such as pages where it reads pages: nothing else is served.
+    /// This problem with the declared score of the kernel, if it has one and the problem has no declared numbers yet,
+    /// and with the options that the kernel's features require, such as pages for a kernel that reads pages: it serves
+    /// no other calls.
     #[must_use]
     pub fn for_kernel(mut self, kernel: Point) -> Self {
         self.options.declared = self.options.declared.or(kernel.features.score().map(DeclaredCall::usual));
@@ -309,7 +310,7 @@ impl Problem {
         self
     }
 
-    /// The type of tensor number `tensor` (Q, K, V, O) where that of Q is `number`.
+    /// The type of tensor number `tensor` (Q, K, V, O) if that of Q is `number`.
     pub fn number_of(&self, tensor: usize, number: Number) -> Number {
         match self.options.kv {
             Some(format) if matches!(tensor, 1 | 2) => format.number(),

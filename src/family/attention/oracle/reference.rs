@@ -99,7 +99,7 @@ pub struct Sample {
     pub rows: Vec<usize>,
 }
 
-/// The correct results for some rows of a case, and the tolerance from these rows alone.
+/// The correct results for some rows of a case, and the tolerance, computed only from these rows.
 #[derive(Debug, Clone)]
 pub struct SampledReference {
     /// The results for each sample; other rows of its head are not filled in.
@@ -312,9 +312,9 @@ fn naive_output(
     }
 }
 
-/// The same with FP8: scores are the MMA's results, summed as the tensor cores do; P, times 2⁸ to use E4M3's range, is
-/// rounded before it is divided by its sum, because most of it would be lost afterwards; P V is summed in fp32 and
-/// rounded to bf16.
+/// [`naive_output`] with FP8: scores are the MMA's results, summed as the tensor cores do; P, times 2⁸ to use E4M3's
+/// range, is rounded before it is divided by its sum, because most of it would be lost afterwards; P V is summed in
+/// fp32 and rounded to bf16.
 fn naive_output_fp8(scores: &[f32], sink: Option<f32>, v: &[f32], dim: usize, o: &mut [f32]) {
     let max = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
     let p = || scores.iter().map(|s| 256.0 * (s - max).exp());

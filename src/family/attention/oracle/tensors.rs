@@ -61,7 +61,7 @@ impl Values {
         &self.head(sequence, head)[row * self.head_dim..][..self.head_dim]
     }
 
-    /// The same, mutable.
+    /// One mutable row of a head of a sequence.
     pub fn row_mut(&mut self, sequence: usize, head: usize, row: usize) -> &mut [f32] {
         let first = (self.first[sequence] + head * self.rows(sequence) + row) * self.head_dim;
         &mut self.data[first..first + self.head_dim]
@@ -164,7 +164,7 @@ impl Tensors {
         Self::draw_from(problem, head_dim, number, &mut Source::new(seed))
     }
 
-    /// The same from a source of numbers.
+    /// Draws the values of `problem` from a source of numbers and rounds them to `number`.
     pub fn draw_from(problem: &Problem, head_dim: impl Into<Dims>, number: Number, source: &mut Source<'_>) -> Self {
         let head_dim = head_dim.into();
         let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
@@ -192,7 +192,7 @@ impl Tensors {
         Self::draw_output_gradient_from(problem, head_dim, number, &mut Source::new(!seed))
     }
 
-    /// The same from a source of numbers.
+    /// Draws dO from a source of numbers.
     pub fn draw_output_gradient_from(
         problem: &Problem,
         head_dim: impl Into<Dims>,
@@ -425,7 +425,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
     let dim = into.len();
     match inputs {
         Inputs::Normal => source.fill_normal(into),
-        // Random whatever the other inputs are, so that dP differs from key to key.
+        // Random for all kinds of inputs, so that dP differs from key to key.
         _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => source.fill_normal(into),
         Inputs::OneHot => {
             into.fill(0.0);
@@ -451,7 +451,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                 }
             }
         }
-        // The logits must be exact, so they depend on Q and K alone.
+        // The logits must be exact, so they depend only on Q and K.
         Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling | Inputs::Overtaken
             if at.tensor == Tensor::QueryOfValues =>
         {
@@ -512,7 +512,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             source.fill_normal(into);
             match at.tensor {
                 // Only one element, and steps that are powers of two: the logits are exact in 16 bits up to 256 steps,
-                // so that the tolerance is determined by the sums alone.
+                // so that only the sums determine the tolerance.
                 Tensor::Q => {
                     into.fill(0.0);
                     into[0] = [1.0, 0.5, 2.0][at.row % 3];

@@ -82,7 +82,7 @@ impl Yardstick {
         }
     }
 
-    /// The same for a V, and so an O, multiplied by `factor`.
+    /// These magnitudes for a V, and so an O, multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let [naive_o_error, o_magnitude, v_magnitude] =

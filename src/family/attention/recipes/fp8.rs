@@ -15,7 +15,7 @@ pub(super) struct Fp8Forward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");
 
-/// As in `fwd.rs`: registers per thread in addition to accumulators and kept Q.
+/// Registers per thread in addition to accumulators and kept Q, like in `fwd.rs`.
 const OTHER_REGISTERS: u32 = 40;
 
 /// Maximum exponent of P's power-of-two scale: 2⁸ is the largest below E4M3's 448. With fp16 sums of 32 products it is
@@ -24,7 +24,7 @@ fn p_range(tile: &Tile) -> u32 {
     if tile.fp8_mma == Fp8Mma::Fp16 { 2 } else { 8 }
 }
 
-/// Whether `target` has the instructions of the sm120 family.
+/// True if `target` has the instructions of the sm120 family.
 fn has_block_scale(target: Target) -> bool {
     matches!(target, Target::Sm120 | Target::Sm121)
 }

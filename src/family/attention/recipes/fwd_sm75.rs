@@ -19,7 +19,8 @@ static TILES: LazyLock<TileFile> = tile_file!("fwd_sm75.toml");
 /// The widest head dim: 128 queries and 64 keys then fill shared memory exactly.
 const WIDEST: u32 = 128;
 
-/// As `OTHER_REGISTERS` of sm80, plus addresses of shared-memory stores, which `cp.async` does not need.
+/// Registers per thread in addition to accumulators and kept Q: those of `fwd.rs`, plus addresses of shared-memory
+/// stores, which `cp.async` does not need.
 const OTHER_REGISTERS: u32 = 64;
 
 impl Recipe for TuringForward {

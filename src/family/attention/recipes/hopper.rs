@@ -218,8 +218,8 @@ impl Recipe for HopperForward {
             consumer_registers,
             q_slots,
             byte_stages: byte_stages(variant, tile),
-            // Four need about 80 registers. The widest head dims have panels of two widths, or large score accumulators
-            // besides.
+            // Four need about 80 registers. The widest head dims also have panels of two widths, or large score
+            // accumulators.
             widened_at_once: match variant.head_dim.wider() {
                 193.. => 1,
                 _ if consumers == 3 && producer_registers >= 80 => 4,
@@ -235,12 +235,12 @@ impl Recipe for HopperForward {
     }
 }
 
-/// Whether the rows of a tile are queries of several heads.
+/// True if the rows of a tile are queries of several heads.
 fn packs_heads(variant: Point) -> bool {
     variant.features.has(Feature::PackGqa)
 }
 
-/// Whether a warp searches the block's work in a list (`hopper/work_queue.tera`).
+/// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
 fn is_queued(variant: Point) -> bool {
     variant.features.has(Feature::Paged) || packs_heads(variant)
 }
@@ -329,7 +329,7 @@ fn room(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
-/// The room that staged elements leave.
+/// Bytes of [`room`] that remain after the staged elements, if there are any.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let staged = staged_bytes(variant, tile).map_or(0, |bytes| bytes.next_multiple_of(TMA_TILE_ALIGNMENT));
     room(variant, tile) - staged

@@ -18,8 +18,8 @@ pub(super) struct HopperFp8Forward;
 /// Registers per consumer thread in addition to O, S or a part of P V, and P: what ptxas needs at head dim 256.
 const OTHER_REGISTERS: u32 = 8;
 
-/// The same if P V is accumulated into O itself, overlapped with the next scores: with fewer, ptxas spills in the key
-/// loop.
+/// [`OTHER_REGISTERS`] if P V is accumulated into O itself, overlapped with the next scores: with fewer, ptxas spills
+/// in the key loop.
 const OTHER_REGISTERS_OVERLAPPED: u32 = 32;
 
 /// Bytes per element of the total that O is flushed to, if P V is accumulated into O itself: bf16.
@@ -56,8 +56,8 @@ fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
-/// Stages of untransposed V. The transposing warps release it long before its products run. With overlap, which also
-/// needs the totals, one stage suffices if no more fit beside a Q slot per warpgroup.
+/// Stages of untransposed V. The transposing warps release a stage long before the products of its tile run. With
+/// overlap, which also needs the totals, one stage suffices if no more fit beside a Q slot per warpgroup.
 fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;

@@ -42,12 +42,12 @@ pub(super) fn tile_rows(point: Point) -> Vec<&'static TileRow> {
     rows.iter().filter(|row| row.matches(&point.into())).collect()
 }
 
-/// Whether there is a kernel for `point` without one of its features.
+/// True if there is a kernel for `point` without one of its features.
 pub(super) fn lacks_a_feature(point: Point) -> bool {
     recipe_of(point).is_ok_and(|recipe| point.features.iter().any(|feature| !recipe.features().has(feature)))
 }
 
-/// Whether the kernel of `point` loads Q, K and V by TMA only, so that it refuses tensors that TMA does not support.
+/// True if the kernel of `point` loads Q, K and V by TMA only, so that it refuses tensors that TMA does not support.
 pub(super) fn needs_tma(point: Point) -> bool {
     recipe_of(point).is_ok_and(Recipe::needs_tma)
 }

@@ -59,7 +59,7 @@ pub(super) trait Recipe: Sync {
     /// the reason why there is none.
     fn portable(&self, variant: Point, tile: Tile, target: Target) -> Result<Tile, String>;
 
-    /// Whether the kernel loads Q, K and V by TMA only.
+    /// True if the kernel loads Q, K and V by TMA only.
     fn needs_tma(&self) -> bool {
         false
     }

@@ -52,7 +52,8 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe,
         shared_memory: recipe.shared_memory(point, &tile),
         registers,
         registers_available: hopper.as_ref().map_or(cap, |hopper| hopper.consumer_registers),
-        // A block with `wgmma` is allocated its initial share of registers, whatever its warpgroups reallocate later.
+        // A block with `wgmma` is allocated its initial share of registers, even if its warpgroups reallocate them
+        // later.
         registers_launched_with: hopper.as_ref().map_or(registers.total, |_| cap),
         to_save_shared_memory: shrink.to_owned(),
         to_save_registers: fewer_registers(&tile),

@@ -10,9 +10,9 @@ pub(super) fn of(variant: Point, tile: &Tile, q_slots: u32) -> u32 {
     if shares { part_rows(variant) } else { 0 }
 }
 
-/// The same without the check of the slots, whose number depends on the space for sums. Within an item each stage
-/// belongs to one warpgroup, so the number of stages is a multiple of the warpgroups. A slot starts with 64 columns,
-/// which hold partial O.
+/// True if the warpgroups may share keys, before the check of the slots, whose number depends on the space for sums.
+/// Within an item each stage belongs to one warpgroup, so the number of stages is a multiple of the warpgroups. A slot
+/// starts with 64 columns, which hold partial O.
 pub(super) fn may_share(variant: Point, tile: &Tile) -> bool {
     let consumers = tile.m / WARPGROUP_ROWS;
     variant.features.has(Feature::PackGqa)

@@ -143,7 +143,7 @@ fn output_columns(variant: Point) -> u32 {
     if KvFormat::widened(variant).is_some() { v.next_multiple_of(16) + 16 } else { v + 8 }
 }
 
-/// Whether the target has the instructions.
+/// An error unless the target has the instructions that the kernel uses.
 pub(super) fn check_target(target: Target) -> Result<(), String> {
     if target < Target::Sm80 {
         return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; split-KV needs `sm80` or newer"));

@@ -7,7 +7,7 @@ use crate::kernel::{Feature, Features, Target};
 /// Name, bytes and constant of a region.
 type Part<'a> = (&'a str, u32, Option<&'static str>);
 
-/// The region's constant, by which templates know that there is one.
+/// The region's constant; templates test for it to find out if the region exists.
 pub(in crate::family::attention) const STAGED_OFFSET: &str = "BIAS_OFFSET";
 
 /// The region.
@@ -21,7 +21,7 @@ pub(super) fn bytes_of_elements(rows: u32, columns: u32) -> u32 {
     rows * (2 * columns + 16)
 }
 
-/// Whether a forward kernel can stage elements: not if rows of a tile have different heads, nor if a declared score is
+/// True if a forward kernel can stage elements: not if rows of a tile have different heads, nor if a declared score is
 /// computed from the sum.
 pub(super) fn may_stage_elements(features: Features) -> bool {
     features.any(|info| info.adds_elements) && !features.has(Feature::PackGqa) && features.score().is_none()

@@ -19,7 +19,7 @@ pub struct Tile {
     pub warps: u32,
     /// Buffers for each streamed tensor: K and V; in the backward pass Q and dO.
     pub stages: u32,
-    /// Whether Q fragments stay in registers across the key loop.
+    /// True if Q fragments stay in registers across the key loop.
     pub q_in_registers: bool,
     /// Second argument of `__launch_bounds__`.
     pub min_blocks_per_sm: u32,
@@ -29,8 +29,8 @@ pub struct Tile {
     pub copy: CopyPath,
     /// MMA instruction of FP8 kernels; ignored by others.
     pub fp8_mma: Fp8Mma,
-    /// For `wgmma` kernels only, like the next four. Q Kᵀ of the next keys overlaps with the softmax of the current
-    /// ones.
+    /// True if Q Kᵀ of the next keys overlaps with the softmax of the current ones. Only `wgmma` kernels use this and
+    /// the next four fields.
     pub overlap: bool,
     /// Warpgroups alternate at the tensor cores.
     pub turns: Turns,

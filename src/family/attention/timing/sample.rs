@@ -109,7 +109,7 @@ impl Sample<'_> {
         self.mask().keys(row)
     }
 
-    /// Whether a query sees a key that is in [`unmasked`](Self::unmasked).
+    /// True if a query sees a key that is in [`unmasked`](Self::unmasked).
     fn shows(&self, [sequence, head, row]: [usize; 3]) -> impl Fn(usize) -> bool {
         let rule = declared::rule_of(&self.variant, &self.shape, sequence, head);
         let position = self.mask().position(row);
@@ -122,12 +122,12 @@ impl Sample<'_> {
         self.unmasked(place[2]).filter(move |key| shows(*key))
     }
 
-    /// Whether a query sees a key.
+    /// True if a query sees a key.
     fn sees(&self, place: [usize; 3], key: usize) -> bool {
         self.unmasked(place[2]).contains(&key) && self.shows(place)(key)
     }
 
-    /// Whether a query sees any key.
+    /// True if a query sees any key.
     pub fn sees_any(&self, place: [usize; 3]) -> bool {
         self.visible(place).next().is_some()
     }

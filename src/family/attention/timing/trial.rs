@@ -19,13 +19,13 @@ use rand_chacha::ChaCha8Rng;
 /// Tolerated relative error of the sampled rows of a 16-bit kernel; rounding gives 0.002 to 0.005.
 const LARGEST_ERROR: f64 = 0.02;
 
-/// The same for an FP8 kernel, whose P has three mantissa bits: 0.02 to 0.03.
+/// [`LARGEST_ERROR`] for an FP8 kernel, whose P has three mantissa bits: rounding gives 0.02 to 0.03.
 const LARGEST_ERROR_FP8: f64 = 0.08;
 
 /// Tolerated difference of LSE from the reference.
 const LARGEST_LSE_ERROR: f64 = 1e-3;
 
-/// The same for an FP8 kernel: Hopper sums Q Kᵀ with 14 bits; 4.4e-3 was measured on an H100.
+/// [`LARGEST_LSE_ERROR`] for an FP8 kernel: Hopper sums Q Kᵀ with 14 bits; 4.4e-3 was measured on an H100.
 const LARGEST_LSE_ERROR_FP8: f64 = 2e-2;
 
 /// For cold-L2 timing, launches rotate through copies of K and V totalling this many times L2.
@@ -524,7 +524,7 @@ mod tests {
             let inputs = layout.inputs(0);
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
-            // The same pages in another order are different keys.
+            // If the table lists the same pages in another order, the keys differ, and so must the results.
             let mut turned = inputs;
             let Some((_, table)) = turned.iter_mut().find(|(name, _)| *name == "page_table") else { continue };
             table.rotate_left(4);
@@ -556,7 +556,7 @@ mod tests {
             let error = layout.judge(&layout.inputs(0), &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
             assert_eq!(layout.passed().as_deref(), Some("score=timed:40"));
-            // The same tensors are wrong for a kernel without the score.
+            // For a kernel without the score, these outputs are wrong.
             let plain = AttentionTrial { variant: Point { features: Features::NONE, ..variant }, ..layout };
             assert!(plain.judge(&plain.inputs(0), &outputs, &written).is_err(), "{variant}: the score changes nothing");
         }

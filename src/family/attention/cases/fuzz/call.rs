@@ -58,18 +58,18 @@ pub enum CallResult {
     Failed {
         /// Description.
         message: String,
-        /// Whether the device is unusable for further calls.
+        /// True if the device is unusable for further calls.
         fatal: bool,
     },
 }
 
 impl Outcome {
-    /// Whether the call failed.
+    /// True if the call failed.
     pub fn is_failure(&self) -> bool {
         matches!(self.result, CallResult::Failed { .. })
     }
 
-    /// Whether the device is unusable for further calls.
+    /// True if the device is unusable for further calls.
     pub fn is_fatal(&self) -> bool {
         matches!(self.result, CallResult::Failed { fatal: true, .. })
     }
@@ -191,7 +191,7 @@ fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     comparison
 }
 
-/// Whether the number of query rows is unknown: with `cu_seqlens_q` and `seqused_q`, only `total_q` gives it.
+/// True if the number of query rows is unknown: with `cu_seqlens_q` and `seqused_q`, only `total_q` gives it.
 fn has_unbounded_queries(case: &FuzzCase) -> bool {
     case.problem.lengths == Lengths::PackedUsed && !case.totals
 }

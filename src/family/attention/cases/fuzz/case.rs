@@ -135,11 +135,11 @@ pub struct FuzzCase {
     pub splits: u32,
     /// Merging of partial results. Forward only.
     pub merging: Merging,
-    /// Whether the total rows of varlen tensors are passed (`total_q`, `total_k`).
+    /// True if the total rows of varlen tensors are passed (`total_q`, `total_k`).
     pub totals: bool,
-    /// Whether the deterministic flag is set. Backward only.
+    /// True if the deterministic flag is set. Backward only.
     pub deterministic: bool,
-    /// Whether dLSE is passed. Backward only.
+    /// True if dLSE is passed. Backward only.
     pub dlse: bool,
     /// Repeats the call, on the emulator with this order of threads, and compares the bits.
     pub again: Option<Order>,
@@ -160,7 +160,7 @@ const MOST_ELEMENTS: usize = 1 << 30;
 const MOST_SEQUENCES: usize = 1 << 16;
 
 impl FuzzCase {
-    /// Whether a kernel can compute it, regardless of device and kind.
+    /// True if a kernel can compute it, regardless of device and kind.
     pub fn is_served_by(&self, kernel: Point) -> bool {
         (kernel.head_dim, kernel.dtype) == (self.head_dim, self.dtype) && self.problem.options.is_served_by(self.causal, kernel)
     }

@@ -79,7 +79,7 @@ impl Drawer {
         Self { seed, points: scope.points(), others: scope.drawn_points(), multiprocessors }
     }
 
-    /// Whether there are no kernels to call.
+    /// True if there are no kernels to call.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty() && self.others.is_empty()
     }
@@ -254,7 +254,7 @@ impl Drawer {
 /// Minimum rows of the longest sequence in batches of many items.
 const SHORT: usize = 8;
 
-/// The same sequences with three quarters of their lengths.
+/// Reduces the lengths of the sequences to three quarters.
 fn shorten(sequences: &mut [(usize, usize)]) {
     for (queries, keys) in sequences {
         (*queries, *keys) = (*queries * 3 / 4, *keys * 3 / 4);

@@ -41,7 +41,7 @@ pub fn case_of(kind: Kind, dtype: Dtype, size: u32, seed: u64) -> Option<Box<dyn
     family::of(kind).random_case(&kind.at(&at), size, seed)
 }
 
-/// Whether calls are drawn for a kernel.
+/// True if calls are drawn for a kernel.
 pub fn draws_calls(variant: Variant) -> bool {
     variant.dtype().is_some() && family::of(variant.kind()).random_case(&variant, 1, 0).is_some()
 }
@@ -52,7 +52,7 @@ impl DrawnCall {
         self.kind.info().function()
     }
 
-    /// Whether a kernel can compute it, regardless of the device.
+    /// True if a kernel can compute it, regardless of the device.
     pub fn is_served_by(&self, variant: Variant) -> bool {
         variant.kind() == self.kind && variant.dtype() == Some(self.dtype)
     }

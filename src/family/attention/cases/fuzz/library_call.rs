@@ -10,7 +10,7 @@ use std::{fmt, str::FromStr};
 pub enum LibraryCall {
     /// `kgen_fwd` or `kgen_bwd`.
     Attention(FuzzCase),
-    /// Another function.
+    /// A function of another family.
     Drawn(DrawnCall),
 }
 

@@ -306,9 +306,9 @@ impl FuzzObserver for Run<'_> {
 #[derive(Debug, Default)]
 struct WorkerEnd {
     device: Option<String>,
-    /// Whether it finished all calls.
+    /// True if it finished all calls.
     finished: bool,
-    /// The call in which it died or hung, and the reason.
+    /// The call in which the worker died or hung, and the reason.
     died_in: Option<(u64, String)>,
     /// Its message if it could not make calls.
     complaint: Option<String>,

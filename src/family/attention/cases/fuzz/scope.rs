@@ -140,14 +140,14 @@ impl Scope {
         self.held.iter().filter(move |v| v.kind == kind && case.is_served_by(**v) && Self::runs(**v, capability))
     }
 
-    /// Whether a kernel runs on a device and fits its shared memory.
+    /// True if a kernel runs on a device and fits its shared memory.
     fn runs(variant: attention::Point, capability: u32) -> bool {
         plan::runs_on(variant.target, capability, true)
             && (variant.target.compute_capability() == capability
                 || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
     }
 
-    /// Whether `kgen_fwd` can compute a case whose Q, K and V do not meet TMA's requirements.
+    /// True if `kgen_fwd` can compute a case whose Q, K and V do not meet TMA's requirements.
     pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
         let capability = self.capability(case);
         self.candidates(Kind::Fwd, case, capability).any(|variant| !attention::needs_tma(*variant))
@@ -161,7 +161,7 @@ impl Scope {
         truncated.unwrap_or_else(|| Number::of(case.dtype).into())
     }
 
-    /// Whether the library has a kernel for a case.
+    /// True if the library has a kernel for a case.
     pub fn holds(&self, case: &FuzzCase) -> bool {
         self.candidates(kind_for(case), case, self.capability(case)).next().is_some()
     }

@@ -121,7 +121,8 @@ pub(super) fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     all
 }
 
-/// The same shape with default options. Two calls must not each be a simplification of the other.
+/// Offers calls of the same shape, each with one option at its default. Of two calls, at most one may be a
+/// simplification of the other.
 fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.problem.layout = Layout::Bshd);
     if case.problem.layout != Layout::Bshd {

@@ -25,7 +25,7 @@ pub const PROTOCOL: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// [`PROTOCOL`].
+    /// Version of the protocol, [`PROTOCOL`].
     pub version: u32,
     /// Shared library of kernels and dispatcher.
     #[serde(with = "crate::files::path::exact")]

@@ -14,7 +14,7 @@ use crate::{
 const OTHERWISE_WITH_SCORE: [&str; 4] =
     ["a structure of the first version", "a structure of version 2", "blocks whose number wraps", "rows of a tile that wrap"];
 
-/// Whether a change has the expected result for a kernel.
+/// True if a change has the expected result for a kernel.
 pub(super) fn holds(variant: Point, change: &Change) -> bool {
     variant.features.score().is_none() || !OTHERWISE_WITH_SCORE.contains(&change.0)
 }

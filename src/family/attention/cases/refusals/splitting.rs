@@ -1,4 +1,4 @@
-//! Invalid calls of split-KV's kernels, each with one error: the split kernel, the combine kernel and the scheduler.
+//! Invalid calls to split-KV's kernels, each with one error: the split kernel, the combine kernel and the scheduler.
 
 use super::{blocks, fwd, numbers, strides};
 use crate::{
