@@ -54,13 +54,13 @@ fn describe(outcome: &Outcome, summary: bool) -> String {
     match &outcome.compiled {
         None => text += "\nthe build folder does not hold both kernels: machine code is not compared\n",
         Some(equal) if equal.is_empty() => text += "\nthe compiled kernels are equal\n",
-        Some(compiled) => text += &format!("\n{}", of(outcome, "compiled", compiled)),
+        Some(compiled) => text = text + "\n" + &of(outcome, "compiled", compiled),
     }
     let [removed, added] = outcome.lines;
     // Writing into a string cannot fail.
     writeln!(text, "\nsource: {removed} lines only in the first, {added} only in the second").ok();
     if !summary && !outcome.source.is_empty() {
-        text += &format!("\n{}", outcome.source);
+        text = text + "\n" + &outcome.source;
     }
     text
 }

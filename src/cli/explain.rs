@@ -79,7 +79,7 @@ fn describe_reason(Reason { when, keys, reason, measured }: &Reason) -> String {
     let when = when.as_deref().unwrap_or("every kernel of the template");
     let mut text = format!("  {} ({when})\n", keys.join(", "));
     for line in reason.iter().map(String::as_str).chain(measured.as_deref()) {
-        text += &format!("    {line}\n");
+        text = text + "    " + line + "\n";
     }
     text
 }

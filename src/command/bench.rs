@@ -14,9 +14,8 @@ use crate::{
     check::DEFAULT_SEED,
     device::{CardState, DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
     family,
-    files::content_hash,
     kernel::{Target, Variant},
-    lab::{Row, Run, Store},
+    lab::Row,
     plan,
     text::count,
 };
