@@ -262,11 +262,11 @@ KGEN_DEVICE void add_bias_of_type(scores& s, const bwd_arguments& p, const head_
     }
 }
 
-// What a value warp stages: its keys of the queries of a step.
+// The part of the bias that a value warp stages: its own keys, for the queries of a step.
 using warp_bias = staged_bias<BLOCK_M, WARP_KEYS>;
 
-// The same with a staged bias, whose elements of two queries are a pair of the transposed tile. `warp_key`: the warp's
-// first key.
+// Adds a staged bias to the scores; its elements of two queries are a pair of the transposed tile. `warp_key`: the
+// warp's first key.
 KGEN_DEVICE void add_staged_bias(scores& s, const bwd_arguments& p, const head_bias& bias, const warp_bias& staged,
                                  int warp_key, int query) {
     const int position = bias.keys - bias.queries + query;

@@ -197,7 +197,7 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
 
 // The current work item of a block; only the producer thread computes it, and passes it to the other threads.
 struct work_place {
-    // Heads are grouped so that their K and V stay in L2. The tiles of a group are dealt longest first, alternately
+    // Heads are grouped so that their K and V stay in L2. The tiles of a group are assigned longest first, alternately
     // forwards and backwards: a block that got a long tile in one round gets a short one in the next.
     uint32_t group = 0;
     uint32_t round = ~0u;

@@ -118,7 +118,7 @@ struct parameters {
 
 // The mbarriers. A full barrier counts the producer thread and its bytes, an empty one every warp that reads the data:
 // those of one warpgroup for Q, those of all warpgroups for K and V.
-// The last warpgroup's slots of Q also count the warp that fetches V.
+// The empty barriers of the last warpgroup's Q slots also count the warp that fetches V.
 // For an item with shared keys, the warpgroup that owns a stage arrives on behalf of all warpgroups, and the last
 // warpgroup arrives for the other warpgroups' slots of Q.
 struct barriers {
@@ -246,13 +246,13 @@ KGEN_DEVICE bool keys_are_shared(int queries, int first_query, int span) {
     return first_query + CONSUMERS * queries <= PART_ROWS * queries / WARPGROUP_ROWS && span > 2 * BLOCK_N;
 }
 
-// The current work item of a block. The list goes through the sequences one after another. Within a sequence, as many
-// heads are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys.
-// Sequences without rows have no items. All lanes of the warp hold the same state, except that each counts the items of
-// one sequence.
+// The current work item of a block. The list contains the sequences one after another. Within a sequence, as many heads
+// are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys. Sequences
+// without rows have no items. All lanes of the warp hold the same state, except that each counts the items of one
+// sequence.
 //
 // Items whose keys are shared are limited by memory, the others by the tensor cores. If there are both, each kind has
-// its own list, and the two are mixed evenly until all items with shared keys have been handed out, so that at any time
+// its own list, and the two are mixed evenly until all items with shared keys have been assigned, so that at any time
 // some blocks run one kind and some the other. The last quarter of the others follows. A sequence is classified by its
 // keys and its last tile. A window may leave too few keys to share, and a short first tile of a longer sequence counts
 // among the others: this only affects the order.
@@ -335,8 +335,8 @@ struct work_place {
     }
 
     // The number of the next item in the list, possibly beyond its end: the next item that no block has taken or, in a
-    // fixed order, dealt alternately forwards and backwards, so that a block that got a long item in one round gets a
-    // short one in the next.
+    // fixed order, assigned alternately forwards and backwards, so that a block that got a long item in one round gets
+    // a short one in the next.
     KGEN_DEVICE uint32_t take(const parameters& given) {
         uint32_t item = block_index();
         if (given.call.work_counter == nullptr) {
@@ -862,8 +862,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
 
     // Processes a warpgroup's tiles of an item whose keys are shared; the last warpgroup then finishes the item. Until
-    // the warpgroups meet, each stage belongs to one of them, which releases it on behalf of all. Only the tail of V in
-    // the first tile is cleared by all of them.
+    // the warpgroups synchronize, each stage belongs to one of them, which releases it on behalf of all. Only the tail
+    // of V in the first tile is cleared by all of them.
     const auto attend_share = [&](tile_of_piece& at) {
         const bool joins = warpgroup == CONSUMERS - 1;
         const auto release_for_all = [&](uint32_t empty) {

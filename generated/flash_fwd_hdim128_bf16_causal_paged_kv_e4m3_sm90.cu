@@ -215,10 +215,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
             whole_granules(end_seen(p, end_position - 1, keys.rows)), queries, keys};
 }
 
-// The current work item of a block. The list goes through the sequences one after another. Within a sequence, as many
-// heads are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys.
-// Sequences without rows have no items. All lanes of the warp hold the same state, except that each counts the items of
-// one sequence.
+// The current work item of a block. The list contains the sequences one after another. Within a sequence, as many heads
+// are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys. Sequences
+// without rows have no items. All lanes of the warp hold the same state, except that each counts the items of one
+// sequence.
 struct work_place {
     uint32_t round = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
@@ -246,8 +246,8 @@ struct work_place {
     }
 
     // The number of the next item in the list, possibly beyond its end: the next item that no block has taken or, in a
-    // fixed order, dealt alternately forwards and backwards, so that a block that got a long item in one round gets a
-    // short one in the next.
+    // fixed order, assigned alternately forwards and backwards, so that a block that got a long item in one round gets
+    // a short one in the next.
     KGEN_DEVICE uint32_t take(const parameters& given) {
         uint32_t item = block_index();
         if (given.call.work_counter == nullptr) {
@@ -347,7 +347,7 @@ KGEN_DEVICE void announce(const parameters& given, uint32_t shared, barriers bar
     }
 }
 
-// The number of `granules`, dealt round-robin to the producer warps, that go to this warp.
+// The number of `granules`, assigned round-robin to the producer warps, that this warp gets.
 KGEN_DEVICE int share_of(int granules, int warp) {
     return granules % PRODUCERS == 0 ? granules / PRODUCERS : (granules + PRODUCERS - 1 - warp) / PRODUCERS;
 }
@@ -366,11 +366,11 @@ KGEN_DEVICE lane_granule granule_of_lane() {
 }
 
 // A producer warp: fetches and widens its share of K and V for all of the block's work. Granules of 16 rows, first
-// those of K, then those of V, are dealt round-robin to the warps. A step widens K of a tile and V of the previous one,
-// in the order in which products use them, and then fetches the next granules into the same byte stages. No other warp
-// touches a warp's granules there, so the warp's own barriers suffice to order the two. K and V share a step's waits,
-// fences and copies, since all those together take about as long as widening. The first warp determines the work,
-// passes it to the other warps and fetches Q.
+// those of K, then those of V, are assigned round-robin to the warps. A step widens K of a tile and V of the previous
+// one, in the order in which products use them, and then fetches the next granules into the same byte stages. No other
+// warp touches a warp's granules there, so the warp's own barriers suffice to order the two. K and V share a step's
+// waits, fences and copies, since all those together take about as long as widening. The first warp determines the
+// work, passes it to the other warps and fetches Q.
 KGEN_DEVICE void produce(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()), lane = static_cast<int>(lane_index());

@@ -202,10 +202,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
             end_seen(p, end_position - 1, keys.rows), queries, keys};
 }
 
-// The current work item of a block. The list goes through the sequences one after another. Within a sequence, as many
-// heads are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys.
-// Sequences without rows have no items. All lanes of the warp hold the same state, except that each counts the items of
-// one sequence.
+// The current work item of a block. The list contains the sequences one after another. Within a sequence, as many heads
+// are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys. Sequences
+// without rows have no items. All lanes of the warp hold the same state, except that each counts the items of one
+// sequence.
 struct work_place {
     uint32_t round = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
@@ -233,8 +233,8 @@ struct work_place {
     }
 
     // The number of the next item in the list, possibly beyond its end: the next item that no block has taken or, in a
-    // fixed order, dealt alternately forwards and backwards, so that a block that got a long item in one round gets a
-    // short one in the next.
+    // fixed order, assigned alternately forwards and backwards, so that a block that got a long item in one round gets
+    // a short one in the next.
     KGEN_DEVICE uint32_t take(const parameters& given) {
         uint32_t item = block_index();
         if (given.call.work_counter == nullptr) {

@@ -116,7 +116,7 @@ struct parameters {
 
 // The mbarriers. A full barrier counts the producer thread and its bytes, an empty one every warp that reads the data:
 // those of one warpgroup for Q, those of all warpgroups for K and V.
-// The last warpgroup's slots of Q also count the warp that fetches V.
+// The empty barriers of the last warpgroup's Q slots also count the warp that fetches V.
 struct barriers {
     uint32_t base;
 
@@ -193,10 +193,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
             whole_granules(end_seen(p, end_position - 1, keys.rows)), queries, keys};
 }
 
-// The current work item of a block. The list goes through the sequences one after another. Within a sequence, as many
-// heads are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys.
-// Sequences without rows have no items. All lanes of the warp hold the same state, except that each counts the items of
-// one sequence.
+// The current work item of a block. The list contains the sequences one after another. Within a sequence, as many heads
+// are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys. Sequences
+// without rows have no items. All lanes of the warp hold the same state, except that each counts the items of one
+// sequence.
 struct work_place {
     uint32_t round = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
@@ -224,8 +224,8 @@ struct work_place {
     }
 
     // The number of the next item in the list, possibly beyond its end: the next item that no block has taken or, in a
-    // fixed order, dealt alternately forwards and backwards, so that a block that got a long item in one round gets a
-    // short one in the next.
+    // fixed order, assigned alternately forwards and backwards, so that a block that got a long item in one round gets
+    // a short one in the next.
     KGEN_DEVICE uint32_t take(const parameters& given) {
         uint32_t item = block_index();
         if (given.call.work_counter == nullptr) {
@@ -583,7 +583,7 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-// The same in powers of two.
+// The sink of a head, for exponentials to the base 2: times log2(e).
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
 // Adds a sink to the denominator of a row. If it exceeds the row's maximum, the sum becomes relative to the sink.

@@ -343,7 +343,7 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-// The same in powers of two.
+// The sink of a head, for exponentials to the base 2: times log2(e).
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
 // Adds a sink to the denominator of a row. If it exceeds the row's maximum, the sum becomes relative to the sink.

@@ -188,7 +188,7 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
 
 // The current work item of a block; only the producer thread computes it, and passes it to the other threads.
 struct work_place {
-    // Heads are grouped so that their K and V stay in L2. The tiles of a group are dealt longest first, alternately
+    // Heads are grouped so that their K and V stay in L2. The tiles of a group are assigned longest first, alternately
     // forwards and backwards: a block that got a long tile in one round gets a short one in the next.
     uint32_t group = 0;
     uint32_t round = ~0u;
@@ -225,7 +225,7 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_he
 // A key tile of a work item, as the consumers see it.
 struct tile_of_piece {
     uint32_t head, tile;  // the indices of the item
-    int first;            // columns before it belong to no key; from 0 on it is the item's last tile
+    int first;            // columns before this one belong to no key; >= 0 only in the item's last tile
     int diagonal;         // columns that the first row of the query tile sees
 
     KGEN_DEVICE bool is_last() const { return first >= 0; }

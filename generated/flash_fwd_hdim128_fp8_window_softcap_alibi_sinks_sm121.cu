@@ -359,7 +359,7 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-// The same in powers of two.
+// The sink of a head, for exponentials to the base 2: times log2(e).
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
 // Adds a sink to the denominator of a row. If it exceeds the row's maximum, the sum becomes relative to the sink.
@@ -406,8 +406,8 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
             for (int chunk = 0; chunk < O_CHUNKS; ++chunk) {
                 const float* first = &state.o[t][2 * chunk][2 * h];
                 const float* second = &state.o[t][2 * chunk + 1][2 * h];
-                // Columns 2t and 2t + 1 of either eight: the even lane takes its neighbour's of the first, the odd lane
-                // those of the second.
+                // The lane has columns 2t and 2t + 1 of the first eight columns and of the second eight. An even lane
+                // receives its neighbour's columns of the first eight, an odd lane its neighbour's of the second.
                 const float received[2] = {shuffle_xor(odd ? first[0] : second[0], 1),
                                            shuffle_xor(odd ? first[1] : second[1], 1)};
                 const uint32_t low = odd ? pack<bf16>(received[0] * factor, received[1] * factor)

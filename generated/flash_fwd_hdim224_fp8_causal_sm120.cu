@@ -299,8 +299,8 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
             for (int chunk = 0; chunk < O_CHUNKS; ++chunk) {
                 const float* first = &state.o[t][2 * chunk][2 * h];
                 const float* second = &state.o[t][2 * chunk + 1][2 * h];
-                // Columns 2t and 2t + 1 of either eight: the even lane takes its neighbour's of the first, the odd lane
-                // those of the second.
+                // The lane has columns 2t and 2t + 1 of the first eight columns and of the second eight. An even lane
+                // receives its neighbour's columns of the first eight, an odd lane its neighbour's of the second.
                 const float received[2] = {shuffle_xor(odd ? first[0] : second[0], 1),
                                            shuffle_xor(odd ? first[1] : second[1], 1)};
                 const uint32_t low = odd ? pack<bf16>(received[0] * factor, received[1] * factor)

@@ -310,8 +310,8 @@ KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, co
     }
 }
 
-// A warpgroup iterates over its own key tiles and computes O, maxima and sums over these alone. While the softmax of
-// one tile runs, the tensor cores compute P V of the previous tile.
+// A warpgroup iterates over its own key tiles and computes O, maxima and sums only over these. While the softmax of one
+// tile runs, the tensor cores compute P V of the previous tile.
 KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared,
                         barriers barrier, float log2_scale) {
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);

@@ -391,8 +391,8 @@ KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, co
     }
 }
 
-// A warpgroup iterates over its own key tiles and computes O, maxima and sums over these alone. While the softmax of
-// one tile runs, the tensor cores compute P V of the previous tile.
+// A warpgroup iterates over its own key tiles and computes O, maxima and sums only over these. While the softmax of one
+// tile runs, the tensor cores compute P V of the previous tile.
 KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared,
                         barriers barrier, float log2_scale, const score_factors& factors) {
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);
@@ -501,7 +501,7 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-// The same in powers of two.
+// The sink of a head, for exponentials to the base 2: times log2(e).
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
 // Adds a sink to the denominator of a row. If it exceeds the row's maximum, the sum becomes relative to the sink.

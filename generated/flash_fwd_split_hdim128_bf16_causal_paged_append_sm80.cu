@@ -8,9 +8,9 @@
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
 // form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
-// rows and one split, whose keys are dealt out to its 4 warps, 64 per step. Each warp has its own ring of 3
-// slices, which it fills by itself (cp.async), and its own softmax state, so no warp waits for another until the end,
-// where they are merged.
+// rows and one split, whose keys are divided among its 4 warps, 64 per step. Each
+// warp has its own ring of 3 slices, which it fills by itself (cp.async), and its own softmax
+// state, so no warp waits for another until the end, where they are merged.
 // K and V are paged. If pages hold whole slices, as pages of 16 rows do, a slice takes one page lookup.
 // New rows of K and V are appended: the warp that reads a row's slice first rotates the row and writes it into the
 // cache; warps of the first split write the rows that no query sees. Q is rotated on its way to shared memory.

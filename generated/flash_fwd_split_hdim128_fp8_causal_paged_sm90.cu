@@ -8,9 +8,9 @@
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
 // form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
-// rows and one split, whose keys are dealt out to its 4 warps, 128 per step. Each warp has its own ring of 3
-// slices, which it fills by itself (cp.async), and its own softmax state, so no warp waits for another until the end,
-// where they are merged.
+// rows and one split, whose keys are divided among its 4 warps, 128 per step. Each
+// warp has its own ring of 3 slices, which it fills by itself (cp.async), and its own softmax
+// state, so no warp waits for another until the end, where they are merged.
 // K and V are paged. If pages hold whole pieces of 16 rows, a piece takes one page lookup.
 // Q, K and V are FP8 (e4m3) and are widened to fp16, which is exact: Q on its way to shared memory, K and V
 // in registers (kgen/fp8_to_half.cuh). O is bf16.

@@ -471,7 +471,7 @@ KGEN_DEVICE void copy_queries(uint32_t shared, const kgen_fwd_params& p, assignm
 }
 
 // Named barriers 1 to 4 each join the two warps, one per consumer warpgroup, that hold the same 16 rows. All consumers
-// meet at barrier 5, those of warpgroup w at barrier 6 + w.
+// synchronize at barrier 5, those of warpgroup w at barrier 6 + w.
 KGEN_DEVICE void await_other_half() { barrier_wait(1 + static_cast<int>(warp_index() % 4), 64); }
 constexpr int OF_CONSUMERS = 5, OF_WARPGROUP = 6;
 
@@ -596,7 +596,7 @@ KGEN_DEVICE void write_rows(const output& o, const row_state& state, const param
     }
 }
 
-// A consumer warpgroup.
+// Computes one work item on a consumer warpgroup.
 KGEN_DEVICE void attend(const parameters& given, assignment work, sequence queries, sequence sequence_keys, int rows,
                         block_keys keys, int clear_end, int diagonal, uint32_t shared, barriers barrier,
                         int warpgroup) {
@@ -617,7 +617,8 @@ KGEN_DEVICE void attend(const parameters& given, assignment work, sequence queri
     }
     const uint32_t own_weights = shared + WEIGHTS_OFFSET + warpgroup * weights_tile::bytes;
     const uint32_t other_weights = shared + WEIGHTS_OFFSET + (1 - warpgroup) * weights_tile::bytes;
-    const int own_keys = warpgroup * BLOCK_N, other_keys = (1 - warpgroup) * BLOCK_N;  // rows of a tile
+    // The first row of each half of a tile: the keys whose scores this warpgroup computes, and the other warpgroup's.
+    const int own_keys = warpgroup * BLOCK_N, other_keys = (1 - warpgroup) * BLOCK_N;
     const lane_offsets lanes = lanes_by_row(warp_index() % 4 * 16);
     const int tiles = keys.tiles();
 

@@ -8,9 +8,9 @@
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
 // form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
-// rows and one split, whose keys are dealt out to its 4 warps, 64 per step. Each warp has its own ring of 2
-// slices, which it fills by itself (cp.async), and its own softmax state, so no warp waits for another until the end,
-// where they are merged.
+// rows and one split, whose keys are divided among its 4 warps, 64 per step. Each
+// warp has its own ring of 2 slices, which it fills by itself (cp.async), and its own softmax
+// state, so no warp waits for another until the end, where they are merged.
 //
 // Plan: 35392 bytes of shared memory; accumulators, fragments and addresses need about 108 registers per thread;
 // 4 blocks (16 warps) per SM, limited by registers.

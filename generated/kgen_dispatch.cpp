@@ -683,15 +683,15 @@ void tell_times(kgen_candidate& told, const request_cost& r, const Spread& sprea
     told.predicted_ns = r.keys_unknown ? (total(r) + total(with_one_long_sequence(r))) / 2 : total(r);
 }
 
-// The same for a path whose kernel computes both parts concurrently.
+// Stores the time of a path whose kernel computes both parts concurrently.
 template <class Spread>
 void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread) {
     tell_times(told, r, spread,
                [&](const parted_request& parts) { return spread(parts.many).beside(spread(parts.few)); });
 }
 
-// The same for a path whose partial results are merged, by the fastest method that is allowed and that the path has.
-// `tell(candidate, by_last_block)` stores the time of a method; `can_count`: the path's blocks can be counted.
+// Stores the time of a path whose partial results are merged, by the fastest method that is allowed and that the path
+// has. `tell(candidate, by_last_block)` stores the time of a method; `can_count`: the path's blocks can be counted.
 template <class Tell>
 void tell_merged_times(kgen_candidate& told, uint32_t merging, bool can_count, const Tell& tell) {
     const bool may_launch = merging != KGEN_FLAG_MERGE_BY_LAST_BLOCK,

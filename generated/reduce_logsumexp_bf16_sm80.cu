@@ -134,7 +134,7 @@ struct work {
     state* partial;  // by row and chunk
     uint64_t rows, columns;
     uint64_t chunks;     // of a row
-    uint32_t lane_bits;  // a short row takes 1 << lane_bits lanes
+    uint32_t lane_bits;  // a short row is reduced by 1 << lane_bits lanes
 };
 
 // Alignment of a row: `whole` pieces at multiples of 16 bytes; `ragged`, the same but with a last piece that may not be

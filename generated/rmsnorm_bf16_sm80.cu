@@ -101,7 +101,7 @@ KGEN_DEVICE void write(element* row, uint64_t at, uint64_t end, piece p) {
     }
 }
 
-// What a lane has of a row in a round: a piece at column `at` and at every `stride`-th one after it.
+// Loads a lane's pieces of a row in a round: a piece at column `at` and at every `stride`-th one after it.
 template <bool WHOLE>
 KGEN_DEVICE void read_round(const element* row, uint64_t at, uint64_t end, uint32_t stride, piece (&pieces)[PIECES]) {
     KGEN_UNROLL
@@ -186,7 +186,7 @@ int check_matrix(const char* what, const void* start, int64_t stride, const kgen
     return check_span(matrix, sizeof(element), self);
 }
 
-// Whether an output lies exactly where its input does; refuses one that shares memory with it otherwise.
+// Accepts an output that lies exactly where its input does, and refuses one that shares memory with it otherwise.
 int check_in_place(const span& input, int64_t input_stride, const span& output, int64_t output_stride, uint64_t rows,
                    const char* self) {
     if (input.start == output.start && (input_stride == output_stride || rows == 1)) return KGEN_SUCCESS;

@@ -144,7 +144,7 @@ KGEN_DEVICE uint32_t place_turned(uint32_t column, uint32_t group) {
     return (column * GROUPS + group / 32 * 32 + turned) * 4;
 }
 
-// The same as fetch_pieces(), element by element. A warp reads 32 adjacent elements in each row of a group.
+// fetch_pieces(), element by element. A warp reads 32 adjacent elements in each row of a group.
 KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
     constexpr int AT_ONCE = LOADS / WORD_ELEMENTS;  // groups
     constexpr uint32_t PARTS = SIDE / 32;           // of a row
@@ -173,7 +173,7 @@ KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// The same as write_pieces(), element by element. A warp writes 32 adjacent elements.
+// write_pieces(), element by element. A warp writes 32 adjacent elements.
 KGEN_DEVICE void write_elements(const work& w, tile t, uint32_t shared) {
     constexpr uint32_t PARTS = SIDE / 32;  // of a row
     for (uint32_t first = thread_index() / 32; first < PARTS * SIDE; first += LOADS * WARPS) {
@@ -220,8 +220,8 @@ KGEN_DEVICE uint32_t from_lane(uint32_t value, uint32_t lane) {
     return shuffle_xor(value, static_cast<int>(lane_index() ^ lane));
 }
 
-// The same as fetch_pieces(), in aligned words, for a tile whose rows end inside the matrix. No byte outside the tile
-// is read: in place, other blocks write there.
+// fetch_pieces() in aligned words, for a tile whose rows end inside the matrix. No byte outside the tile is read: in
+// place, other blocks write there.
 KGEN_DEVICE void fetch_words(const work& w, tile t, uint32_t shared) {
     const uint32_t lane = lane_index(), end = lane % WORD_ELEMENTS;
     for (uint32_t unit = thread_index() / 32; unit < UNITS_OF_WORDS; unit += WARPS) {
@@ -272,7 +272,7 @@ KGEN_DEVICE void fetch_words(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// The same as write_pieces(), in aligned words, for a tile whose columns end inside the matrix.
+// write_pieces() in aligned words, for a tile whose columns end inside the matrix.
 KGEN_DEVICE void write_words(const work& w, tile t, uint32_t shared) {
     const uint32_t lane = lane_index(), end = lane % WORD_ELEMENTS;
     for (uint32_t unit = thread_index() / 32; unit < UNITS_OF_WORDS; unit += WARPS) {
@@ -322,7 +322,7 @@ KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
 
 template <bool PIECES>
 KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_PER_SM : MIN_BLOCKS_IN_WORDS) transpose(KGEN_PARAMETER work w) {
-    // The last group of rows of tiles may have fewer.
+    // The last group may have fewer rows of tiles.
     const uint32_t group = block_index() / (w.group_rows * w.column_tiles),
         in_group = block_index() % (w.group_rows * w.column_tiles);
     const uint32_t first_row = group * w.group_rows, left = w.row_tiles - first_row,

@@ -131,7 +131,7 @@ typedef struct kgen_fwd_params {
     int32_t dtype;       /* KGEN_DTYPE_* */
     float softmax_scale; /* finite and >= 0; usually 1 / sqrt(head_dim) */
 
-    /* From version 2 on; zeros for a caller that knows version 1. */
+    /* From version 2 on; zeros for a caller compiled with version 1. */
 
     /* Descale factors of FP8 tensors: of Q, K and V with dtype FP8, of K and V also with an FP8 cache (kv_dtype). One
      * per batch entry and key head, fp32 in device memory; NULL: 1. Finite; those of Q and K above 0. Strides are in
@@ -143,9 +143,9 @@ typedef struct kgen_fwd_params {
     int64_t k_descale_batch_stride, k_descale_head_stride;
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
-    /* Total rows of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch] if the caller knows them, otherwise 0.
-     * Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With seqused_k but
-     * no cu_seqlens_k, total_k may hold the sum of seqused_k; only the choice of a path uses it then. */
+    /* Total rows of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch] if they are available to the caller,
+     * otherwise 0. Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With
+     * seqused_k but no cu_seqlens_k, total_k may hold the sum of seqused_k; only the choice of a path uses it then. */
     int32_t total_q;
     int32_t total_k;
 
@@ -306,7 +306,7 @@ typedef struct kgen_fwd_params {
 /* features.window_left and features.window_right apply. */
 #define KGEN_FLAG_WINDOW 4u
 /* For kgen_fwd(), kgen_fwd_workspace() and kgen_explain_choice(): the paths that may be taken; if no flag is set, all
- * of them. A request that none of the named paths can serve is refused. Launchers do not know these flags. */
+ * of them. A request that none of the named paths can serve is refused. Launchers refuse these flags. */
 #define KGEN_FLAG_PATH_DENSE 0x100u
 #define KGEN_FLAG_PATH_SHORT 0x200u
 #define KGEN_FLAG_PATH_SPLIT 0x400u
@@ -375,14 +375,14 @@ typedef struct kgen_bwd_params {
                             seqused_q is given too. Not read without cu_seqlens_q */
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
-    float softmax_scale; /* the forward pass's */
+    float softmax_scale; /* as in the forward pass */
 
-    /* From version 4 on; zeros for a caller that knows version 2. */
-    kgen_attention_features features; /* the forward pass's */
+    /* From version 4 on; zeros for a caller compiled with version 2. */
+    kgen_attention_features features; /* as in the forward pass */
     float* dsinks; /* gradient of the sinks, one fp32 per query head; NULL: not written. Requires features.sinks */
 
     /* From version 5 on. */
-    kgen_declared_score score; /* the forward pass's */
+    kgen_declared_score score; /* as in the forward pass */
     int32_t head_dim_v; /* of V, O, dO and dV, if it differs from that of Q and K; 0: head_dim */
     int32_t reserved;   /* 0 */
 
@@ -397,7 +397,7 @@ typedef struct kgen_bwd_params {
 
     /* From version 10 on. */
 
-    const void* bias; /* the forward pass's, as in kgen_fwd_params */
+    const void* bias; /* as in the forward pass (kgen_fwd_params) */
     int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_column_stride;
     int32_t bias_dtype; /* KGEN_DTYPE_FP32, or that of Q */
     int32_t reserved_4; /* 0 */
@@ -412,7 +412,7 @@ typedef struct kgen_bwd_params {
     /* From version 11 on. */
 
     const uint64_t* rng_state; /* with the same two words as in the forward pass, which give the same mask */
-    float p_dropout;           /* the forward pass's */
+    float p_dropout;           /* as in the forward pass */
     int32_t reserved_5;        /* 0 */
 } kgen_bwd_params;
 
@@ -641,7 +641,7 @@ int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params*
  *   h = in + residual, rounded once to the dtype and written to `residual_out`; h = in where there is no residual
  *   out = h / sqrt(mean(h * h) + eps) * weight, in fp32, rounded once to the dtype
  * The mean is over the columns of a row. It is the rounded h that is squared and scaled: what `residual_out` holds, as
- * in vLLM's fused_add_rms_norm. The order of a sum depends on `columns` alone, so a row has the same bits in every run.
+ * in vLLM's fused_add_rms_norm. The order of a sum depends only on `columns`, so a row has the same bits in every run.
  * Squares beyond fp32 make the mean infinite and `out` 0; a row of zeros gives NaN if eps is 0.
  *
  * Element (row, column) of `in` is in[row * in_row_stride + column], those of the other matrices likewise. `out` may be
@@ -723,7 +723,7 @@ size_t kgen_fwd_workspace(const kgen_fwd_params* params);
 /* Writes split_counts, `batch` numbers in device memory: the number of splits for each sequence, computed from
  * cu_seqlens and seqused when the launch runs. Call it once per forward pass of a model; each layer then calls
  * kgen_fwd() with these counts and otherwise the same parameters, and launches no scheduler. Tensors, strides and
- * workspace are not used. Always one launch, whatever the lengths. KGEN_ERROR_NO_VARIANT if the library could not split
+ * workspace are not used. Always one launch, for any lengths. KGEN_ERROR_NO_VARIANT if the library could not split
  * the request; no kernel reads counts then. */
 int kgen_fwd_metadata(const kgen_fwd_params* params, cudaStream_t stream);
 

@@ -69,13 +69,13 @@ KGEN_DEFINE_CAS(atomic_cas, uint64_t, "l", "cas.b64")
 #undef KGEN_CAS
 #undef KGEN_BY_ORDER
 
-// The same without a result, so that no thread waits for it. (PTX ISA, "red"; for floats see add_global().)
+// Atomic operations without a result, so that no thread waits for one. (PTX ISA, "red"; for floats see add_global().)
 #define KGEN_RED(order, instruction, letter) \
     asm volatile("red." order ".gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
     template <memory_order ORDER = memory_order::relaxed>                                                                          \
     KGEN_DEVICE void name(type* pointer, type value) {                                                                             \
-        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");     \
+        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "a reduction cannot acquire");             \
         if constexpr (ORDER == memory_order::relaxed) {                                                                            \
             KGEN_RED("relaxed", instruction, letter);                                                                              \
         } else {                                                                                                                   \
@@ -112,7 +112,7 @@ KGEN_DEVICE void store_release(uint64_t* pointer, uint64_t value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
 }
 
-// The same without ordering other accesses: only atomic.
+// Loads atomically, without ordering other accesses.
 KGEN_DEVICE uint32_t load_relaxed(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");

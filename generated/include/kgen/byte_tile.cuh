@@ -49,14 +49,14 @@ KGEN_DEVICE words4 load_elements(const uint8_t* from, int columns) {
     return {words[0], words[1], words[2], words[3]};
 }
 
-// The same, but ALIGNED pieces, which begin at multiples of 16 bytes, are loaded whole.
+// load_elements(), but ALIGNED pieces, which begin at multiples of 16 bytes, are loaded whole.
 template <bool ALIGNED>
 KGEN_DEVICE words4 load_byte_piece(const uint8_t* from, int columns) {
     if (ALIGNED && columns == 16) return load_global(reinterpret_cast<const words4*>(from));
     return load_elements(from, columns);
 }
 
-// The same into shared memory.
+// Copies the first `columns` bytes of a 16-byte piece of a row into shared memory, followed by zeros.
 // VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <bool VECTOR>
 KGEN_DEVICE void copy_piece(uint32_t destination, const uint8_t* from, int columns) {

@@ -14,7 +14,7 @@ KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fou
     return packed;
 }
 
-// The same rounded to E5M2. Saturates at 57344.
+// Four fp32 values rounded to E5M2, to nearest even; the first in the lowest byte. Saturates at 57344.
 KGEN_DEVICE uint32_t pack_e5m2(float first, float second, float third, float fourth) {
     uint32_t packed;
     asm(

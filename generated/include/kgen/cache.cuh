@@ -15,7 +15,8 @@ KGEN_DEVICE int cache_entry(const kgen_fwd_params& p, int batch) {
     return p.cache_batch_idx == nullptr ? batch : load_global(p.cache_batch_idx + batch);
 }
 
-// True if the sequence's entry exists in K and V, as far as the caller has given their number of entries.
+// True if the sequence's entry exists in K and V. If the caller has not given their number of entries, any
+// non-negative entry counts as existing.
 KGEN_DEVICE bool entry_is_there(const kgen_fwd_params& p, int batch) {
     const int32_t entries = p.cache_entries > 0 ? p.cache_entries : INT32_MAX;
     return p.cache_batch_idx == nullptr ||

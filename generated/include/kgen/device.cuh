@@ -18,7 +18,7 @@ struct device_numbers {
     std::atomic<int> of[REMEMBERED_DEVICES];
 };
 
-// A property of the calling thread's current device, which `ask(value, device)` queries from CUDA once.
+// A property of the calling thread's current device, which `ask(value, device)` queries from CUDA in the first call.
 template <class Ask>
 cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
     int device = 0;

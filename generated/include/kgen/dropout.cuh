@@ -66,7 +66,7 @@ KGEN_DEVICE dropout_mask read_dropout(const Params& p, int batch, int head) {
 }
 
 // Zeroes the dropped ones of weights in the accumulator layout of mma. `query`: of the warp's first row, `key`: of
-// column 0; both are multiples of 16. A lane has two keys of each 8x8 block, and so two calls of the generator for each
+// column 0; both are multiples of 16. A lane has two keys of each 8x8 block, and so two calls to the generator for each
 // 32x32 block.
 template <int TILES, int CHUNKS>
 KGEN_DEVICE void drop(float (&weights)[TILES][CHUNKS][4], const dropout_mask& mask, int query, int key) {

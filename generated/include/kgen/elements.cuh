@@ -6,7 +6,7 @@
 
 namespace kgen {
 
-// As load_written() of kgen/atomics.cuh.
+// Loads an element that the same launch may have written, like load_written() (kgen/atomics.cuh).
 KGEN_DEVICE uint8_t load_element(const uint8_t* pointer) { return *const_cast<const volatile uint8_t*>(pointer); }
 
 KGEN_DEVICE uint16_t load_element(const uint16_t* pointer) { return *const_cast<const volatile uint16_t*>(pointer); }

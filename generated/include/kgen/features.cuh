@@ -14,7 +14,7 @@ struct feature_row {
     uint32_t bit;         // KGEN_FEATURE_*
     const char* name;     // in messages
     const char* missing;  // what a call without it lacks, if kernels serve only calls with it; otherwise nullptr
-    bool positions;       // its kernels know the positions of rows and keys
+    bool positions;       // its kernels compute the positions of rows and keys
 };
 
 // Every feature, by bit. src/kernel/features.rs has the same table, which a test compares.
@@ -44,7 +44,7 @@ constexpr uint32_t features_not_left_aside() {
     return features;
 }
 
-// The features whose kernels know the positions of rows and keys.
+// The features whose kernels compute the positions of rows and keys.
 constexpr uint32_t features_with_positions() {
     uint32_t features = 0;
     for (const feature_row& row : FEATURE_ROWS) features |= row.positions ? row.bit : 0;
@@ -57,7 +57,7 @@ constexpr uint32_t WITH_POSITIONS = features_with_positions();
 // Flags that concern features.
 constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
 
-// A window side without limit: as many keys as a sequence may have in kernels that know positions. Larger numbers would
+// A window side without limit: as many keys as a sequence may have in kernels with row positions. Larger numbers would
 // overflow in `position - window_left`, which nvcc computes even if the preceding comparison rules it out.
 constexpr int32_t NO_LIMIT = (1 << 30) - 1;
 
@@ -173,8 +173,8 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
     return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
 }
 
-// True if a kernel with the features `held` computes the request: it lacks no feature, masks no more, and reads K and V
-// from pages if and only if they are paged.
+// True if a kernel with the features `held` computes the request: it has every requested feature, applies no mask that
+// is not requested, and reads K and V from pages if and only if they are paged.
 inline bool serves_features(uint32_t asked, uint32_t held) {
     return lacking_features(asked, held) == 0 && (held & ~asked & NOT_LEFT_ASIDE) == 0;
 }

@@ -75,7 +75,7 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// The same, and checks that they match what a variant was built for.
+// Checks the numbers, and that they match what a variant was built for.
 template <class Params>
 int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
     const int32_t head_dim_v = self.head_dim_v == 0 ? self.head_dim : self.head_dim_v;

@@ -70,7 +70,7 @@ int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t t
     return launch_with({false, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 
-// The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
+// launch() for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh): it may start early.
 template <class Params>
 int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
                  const Params& params, cudaStream_t stream, uint32_t cluster = 1) {

@@ -14,7 +14,7 @@ KGEN_DEVICE void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t address) {
                  : "memory");
 }
 
-// The same with each matrix transposed: lane l receives elements 2 (l % 4) and 2 (l % 4) + 1 of *column* l / 4.
+// ldmatrix_x4() with each matrix transposed: lane l receives elements 2 (l % 4) and 2 (l % 4) + 1 of *column* l / 4.
 KGEN_DEVICE void ldmatrix_x4_transposed(uint32_t (&fragment)[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])

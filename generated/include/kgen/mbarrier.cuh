@@ -47,7 +47,7 @@ KGEN_DEVICE bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
     return ended != 0;
 }
 
-// The same without waiting (`test_wait`).
+// mbarrier_try_wait() without waiting (`test_wait`).
 KGEN_DEVICE bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
     uint32_t ended;
     asm volatile(

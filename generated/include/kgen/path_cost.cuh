@@ -1,8 +1,8 @@
 // Predicted time of a path of kgen_fwd(), from the numbers of the plans: the arithmetic of src/family/attention/cost,
 // which also has the sources of the numbers. docs/dispatch.md explains it. For the host compiler as well as nvcc.
 //
-// No kernel or device is known here by name: their differences are passed in as numbers. Times are in nanoseconds,
-// bandwidths in bytes per nanosecond.
+// The formula does not depend on names of kernels or devices: their differences are passed as numbers. Times are in
+// nanoseconds, bandwidths in bytes per nanosecond.
 #pragma once
 
 #include <math.h>
@@ -25,7 +25,7 @@ struct kernel_cost {
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
     // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
     double step_cycles;
-    bool longest_first;   // the tiles with the most keys are dealt first
+    bool longest_first;   // the tiles with the most keys are assigned first
 };
 
 struct device_cost {

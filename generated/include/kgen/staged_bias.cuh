@@ -26,7 +26,7 @@ struct staged_bias {
     uint32_t rows;  // the address of the warp's rows in shared memory
 };
 
-// Whether the bias of a call is staged.
+// True if the bias of a call is staged.
 template <class Params>
 KGEN_DEVICE bool is_staged(const Params& p) {
     return p.bias != nullptr && p.bias_dtype != KGEN_DTYPE_FP32 && p.bias_column_stride == 1;
@@ -62,7 +62,7 @@ KGEN_DEVICE void copy_bias_piece(uint32_t row, const bias_source& source, int pi
     }
 }
 
-// Whether rows from `position` on begin at multiples of 16 bytes at `key`.
+// True if rows from `position` on begin at multiples of 16 bytes at `key`.
 template <class Params>
 KGEN_DEVICE bool is_bias_aligned(const Params& p, const head_bias& bias, int position, int key) {
     return p.bias_row_stride % 8 == 0 && bias_source(p, bias, position, key).shift == 0;

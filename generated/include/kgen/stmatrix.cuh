@@ -15,7 +15,7 @@ KGEN_DEVICE void stmatrix_x4(uint32_t address, const uint32_t (&fragment)[4]) {
                  ::"r"(address), "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3]) : "memory");
 }
 
-// The same with each matrix transposed: lane l provides elements 2 (l % 4) and 2 (l % 4) + 1 of *column* l / 4.
+// stmatrix_x4() with each matrix transposed: lane l provides elements 2 (l % 4) and 2 (l % 4) + 1 of *column* l / 4.
 KGEN_DEVICE void stmatrix_x4_transposed(uint32_t address, const uint32_t (&fragment)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(address), "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3]) : "memory");

@@ -99,7 +99,7 @@ inline int check_fwd_strides(const kgen_fwd_params& p, const char* name) {
     return check_strides(all, name);
 }
 
-// The same for the O and LSE that partial results are merged into.
+// Checks the strides of the O and LSE that partial results are merged into.
 inline int check_merged_strides(const kgen_fwd_params& p, const char* name) {
     const rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch);
     const int64_t heads = p.num_heads;
@@ -112,7 +112,7 @@ inline int check_merged_strides(const kgen_fwd_params& p, const char* name) {
     return check_strides(all, name);
 }
 
-// The same for a backward pass.
+// Checks the strides of a backward pass.
 inline int check_bwd_strides(const kgen_bwd_params& p, const char* name) {
     rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch),
         k = extents_of(p.cu_seqlens_k, 0, p.seqlen_k, p.batch);

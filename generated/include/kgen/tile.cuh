@@ -70,8 +70,8 @@ KGEN_DEVICE lane_offsets make_lane_offsets(uint32_t row, uint32_t chunk) {
     return {swizzled<64>(row, chunk), swizzled<32>(row, chunk), swizzled<16>(row, chunk)};
 }
 
-// The same lanes, `step` 16-column steps further, for addresses whose own step has none of the bits of `step`. A panel
-// of 16 columns has only step 0.
+// The offsets of the lanes `step` 16-column steps further on, for addresses whose own step has none of the bits of
+// `step`. A panel of 16 columns has only step 0.
 KGEN_DEVICE lane_offsets lanes_at_step(lane_offsets lanes, uint32_t step) {
     return {lanes.in_64 ^ step * 32, lanes.in_32 ^ step * 32, lanes.in_16};
 }
@@ -88,7 +88,8 @@ KGEN_DEVICE lane_offsets lanes_by_row(int first_row) {
     return make_lane_offsets(first_row + lane_index() % 16, lane_index() / 16);
 }
 
-// Lanes of a B operand stored as rows of its columns: 8 rows, both chunks, then the next 8 rows.
+// Lane offsets for a B operand whose columns are rows of the tile, such as K in Q K^T: lanes 0 .. 7 address rows 0 .. 7
+// of chunk 0, lanes 8 .. 15 the same rows of chunk 1, and lanes 16 .. 31 rows 8 .. 15 likewise.
 KGEN_DEVICE lane_offsets lanes_by_chunk(uint32_t lane) {
     return make_lane_offsets(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }

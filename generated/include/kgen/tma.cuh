@@ -71,10 +71,10 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
         : "memory");
 }
 
-// The same into the shared memory of several blocks of the cluster (kgen/cluster.cuh): those whose bits are set in
+// tma_load() into the shared memory of several blocks of the cluster (kgen/cluster.cuh): those whose bits are set in
 // `blocks`, which may or may not include this one. In each of them the box is stored at `destination`, and its bytes
-// count towards the current phase of `barrier`; both are given as this block's addresses and name the same
-// offsets there. sm_90.
+// count towards the current phase of `barrier`; both are given as this block's addresses and name the same offsets
+// there. sm_90.
 KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks,
                                     int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
     asm volatile(

@@ -65,7 +65,7 @@ int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const 
     return KGEN_SUCCESS;
 }
 
-// The same for kernels without another path: reports why TMA cannot read the tensor.
+// make_tile_maps() for kernels that load only by TMA: reports why TMA cannot read the tensor.
 template <class Tile>
 int require_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called,
                       tile_box box = {Tile::rows, 1}) {

@@ -8,7 +8,7 @@
 namespace kgen {
 
 // Waits at the barrier of the warpgroup's turn (barrier_wait). Arithmetic to which `zeros` is then added is computed in
-// the turn: two zeros in shared memory at `address`, a multiple of 8, whose values the compiler does not know.
+// the turn: two zeros in shared memory at `address`, a multiple of 8, whose values are opaque to the compiler.
 KGEN_DEVICE void await_turn_of(float (&zeros)[2], uint32_t address, int barrier, int threads) {
     barrier_wait(barrier, threads);
     load_shared_pair(address, zeros[0], zeros[1]);

@@ -40,14 +40,15 @@ KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leadi
     return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + start);
 }
 
-// The same for panels of WIDTH 16-bit columns.
+// The descriptor of an operand in panels of WIDTH 16-bit columns.
 template <int WIDTH>
 KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride) {
     return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride);
 }
 
-// The same operand, advanced by `bytes` (a multiple of 16). Shared memory (228 KB) is smaller than what the 14 bits of
-// an address can hold, so nothing is carried into the other fields: with a constant distance, one addition remains.
+// The descriptor of an operand `bytes` further on (a multiple of 16). Shared memory (228 KB) is smaller than what the
+// 14 bits of an address can hold, so nothing is carried into the other fields: with a constant distance, one addition
+// remains.
 KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) {
     return (descriptor & 0xffffffff00000000u) | (static_cast<uint32_t>(descriptor) + bytes / 16);
 }

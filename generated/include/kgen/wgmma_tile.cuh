@@ -114,7 +114,7 @@ KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     }
 }
 
-// The same for the rows from `first` on.
+// Zeroes the rows from `first` on.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threads) {
     if constexpr (START < Tile::columns) {
@@ -126,7 +126,7 @@ KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threa
     }
 }
 
-// The same for the rows from `first` to the one before `end`.
+// Zeroes the rows from `first` to the one before `end`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows_between(uint32_t tile, int first, int end, int thread, int threads) {
     if constexpr (START < Tile::columns) {

@@ -10,9 +10,9 @@ namespace kgen {
 // 16 MB.
 constexpr uint64_t L2_FOR_KEYS = 17u << 20;
 
-// The imbalance between blocks caused by a group of `heads` heads, in 1024ths of the longest item. Its items are dealt
-// longest first, alternately forwards and backwards, so two rounds cancel out; the imbalance comes from a last round
-// without a counterpart, or one that ends early.
+// The imbalance between blocks caused by a group of `heads` heads, in 1024ths of the longest item. Its items are
+// assigned longest first, alternately forwards and backwards, so two rounds cancel out; the imbalance comes from a last
+// round without a counterpart, or one that ends early.
 inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t blocks) {
     const uint64_t pieces = heads * pieces_a_head;
     const uint64_t rounds = (pieces + blocks - 1) / blocks;
