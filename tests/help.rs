@@ -146,11 +146,11 @@ fn a_message_is_judged_without_what_a_format_puts_there() {
     assert_eq!(spans("run `kgen list` or `--all`; ` is no span"), [""; 0]);
     let wrong = |text: &str| flaws(text).1;
     for good in
-        ["`kgen build{flag}` makes it", "`--output {path}` is no `.cu` file", "`kgen check --case {case}`", "kgen explain"]
+        ["`kgen build{flag}` makes it", "`--output {path}` is no `.cu` file", "`kgen check --case {case}`", "kgen expound"]
     {
         assert_eq!(wrong(good), [""; 0], "{good}");
     }
-    for bad in ["`kgen explain`", "run `kgen list --plans`", "`--no-such` narrows it", "`kgen build --output {path}`"] {
+    for bad in ["`kgen expound`", "run `kgen list --plans`", "`--no-such` narrows it", "`kgen build --output {path}`"] {
         assert_eq!(wrong(bad).len(), 1, "{bad}");
     }
     let mut found = Vec::new();

@@ -284,7 +284,7 @@ fn commands_are_found_in_blocks_and_spans_and_judged_by_clap() {
     let commands: Vec<Vec<String>> = found.iter().flat_map(|code| kgen_commands(&code.text)).collect();
     assert_eq!(commands, [vec!["kgen", "list", "--plan"], vec!["kgen", "build", "--all"], vec!["kgen", "nothing"]]);
     let flaw_of = |line: &str, is_block| flaw(&kgen_commands(line)[0], is_block);
-    assert!(flaw_of("kgen explain", false).is_some_and(|flaw| flaw.contains("explain")));
+    assert!(flaw_of("kgen expound", false).is_some_and(|flaw| flaw.contains("expound")));
     assert!(flaw_of("kgen list --plans", false).is_some_and(|flaw| flaw.contains("--plans")));
     assert!(flaw_of("kgen vendor", true).is_some() && flaw_of("kgen vendor", false).is_none());
     assert_eq!(flaw_of("kgen check --kind fwd", true), None);

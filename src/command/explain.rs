@@ -110,6 +110,9 @@ pub struct Measured {
 /// # Errors
 /// [`CommandError::Usage`] if nothing is selected or a variant has no plan.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    if request.selection.is_empty() {
+        return Err(CommandError::Usage("nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm80`".to_owned()));
+    }
     let session = Session::open(context)?;
     let variants = request.selection.resolve(context, &session.grid, observer)?;
     let path = db::path(request.db.as_deref())?;
