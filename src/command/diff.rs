@@ -84,14 +84,21 @@ pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Re
     })
 }
 
-/// The values of an object, with nested ones as `outer.inner`.
+/// The values of an object, with nested ones as `outer.inner`. A list of objects that have names is an object of them.
 fn flat(value: &impl Serialize) -> Map<String, Value> {
     fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
+        let within = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         match value {
-            Value::Object(map) => map.into_iter().for_each(|(name, inner)| {
-                let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-                add(&name, inner, into);
-            }),
+            Value::Object(map) => map.into_iter().for_each(|(name, inner)| add(&within(&name), inner, into)),
+            Value::Array(list) if !list.is_empty() && list.iter().all(|part| part["name"].is_string()) => {
+                for mut part in list {
+                    let name = part["name"].take();
+                    let named = part.as_object_mut().into_iter().flatten().filter(|(_, inner)| !inner.is_null());
+                    for (field, inner) in named {
+                        add(&within(&format!("{}.{field}", name.as_str().unwrap_or_default())), inner.take(), into);
+                    }
+                }
+            }
             other => _ = into.insert(prefix.to_owned(), other),
         }
     }
@@ -124,6 +131,8 @@ mod tests {
             difference("e", Value::Null, json!([5])),
         ];
         assert_eq!(differences(&old, &new), expected);
+        let regions = flat(&json!({ "memory": [{ "name": "K", "bytes": 8, "constant": null }, { "name": "V", "bytes": 16 }] }));
+        assert_eq!(Value::Object(regions), json!({ "memory.K.bytes": 8, "memory.V.bytes": 16 }));
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! `kgen explain` and `kgen diff`: what they say of kernels, and of measured times in a store.
+
+use assert_cmd::Command;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+/// The kernel of most tests.
+const NAME: &str = "flash_fwd_hdim64_fp16_sm80";
+
+fn kgen(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.args(arguments).current_dir(folder).env("KGEN_DB", folder.join("rows.db")).env("XDG_STATE_HOME", folder);
+    command
+}
+
+fn json(command: &mut Command) -> Value {
+    let output = command.args(["--format", "json"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_tile_has_reasons_and_neighbours() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(&mut kgen(folder.path(), &["explain", NAME]));
+    let kernel = &found[0];
+    let reasons = kernel["reasons"].as_array().expect("a list");
+    assert!(!reasons.is_empty() && reasons.iter().all(|reason| reason["reason"].as_str().is_some_and(|why| !why.is_empty())));
+    let neighbours = kernel["neighbours"].as_array().expect("a list");
+    assert!(neighbours.len() > 3 && neighbours.iter().all(|neighbour| neighbour["time_ratio"].is_null()), "{kernel}");
+    assert_eq!(kernel["measured"], json!([]));
+    let said = contains("why this tile").and(contains("not measured")).and(contains("templates/attention/fwd_sm80.cu.tera"));
+    kgen(folder.path(), &["explain", NAME]).assert().success().stdout(said);
+    kgen(folder.path(), &["explain"]).assert().code(2).stderr(contains("nothing is selected"));
+    kgen(folder.path(), &["explain", NAME, "--db", "none.db"]).assert().code(2).stderr(contains("`none.db` does not exist"));
+}
+
+#[test]
+fn measured_times_of_both_tiles_give_their_ratio() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = json(&mut kgen(folder.path(), &["list", NAME, "--plan"]));
+    let default = plan[0]["plan"]["tile"].clone();
+    let found = json(&mut kgen(folder.path(), &["explain", NAME]));
+    let neighbour = &found[0]["neighbours"][0];
+    let mut other = default.clone();
+    other[neighbour["key"].as_str().expect("a key")] = neighbour["value"].clone();
+    let row = |run: &str, tile: &Value, microseconds: f64| {
+        json!({
+            "format": 1, "bench": "kgen bench", "case": "c", "contender": "kgen", "own": true, "shape": { "batch": 2 },
+            "dtype": "fp16", "layout": null, "status": "ok", "message": "", "card": {}, "details": {},
+            "numbers": { "microseconds": { "median": microseconds }, "tflops": 100.0, "repeated": "launch", "l2": "warm" },
+            "kernel": { "name": NAME, "tile": tile, "source": "old" },
+            "run": { "id": run, "date": "2026-11-27T00:00:00Z", "gpu": { "name": "A GPU" }, "ceiling": { "tflops_16_bit": 400.0 } },
+        })
+    };
+    let rows = [row("a", &default, 100.0), row("b", &other, 110.0)].map(|row| row.to_string()).join("\n");
+    fs::write(folder.path().join("rows.jsonl"), rows).expect("written");
+    kgen(folder.path(), &["db", "import", "rows.jsonl"]).assert().success();
+    let found = json(&mut kgen(folder.path(), &["explain", NAME]));
+    let ratio = found[0]["neighbours"][0]["time_ratio"].as_f64().expect("both were measured");
+    assert!((ratio - 1.1).abs() < 1e-12, "{ratio}");
+    let measured = &found[0]["measured"];
+    assert_eq!(measured.as_array().map(Vec::len), Some(1), "the default's alone");
+    assert_eq!((&measured[0]["of_peak"], &measured[0]["current"]), (&json!(0.25), &json!(false)));
+}
+
+#[test]
+fn two_kernels_differ_in_named_values_and_lines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = [NAME, "flash_fwd_hdim128_fp16_sm80"];
+    let said = contains("variant.head_dim").and(contains("+constexpr int HEAD_DIM = 128;")).and(contains("does not hold both"));
+    kgen(folder.path(), &["diff", names[0], names[1]]).assert().success().stdout(said);
+    let summary = contains("lines only in the first").and(contains("constexpr").not());
+    kgen(folder.path(), &["diff", names[0], names[1], "--summary"]).assert().success().stdout(summary);
+    kgen(folder.path(), &["diff", NAME, NAME]).assert().success().stdout(contains("the plans are equal"));
+    kgen(folder.path(), &["diff", NAME, "flash_fwd"]).assert().code(2).stderr(contains("no variant `flash_fwd`"));
+}
