@@ -173,7 +173,7 @@ const INFO: &[FeatureInfo] = &[
         name: "alibi",
         aliases: &["alibi_slopes"],
         constant: "KGEN_FEATURE_ALIBI",
-        summary: "s falls by slope · distance",
+        summary: "slope · distance is subtracted from s",
         has_positions: true,
         changes_scores: true,
         ..MASK_OR_SCORE

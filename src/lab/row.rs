@@ -195,8 +195,8 @@ impl Row {
         }
     }
 
-    /// The row of a verdict of `kgen check`, with the numbers of its cases; `None` if nothing ran: the verdict is that of
-    /// an earlier run or of another kernel that is the same program, or the check was interrupted.
+    /// The row of a verdict of `kgen check`, with the numbers of its cases. `None` if nothing ran: the verdict is that
+    /// of an earlier run or of another kernel that is the same program, or the check was interrupted.
     pub fn of_verdict(
         verdict: &Verdict,
         variant: Variant,
