@@ -182,7 +182,7 @@ const INFO: &[FeatureInfo] = &[
         name: "sinks",
         aliases: &["sink"],
         constant: "KGEN_FEATURE_SINKS",
-        summary: "one logit joins the denominator",
+        summary: "one logit per head is added to the softmax denominator",
         is_combined: true,
         ..MASK_OR_SCORE
     },
