@@ -76,6 +76,9 @@ fn rows_are_imported_once_queried_and_exported_as_they_were() {
     assert_eq!(lines, rows);
     fs::write(stores.path("exported.jsonl"), exported).expect("written");
     stores.db(&["import", "exported.jsonl"]).assert().success().stdout(contains("0 rows added, 2 known before"));
+    let document = stores.db(&["export", "--format", "json"]).output().expect("it runs").stdout;
+    let document: Value = serde_json::from_slice(&document).expect("one JSON document");
+    assert_eq!(document["exported"]["rows"], 2);
     for (form, part) in [("csv", "numbers.microseconds.median"), ("t4", "\"schema_version\""), ("traces", "\"latency_ms\":0.01")]
     {
         stores.db(&["export", "--as", form]).assert().success().stdout(contains(part));

@@ -73,6 +73,8 @@ fn two_kernels_differ_in_named_values_and_lines() {
     kgen(folder.path(), &["diff", names[0], names[1]]).assert().success().stdout(said);
     let summary = contains("lines only in the first").and(contains("constexpr").not());
     kgen(folder.path(), &["diff", names[0], names[1], "--summary"]).assert().success().stdout(summary);
+    let found = json(&mut kgen(folder.path(), &["diff", names[0], names[1], "--summary"]));
+    assert!(found["source"] == "" && found["lines"][0].as_u64() > Some(0), "{found}");
     kgen(folder.path(), &["diff", NAME, NAME]).assert().success().stdout(contains("the plans are equal"));
     kgen(folder.path(), &["diff", NAME, "flash_fwd"]).assert().code(2).stderr(contains("no variant `flash_fwd`"));
 }

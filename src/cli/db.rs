@@ -3,7 +3,6 @@
 use super::{
     Global, show,
     table::{self, Column},
-    ui,
 };
 use crate::{
     command::{
@@ -219,16 +218,13 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         Verb::Regress { old, new, rows } => Action::Regress { old, new, rows: rows.into() },
     };
     let outcome = db::run(&Request { db: args.store.db, action }, &global.context(), &global.console())?;
-    // An export is a document of its own.
-    if let Outcome::Exported { text: Some(text), .. } = &outcome {
-        return ui::print(text);
-    }
     show(global, &outcome, || describe(&outcome))
 }
 
 fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Rows(rows) => describe_rows(rows),
+        Outcome::Exported { text: Some(text), .. } => text.clone(),
         Outcome::Exported { rows, .. } => format!("{} exported\n", count(*rows, "row")),
         Outcome::Added(files) => files.iter().map(describe_added).collect(),
         Outcome::Pruned { rows, dry_run: true } => format!("{} would be removed\n", count(*rows, "row")),

@@ -45,11 +45,14 @@ pub struct Args {
 /// As [`command::diff::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { old, new, summary, build_dir } = args;
-    let outcome = command::diff::run(&Request { old, new, build_dir }, &global.context(), &global.console())?;
-    show(global, &outcome, || describe(&outcome, summary))
+    let mut outcome = command::diff::run(&Request { old, new, build_dir }, &global.context(), &global.console())?;
+    if summary {
+        outcome.source.clear();
+    }
+    show(global, &outcome, || describe(&outcome))
 }
 
-fn describe(outcome: &Outcome, summary: bool) -> String {
+fn describe(outcome: &Outcome) -> String {
     let mut text = if outcome.plan.is_empty() { "the plans are equal\n".to_owned() } else { of(outcome, "plan", &outcome.plan) };
     match &outcome.compiled {
         None => text += "\nthe build folder does not hold both kernels: machine code is not compared\n",
@@ -59,7 +62,7 @@ fn describe(outcome: &Outcome, summary: bool) -> String {
     let [removed, added] = outcome.lines;
     // Writing into a string cannot fail.
     writeln!(text, "\nsource: {removed} lines only in the first, {added} only in the second").ok();
-    if !summary && !outcome.source.is_empty() {
+    if !outcome.source.is_empty() {
         text = text + "\n" + &outcome.source;
     }
     text

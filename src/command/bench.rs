@@ -194,7 +194,8 @@ impl bench::Observer for Recording<'_> {
     }
 
     fn measured(&self, measurement: &Measurement) {
-        let row = Row::of_measurement(measurement, self.report, &self.recorder.run, &|name| self.built.get(name).cloned());
+        let built = self.built.get(&measurement.name).cloned().unwrap_or_default();
+        let row = Row::of_measurement(measurement, self.report, &self.recorder.run, &built);
         self.recorder.add(&row, self.relay.observer);
         self.relay.measured(measurement);
     }

@@ -1,7 +1,7 @@
 //! How two kernels differ: plan, source, machine code.
 
 use super::{CommandError, Context, Observer, names, session::Session};
-use crate::{build::built, kernel::Variant, plan::Plan};
+use crate::{build::built, kernel::Variant, lab::flat, plan::Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use similar::TextDiff;
@@ -84,29 +84,6 @@ pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Re
     })
 }
 
-/// The values of an object, with nested ones as `outer.inner`. A list of objects that have names is an object of them.
-fn flat(value: &impl Serialize) -> Map<String, Value> {
-    fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
-        let within = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
-        match value {
-            Value::Object(map) => map.into_iter().for_each(|(name, inner)| add(&within(&name), inner, into)),
-            Value::Array(list) if !list.is_empty() && list.iter().all(|part| part["name"].is_string()) => {
-                for mut part in list {
-                    let name = part["name"].take();
-                    let named = part.as_object_mut().into_iter().flatten().filter(|(_, inner)| !inner.is_null());
-                    for (field, inner) in named {
-                        add(&within(&format!("{}.{field}", name.as_str().unwrap_or_default())), inner.take(), into);
-                    }
-                }
-            }
-            other => _ = into.insert(prefix.to_owned(), other),
-        }
-    }
-    let mut into = Map::new();
-    add("", serde_json::to_value(value).unwrap_or_default(), &mut into);
-    into
-}
-
 /// The keys whose values differ, in the order of the first object and then of the second.
 fn differences(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<Difference> {
     let only_new = new.keys().filter(|key| !old.contains_key(*key));
@@ -131,8 +108,6 @@ mod tests {
             difference("e", Value::Null, json!([5])),
         ];
         assert_eq!(differences(&old, &new), expected);
-        let regions = flat(&json!({ "memory": [{ "name": "K", "bytes": 8, "constant": null }, { "name": "V", "bytes": 16 }] }));
-        assert_eq!(Value::Object(regions), json!({ "memory.K.bytes": 8, "memory.V.bytes": 16 }));
     }
 
     #[test]

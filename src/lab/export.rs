@@ -1,6 +1,6 @@
 //! Rows in the forms that other programs read.
 
-use super::{Row, Status, foreign};
+use super::{Row, Status, flat, foreign};
 use itertools::Itertools;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub fn export(rows: &[Row], form: Form) -> String {
 
 /// All columns that any row has, in the order of their first appearance.
 fn csv(rows: &[Row]) -> String {
-    let flat: Vec<Map<String, Value>> = rows.iter().map(flattened).collect();
+    let flat: Vec<Map<String, Value>> = rows.iter().map(flat).collect();
     let columns: Vec<&String> = flat.iter().flat_map(Map::keys).unique().collect();
     let line = |cells: &mut dyn Iterator<Item = String>| cells.map(|cell| quoted(&cell)).join(",") + "\r\n";
     let cell = |value: Option<&Value>| match value {
@@ -44,24 +44,6 @@ fn csv(rows: &[Row]) -> String {
 /// A cell by RFC 4180: in quotes if it contains a separator.
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
-}
-
-/// The row's fields, with nested objects as `outer.inner`; lists stay JSON.
-fn flattened(row: &Row) -> Map<String, Value> {
-    fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
-        match value {
-            Value::Object(map) => {
-                for (name, inner) in map {
-                    let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-                    add(&name, inner, into);
-                }
-            }
-            other => _ = into.insert(prefix.to_owned(), other),
-        }
-    }
-    let mut flat = Map::new();
-    add("", serde_json::to_value(row).unwrap_or_default(), &mut flat);
-    flat
 }
 
 /// A result in T4. Programs write `compilation` and `benchmark` where the schema says `compilation_time` and

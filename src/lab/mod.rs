@@ -9,6 +9,7 @@
 
 mod condition;
 mod export;
+mod flat;
 mod foreign;
 mod import;
 mod noise;
@@ -18,6 +19,7 @@ mod store;
 
 pub use condition::Condition;
 pub use export::{Form, export};
+pub(crate) use flat::flat;
 pub use import::{ImportError, Imported, parse};
 pub use noise::{Noise, noise};
 pub use regress::{Change, Regression, Side, Verdict, regress};

@@ -1,6 +1,6 @@
 //! The noise of measurements: how far the times of the same machine code lie apart between processes.
 
-use super::{Row, Verdict};
+use super::Row;
 use itertools::Itertools;
 use serde::Serialize;
 
@@ -25,17 +25,6 @@ pub struct Noise {
     /// Median over runs of the half width of their own 95 % interval, as a fraction of the time: what the rounds of
     /// one process claim. `None` if a run has no interval.
     pub claimed: Option<f64>,
-}
-
-impl Noise {
-    /// The verdict on a ratio of this case's times: a tie within the floor.
-    pub fn verdict(&self, ratio: f64) -> Verdict {
-        match ratio.ln() {
-            apart if apart.abs() <= self.floor.ln_1p() => Verdict::Tie,
-            apart if apart > 0.0 => Verdict::Slower,
-            _ => Verdict::Faster,
-        }
-    }
 }
 
 /// The noise of each case that at least two runs measured with the same machine code, largest first. Rows that do not
@@ -86,7 +75,6 @@ mod tests {
             .collect();
         let [found] = noise(&rows).try_into().expect("one case");
         assert!((found.floor - 0.02).abs() < 1e-12 && found.runs == 3 && found.claimed == Some(0.0), "{found:?}");
-        assert_eq!([1.0, 1.03, 0.97].map(|ratio| found.verdict(ratio)), [Verdict::Tie, Verdict::Slower, Verdict::Faster]);
         // Another machine code is another case, and one run has no noise.
         rows[2].kernel.as_mut().expect("a kernel").insert("sass".to_owned(), json!("other"));
         let [found] = noise(&rows).try_into().expect("one case");

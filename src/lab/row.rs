@@ -148,31 +148,25 @@ impl Run {
         let id = format!("{:032x}", rand::random::<u128>());
         Self { id, command, process: std::process::id(), harness }
     }
+
+    /// The run as a row states it, with further circumstances.
+    fn with(&self, circumstances: &Value) -> Map<String, Value> {
+        let Self { id, command, process, harness } = self;
+        let mut run = object(&json!({ "id": id, "command": command, "process": process, "harness": harness }));
+        run.extend(object(circumstances));
+        run
+    }
 }
 
 impl Row {
-    /// Rows of a report of `kgen bench`, in its order. `built` is the entry of the library's manifest for a variant.
-    pub fn of_report(report: &Report, run: &Run, built: &dyn Fn(&str) -> Option<Map<String, Value>>) -> Vec<Self> {
-        report.measurements.iter().map(|measurement| Self::of_measurement(measurement, report, run, built)).collect()
-    }
-
-    /// The row of one measurement. Of the report, only the circumstances are read.
-    pub fn of_measurement(
-        measurement: &Measurement,
-        report: &Report,
-        run: &Run,
-        built: &dyn Fn(&str) -> Option<Map<String, Value>>,
-    ) -> Self {
+    /// The row of one measurement of `kgen bench`. Of the report, only the circumstances are read. `built` is the
+    /// library's manifest entry for the variant, empty if there is none.
+    pub fn of_measurement(measurement: &Measurement, report: &Report, run: &Run, built: &Map<String, Value>) -> Self {
         let Measurement { name, variant, made, shape, status, message, numbers, card } = measurement;
         let mut sizes = object(shape);
         sizes.extend(of_variant(variant));
-        let mut kernel = object(variant);
-        kernel.extend(object(made));
-        kernel.insert("name".to_owned(), json!(name));
-        kernel.extend(built(name).unwrap_or_default());
         let circumstances = json!({
-            "id": run.id, "date": report.date, "command": run.command, "process": run.process, "harness": run.harness,
-            "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
+            "date": report.date, "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
             "card_before": report.card_before, "plan": report.plan, "seed": report.seed, "libraries": [report.library],
         });
         Self {
@@ -188,9 +182,9 @@ impl Row {
             message: message.clone(),
             numbers: numbers.as_ref().map(object),
             card: object(card),
-            kernel: Some(kernel),
+            kernel: Some(kernel(name, *variant, made, built)),
             details: Map::new(),
-            run: object(&circumstances),
+            run: run.with(&circumstances),
             foreign: None,
         }
     }
@@ -215,13 +209,8 @@ impl Row {
             CheckStatus::Crash => Status::Crash,
         };
         let numbers = json!({ "cases": verdict.cases_run, "worst": verdict.worst, "seconds": verdict.seconds });
-        let mut kernel = object(&variant);
-        kernel.extend(object(made));
-        kernel.insert("name".to_owned(), json!(verdict.name));
-        kernel.extend(built.clone());
         let circumstances = json!({
-            "id": run.id, "date": date, "command": run.command, "process": run.process, "harness": run.harness,
-            "kgen": env!("CARGO_PKG_VERSION"), "gpu": { "name": verdict.device }, "seed": verdict.seed,
+            "date": date, "kgen": env!("CARGO_PKG_VERSION"), "gpu": { "name": verdict.device }, "seed": verdict.seed,
         });
         Some(Self {
             format: FORMAT,
@@ -236,9 +225,9 @@ impl Row {
             message: verdict.message.clone(),
             numbers: (status == Status::Ok).then(|| object(&numbers)),
             card: Map::new(),
-            kernel: Some(kernel),
+            kernel: Some(kernel(&verdict.name, variant, made, built)),
             details: object(&json!({ "level": verdict.level, "device": verdict.kind })),
-            run: object(&circumstances),
+            run: run.with(&circumstances),
             foreign: None,
         })
     }
@@ -349,6 +338,15 @@ impl Row {
     pub fn word(&self, name: &str) -> &str {
         self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
     }
+}
+
+/// The facts about a kernel: its variant, tile and text, and the library's manifest entry.
+fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>) -> Map<String, Value> {
+    let mut kernel = object(&variant);
+    kernel.extend(object(made));
+    kernel.insert("name".to_owned(), json!(name));
+    kernel.extend(built.clone());
+    kernel
 }
 
 /// What selects the work of a variant besides its sizes: head dim and mask.

@@ -151,11 +151,6 @@ impl Store {
         Ok(if found > known { Err(StoreError::Newer { path, found, known }) } else { Ok(()) })
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Adds a row. On return it survives the end of this process.
     ///
     /// # Errors
