@@ -1,5 +1,6 @@
 //! Rebuilds kgen when a file is added to or removed from what it embeds (cargo itself only sees edits), and gives it
 //! the hash of the code that judges kernels, which is part of every kept verdict's key, and the triple it is built for.
+//! Compiles the dispatcher's cost model, which `kgen predict` calls.
 
 use std::{
     fs, io,
@@ -25,6 +26,11 @@ fn main() -> io::Result<()> {
         hasher.update(&fs::read(file)?);
     }
     println!("cargo:rustc-env=KGEN_JUDGE={}", hasher.finalize());
+    println!("cargo:rerun-if-changed=templates/include/kgen/path_cost.cuh");
+    // Plain arithmetic: no C++ library is linked.
+    let mut compiler = cc::Build::new();
+    compiler.cpp(true).cpp_link_stdlib(None).std("c++17").include("templates/include");
+    compiler.file("src/family/attention/cost/shipped.cpp").compile("kgen_cost");
     let target = std::env::var("TARGET").map_err(io::Error::other)?;
     println!("cargo:rustc-env=KGEN_TARGET={target}");
     Ok(())

@@ -5,6 +5,7 @@
 
 mod ceiling;
 mod data;
+mod estimate;
 mod experiment;
 mod measurement;
 mod report;
@@ -19,6 +20,7 @@ pub use ceiling::Ceiling;
 pub use data::Draws;
 pub use data::Normals;
 pub(crate) use data::{elements, fp32};
+pub use estimate::{Estimate, Part, Unit};
 pub use measurement::{Made, Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, day, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};

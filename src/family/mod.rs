@@ -15,10 +15,10 @@ pub mod transpose;
 pub mod vector_add;
 
 use crate::{
-    bench::{Bench, Matrix, Size, Trial, Wanted},
+    bench::{Bench, Draws, Estimate, Matrix, Size, Trial, Wanted},
     check::{Case, Level, Subject},
     grid::TileRow,
-    kernel::{Kind, Target, TileKey, TileOverride, Variant},
+    kernel::{Card, Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use std::collections::BTreeMap;
@@ -94,6 +94,14 @@ pub trait Family: Sync {
     /// The trial of a kernel at a size; `None` if the size does not belong to the family.
     fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
+    /// The time of a kernel at a size, computed from its plan; `None` if the size does not belong to the family or the
+    /// kernel is not timed on its own. By default the time of the memory traffic of its trial.
+    fn estimate(&self, plan: &Plan, size: &Size, card: &Card) -> Option<Estimate> {
+        let draws = Draws::new(0);
+        let bench = Bench { draws: &draws, seed: 0, multiprocessors: card.multiprocessors };
+        Some(Estimate::of_traffic(self.trial(&plan.variant, size, bench)?.work(), card))
+    }
+
     /// The cases of a kernel, in order.
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>>;
 
@@ -131,6 +139,11 @@ pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
 /// [`PlanError`] if the kernel has no default.
 pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
     of(variant.kind()).candidates(variant)
+}
+
+/// The time of a kernel at a size, computed from its plan; [`Family::estimate`].
+pub fn estimate(plan: &Plan, size: &Size, card: &Card) -> Option<Estimate> {
+    of(plan.variant.kind()).estimate(plan, size, card)
 }
 
 /// The trial of a kernel at a size; `None` if the size does not belong to its family.

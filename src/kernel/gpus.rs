@@ -132,7 +132,7 @@ fn by_product(word: &str) -> Option<u32> {
 }
 
 /// `rtxa6000` for `NVIDIA RTX A6000`.
-fn normal(word: &str) -> String {
+pub(super) fn normal(word: &str) -> String {
     let mut name: String = word.to_ascii_lowercase().chars().filter(|c| !matches!(c, ' ' | '-' | '_')).collect();
     for prefix in PREFIXES {
         name = name.strip_prefix(prefix).unwrap_or(&name).to_owned();

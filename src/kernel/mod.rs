@@ -2,6 +2,7 @@
 //! modules: independent of families, plans, templates, compilers and devices.
 
 mod axes;
+mod cards;
 mod features;
 mod gpus;
 mod head_dim;
@@ -13,6 +14,7 @@ mod words;
 pub use axes::{Dtype, Target, UnknownWord};
 pub use features::{Feature, FeatureInfo, FeatureRule, Features};
 pub(crate) use features::{read_word as read_features, score_name_taken};
+pub use cards::Card;
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
 pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};
 pub use kind::{Axis, Kind, KindInfo};

@@ -38,10 +38,10 @@ pub(super) use words::of_other_row as row_of_another_family;
 
 use super::{Family, Words};
 use crate::{
-    bench::{Bench, Size, Trial, Wanted},
+    bench::{Bench, Estimate, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
     grid::TileRow,
-    kernel::{self, Target, TileKey, TileOverride, Variant},
+    kernel::{self, Card, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 use timing::{AttentionTrial, Shape};
@@ -115,6 +115,10 @@ impl Family for Attention {
         let normals = bench.draws.of(Number::of(variant.dtype));
         let kv_normals = KvFormat::of(variant.features).map_or(normals, |format| bench.draws.of(format.number()));
         Some(Box::new(AttentionTrial { variant, shape, normals, kv_normals, seed: bench.seed, splits }))
+    }
+
+    fn estimate(&self, plan: &Plan, size: &Size, card: &Card) -> Option<Estimate> {
+        cost::estimate(point_of(&plan.variant), plan.own_design(), plan, &Shape::of(size)?, card)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {

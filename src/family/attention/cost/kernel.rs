@@ -34,26 +34,59 @@ pub struct KernelCost {
     pub longest_first: bool,
 }
 
-/// Cycles that one step occupies a multiprocessor's units.
-struct Units {
-    /// Cycles of the tensor cores alone.
-    tensor: f64,
-    /// Cycles of the special function units alone.
-    exponentials: f64,
+/// Cycles for which one step occupies a multiprocessor's units, without what overlaps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Busy {
+    /// Tensor cores.
+    pub tensor: f64,
+    /// Special function units.
+    pub exponentials: f64,
+    /// Integer units that widen FP8 keys and values.
+    pub widening: f64,
 }
 
 /// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
 /// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
 const EXPONENTIALS_A_CYCLE: f64 = 16.0;
 
-impl Units {
-    fn new(pairs: f64, HeadDim { qk, v }: HeadDim, flops_a_cycle: f64) -> Self {
-        Self { tensor: pairs * 2.0 * f64::from(qk + v) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
+impl Busy {
+    /// The step of a kernel.
+    pub fn of(point: Point, design: &Design) -> Self {
+        let (HeadDim { qk, v }, tile) = (point.head_dim, &design.tile);
+        let twice_as_fast = if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
+        let rate = |wgmma| flops_a_cycle(point.target, wgmma);
+        let step = |pairs: u32, columns: u32, rate: f64, factors: [f64; 2]| Self::new(pairs, columns, rate, factors);
+        let pairs = tile.m * tile.n;
+        match point.kind {
+            Kind::Bwd => step(pairs, 3 * qk + 2 * v, rate(false), MMA_BACKWARD),
+            Kind::FwdSplit if design.hopper.is_some() => step(pairs, qk + 2 * v, rate(true), LATENT),
+            Kind::FwdSplit => Self { widening: widening(point, tile.n), ..step(pairs, qk + v, rate(false), MMA_OF_16_ROWS) },
+            Kind::FwdShort => {
+                let columns = taken(point.head_dim);
+                step(tile.m * tile.n * (tile.warps / 4), columns.qk + columns.v, rate(true), WGMMA_OF_ONE_STEP)
+            }
+            _ if design.hopper.is_some() => step(pairs, qk + v, rate(true) * twice_as_fast, WGMMA),
+            _ => Self {
+                widening: widening(point, tile.n * tile.warps),
+                ..step(pairs, qk + v, rate(false) * twice_as_fast, MMA)
+            },
+        }
     }
 
-    /// All blocks of a multiprocessor together: exponentials overlap with products, and neither is completely hidden.
-    fn shared(&self, [products, exponentials]: [f64; 2]) -> f64 {
-        products * self.tensor + exponentials * self.exponentials
+    /// `pairs` of a query and a key with two products of `columns` together. Exponentials overlap with products, and
+    /// neither is completely hidden: the factors are the exposed parts.
+    fn new(pairs: u32, columns: u32, flops_a_cycle: f64, [products, exponentials]: [f64; 2]) -> Self {
+        let pairs = f64::from(pairs);
+        Self {
+            tensor: products * (pairs * 2.0 * f64::from(columns) / flops_a_cycle),
+            exponentials: exponentials * (pairs / EXPONENTIALS_A_CYCLE),
+            widening: 0.0,
+        }
+    }
+
+    /// All units together.
+    pub fn total(&self) -> f64 {
+        self.tensor + self.exponentials + self.widening
     }
 }
 
@@ -71,10 +104,18 @@ const MMA: [f64; 2] = [1.03, 1.18];
 /// [`WGMMA`] for blocks of 16 rows, which load K and V from shared memory for few products.
 const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
 
+/// [`WGMMA`] for MLA decoding. Assumption: scores are limited by shared memory, because each warpgroup reads all queries
+/// for half of the keys.
+const LATENT: [f64; 2] = [1.3, 1.0];
+
+/// [`WGMMA`] for the five products of the backward pass with `mma.sync`: starting values; the residual of `kgen predict`
+/// is learned from measured times.
+const MMA_BACKWARD: [f64; 2] = [1.3, 1.5];
+
 /// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65
 /// TFLOP/s, A100 312, L40S 362, H100 989, divided by multiprocessors and boost clock. `mma.sync` reaches 0.62 of
 /// `wgmma`'s rate on an H100 and is rated there like an A100's.
-fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
+pub fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     match target {
         Target::Sm90 if wgmma => 4096.0,
         Target::Sm75 | Target::Sm89 | Target::Sm120 | Target::Sm121 => 1024.0,
@@ -101,6 +142,15 @@ fn panel_widths(head_dim: u32) -> u32 {
 /// The larger [`panel_widths`] of the two head dims.
 fn most_widths(HeadDim { qk, v }: HeadDim) -> u32 {
     panel_widths(qk).max(panel_widths(v))
+}
+
+/// Columns that short kernels compute: a last panel of less than 64 columns costs half of the missing ones as well.
+fn taken(HeadDim { qk, v }: HeadDim) -> HeadDim {
+    let taken = |head_dim: u32| {
+        let lacking = if head_dim > 64 { head_dim.next_multiple_of(64) - head_dim } else { 0 };
+        head_dim + lacking / 2
+    };
+    HeadDim { qk: taken(qk), v: taken(v) }
 }
 
 /// Mean columns of a row, over Q, K, V and O.
@@ -148,23 +198,16 @@ impl KernelCost {
     /// warpgroup, 0.6 µs and 1.3 ns per column. A last panel of less than 64 columns costs half of the missing columns
     /// as well. If no prologue is hidden, 0.6 µs more, and 0.2 µs for each panel width but one.
     fn short(point: Point, design: &Design) -> Self {
-        let taken = |head_dim: u32| {
-            let lacking = if head_dim > 64 { head_dim.next_multiple_of(64) - head_dim } else { 0 };
-            head_dim + lacking / 2
-        };
-        let columns = HeadDim { qk: taken(point.head_dim.qk), v: taken(point.head_dim.v) };
-        let (head_dim, n) = (mean(columns), f64::from(design.tile.n));
-        let keys = design.tile.n * (design.tile.warps / 4);
-        let units = Units::new(f64::from(design.tile.m * keys), columns, flops_a_cycle(point.target, true));
+        let (head_dim, n) = (mean(taken(point.head_dim)), f64::from(design.tile.n));
         Self {
             rows: design.tile.m,
             group_rows: design.tile.m,
-            keys,
+            keys: design.tile.n * (design.tile.warps / 4),
             launch_ns: 360,
             crowded_ns: 550 + 210 * (most_widths(point.head_dim) - 1),
             tile_cycles: rounded(1950.0 + 22.6 * head_dim),
             chain_cycles: rounded((1000.0 + 2.2 * head_dim) * n / 64.0),
-            step_cycles: rounded(units.shared(WGMMA_OF_ONE_STEP)),
+            step_cycles: rounded(Busy::of(point, design).total()),
             ..Self::default()
         }
     }
@@ -172,10 +215,7 @@ impl KernelCost {
     /// 2 µs per launch; per tile, 1.1 µs and 4 ns per column, and 0.5 µs for each panel width but one. If no prologue
     /// is hidden, 0.9 µs more, and 1 µs for each width but one. A step runs in sequence from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
-        let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), mean(point.head_dim));
-        let widths = most_widths(point.head_dim);
-        let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
-        let units = Units::new(m * n, point.head_dim, rate);
+        let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
         Self {
             rows: design.tile.m,
             group_rows: 64,
@@ -184,7 +224,7 @@ impl KernelCost {
             crowded_ns: 890 + 1000 * (widths - 1),
             tile_cycles: rounded(1850.0 + 7.1 * head_dim) + 850 * (widths - 1),
             chain_cycles: rounded(340.0 + 5.2 * n + 0.036 * n * head_dim),
-            step_cycles: rounded(units.shared(WGMMA)),
+            step_cycles: rounded(Busy::of(point, design).total()),
             longest_first: true,
             ..Self::default()
         }
@@ -193,17 +233,15 @@ impl KernelCost {
     /// `mma.sync`: each scheduler has one warp of a block, so a block alone keeps the units as busy, but waits for its
     /// copies.
     fn portable(point: Point, design: &Design) -> Self {
-        let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
-        let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
-        let widening = widening(point, design.tile.n * design.tile.warps);
+        let step = Busy::of(point, design).total();
         Self {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys: design.tile.n,
             launch_ns: 2800,
             tile_cycles: 1500 + 3 * (point.head_dim.qk + point.head_dim.v),
-            chain_cycles: rounded(600.0 + units.shared(MMA) + widening),
-            step_cycles: rounded(units.shared(MMA) + widening),
+            chain_cycles: rounded(600.0 + step),
+            step_cycles: rounded(step),
             ..Self::default()
         }
     }
@@ -214,9 +252,7 @@ impl KernelCost {
     /// A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
-        let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
-        let (n, head_dim) = (f64::from(tile.n), mean(point.head_dim));
-        let widening = widening(point, tile.n);
+        let (n, head_dim, busy) = (f64::from(tile.n), mean(point.head_dim), Busy::of(point, design));
         Self {
             rows: tile.m,
             group_rows: tile.m,
@@ -224,8 +260,8 @@ impl KernelCost {
             launch_ns: if design.early { 420 } else { 1120 },
             crowded_ns: 960,
             tile_cycles: rounded(3900.0 + 9.4 * head_dim),
-            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.041 * n * head_dim + widening),
-            step_cycles: rounded(units.shared(MMA_OF_16_ROWS) + widening),
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.041 * n * head_dim + busy.widening),
+            step_cycles: rounded(busy.total()),
             ..Self::default()
         }
     }
@@ -237,8 +273,7 @@ impl KernelCost {
     fn latent(point: Point, design: &Design) -> Self {
         let (HeadDim { qk, v }, tile) = (point.head_dim, &design.tile);
         let columns = HeadDim { qk: qk + v, v };
-        let units = Units::new(f64::from(tile.m * tile.n), columns, flops_a_cycle(point.target, true));
-        let step = units.shared([1.3, 1.0]);
+        let step = Busy::of(point, design).total();
         Self {
             rows: tile.m,
             group_rows: tile.m,
@@ -255,7 +290,7 @@ impl KernelCost {
 
 /// Blocks per multiprocessor within its limits of registers, warps and blocks. A block whose warpgroups reallocate
 /// registers starts with the full count.
-fn resident(design: &Design, plan: &Plan) -> u32 {
+pub fn resident(design: &Design, plan: &Plan) -> u32 {
     if design.hopper.as_ref().is_some_and(|hopper| hopper.producer_registers != hopper.consumer_registers) {
         return design.tile.min_blocks_per_sm;
     }

@@ -1,10 +1,14 @@
-//! Parameters with which the dispatcher predicts times: [`KernelCost`] and [`DEVICES`].
+//! Parameters with which times are predicted: [`KernelCost`] and [`DEVICES`], which are written into the dispatcher, and
+//! [`estimate`], which predicts the time of one kernel.
 //!
-//! They are written into the dispatcher. The formulas are only in `templates/include/kgen/path_cost.cuh`.
-//! docs/dispatch.md explains them and the origin of the numbers.
+//! The formulas are only in `templates/include/kgen/path_cost.cuh`. docs/dispatch.md explains them and the origin of the
+//! numbers.
 
 mod device;
+mod estimate;
 mod kernel;
+mod shipped;
 
 pub use device::{DEVICES, DRAM_PER_MILLE, DeviceRow};
+pub use estimate::estimate;
 pub use kernel::KernelCost;

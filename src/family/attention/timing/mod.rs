@@ -9,3 +9,4 @@ mod work;
 
 pub(super) use shape::{Shape, shapes};
 pub(super) use trial::{AttentionTrial, splits};
+pub(super) use work::{flops, key_value_bytes};

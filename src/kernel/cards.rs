@@ -1,0 +1,133 @@
+//! Cards by name, with the numbers from which times are predicted.
+
+use super::gpus::normal;
+
+/// A card: a product, not only its architecture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// Its name, as users type it: `h100`, `rtx-pro-6000`.
+    pub name: String,
+    /// Compute capability, `major * 10 + minor`.
+    pub capability: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Clock of the multiprocessors under load (MHz).
+    pub clock_mhz: u32,
+    /// Rated bandwidth of device memory (GB/s).
+    pub dram_gbs: u32,
+    /// Size of L2 (MB).
+    pub l2_mb: u32,
+}
+
+const fn card(
+    name: &'static str,
+    capability: u32,
+    multiprocessors: u32,
+    clock_mhz: u32,
+    dram_gbs: u32,
+    l2_mb: u32,
+) -> (&'static str, [u32; 5]) {
+    (name, [capability, multiprocessors, clock_mhz, dram_gbs, l2_mb])
+}
+
+/// Capability, multiprocessors, clock, bandwidth and L2 of each card: NVIDIA's data sheets and architecture papers, with
+/// the boost clock. H100, H200 and GH200: 1755 MHz, the clock that an H100 holds under attention kernels.
+const CARDS: &[(&str, [u32; 5])] = &[
+    card("t4", 75, 40, 1590, 320, 4),
+    card("rtx-2080-ti", 75, 68, 1545, 616, 5),
+    card("a100", 80, 108, 1410, 2039, 40),
+    card("a100-40gb", 80, 108, 1410, 1555, 40),
+    card("a30", 80, 56, 1440, 933, 24),
+    card("a10", 86, 72, 1695, 600, 6),
+    card("a40", 86, 84, 1740, 696, 6),
+    card("a6000", 86, 84, 1800, 768, 6),
+    card("rtx-3090", 86, 82, 1695, 936, 6),
+    card("agx-orin", 87, 16, 1300, 205, 4),
+    card("l4", 89, 58, 2040, 300, 48),
+    card("l40s", 89, 142, 2520, 864, 96),
+    card("rtx-4090", 89, 128, 2520, 1008, 72),
+    card("h100", 90, 132, 1755, 3350, 50),
+    card("h100-pcie", 90, 114, 1755, 2039, 50),
+    card("h200", 90, 132, 1755, 4800, 60),
+    card("gh200", 90, 132, 1755, 4000, 50),
+    card("b200", 100, 148, 1850, 8000, 126),
+    card("b300", 103, 148, 1850, 8000, 126),
+    card("thor", 110, 20, 1570, 273, 32),
+    card("rtx-5090", 120, 170, 2407, 1792, 96),
+    card("rtx-pro-6000", 120, 188, 2400, 1792, 128),
+    card("gb10", 121, 48, 2400, 273, 24),
+];
+
+impl Card {
+    /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as its driver names it (`NVIDIA H100 80GB HBM3`).
+    pub fn named(word: &str) -> Option<Self> {
+        let wanted = normal(word);
+        let wanted = if wanted == "dgxspark" || wanted == "spark" { "gb10".to_owned() } else { wanted };
+        let known = CARDS.iter().map(|(name, numbers)| (*name, normal(name), *numbers));
+        let means = |(_, name, _): &(&str, String, [u32; 5])| wanted == *name || driver_says(&wanted, name);
+        known.filter(means).max_by_key(|(_, name, _)| name.len()).map(|(name, _, numbers)| {
+            let [capability, multiprocessors, clock_mhz, dram_gbs, l2_mb] = numbers;
+            Self { name: name.to_owned(), capability, multiprocessors, clock_mhz, dram_gbs, l2_mb }
+        })
+    }
+
+    /// The names of all cards, in the order of their architectures.
+    pub fn names() -> Vec<&'static str> {
+        CARDS.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// True if a driver's name of a product begins with `name`, followed by the kind of its memory or board.
+fn driver_says(whole: &str, name: &str) -> bool {
+    let Some(rest) = whole.strip_prefix(name) else { return false };
+    let digits = rest.chars().take_while(char::is_ascii_digit).count();
+    rest.starts_with("sxm") || rest.starts_with("pcie") || rest.starts_with("hbm") || (digits > 0 && rest[digits..].starts_with("gb"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::is_gpu, *};
+
+    fn name(word: &str) -> Option<String> {
+        Card::named(word).map(|card| card.name)
+    }
+
+    #[test]
+    fn cards_have_the_names_that_users_and_drivers_give_them() {
+        for (word, expected) in [
+            ("h100", "h100"),
+            ("H100", "h100"),
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H100 PCIe", "h100-pcie"),
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("NVIDIA A100-PCIE-40GB", "a100"),
+            ("a100-40gb", "a100-40gb"),
+            ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+            ("rtx-pro-6000", "rtx-pro-6000"),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
+            ("L40S", "l40s"),
+            ("NVIDIA L4", "l4"),
+            ("DGX Spark", "gb10"),
+            ("NVIDIA GB10", "gb10"),
+        ] {
+            assert_eq!(name(word).as_deref(), Some(expected), "{word}");
+        }
+    }
+
+    #[test]
+    fn unknown_cards_are_not_taken_for_similar_ones() {
+        for word in ["", "h1000", "l40sx", "a10g", "h20", "v100", "b2", "9000"] {
+            assert_eq!(name(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn every_card_is_named_once_and_has_a_known_capability() {
+        for (place, (name, [capability, ..])) in CARDS.iter().enumerate() {
+            assert!(is_gpu(*capability), "{name}");
+            assert!(CARDS[..place].iter().all(|(other, _)| other != name), "{name}");
+            assert_eq!(Card::named(name).expect("it is listed").name, *name);
+        }
+    }
+}
