@@ -45,7 +45,7 @@ pub struct BenchOptions {
 pub trait Observer: Sync {
     /// The variant's timing begins.
     fn started(&self, variant: &str);
-    /// One of its shapes is done.
+    /// A shape has been measured.
     fn measured(&self, measurement: &Measurement);
     /// Polled ten times a second; true stops the run.
     fn interrupted(&self) -> bool;

@@ -38,7 +38,8 @@ pub struct Request {
     pub shape: Shape,
     /// Rounds; the median, its interval and the spread are taken over them.
     pub rounds: u32,
-    /// Times that everything is measured, each time in new processes. Rounds of one process understate the noise.
+    /// Number of times that everything is measured, each time in new processes. Rounds of one process understate the
+    /// noise.
     pub processes: u32,
     /// Duration of launches before the first round, in milliseconds.
     pub warm_up_ms: u32,
@@ -184,7 +185,7 @@ struct Recording<'a> {
     recorder: Recorder,
     /// The circumstances.
     report: &'a Report,
-    /// What the library's manifest says of each variant.
+    /// The manifest entry of each variant of the library.
     built: BTreeMap<String, Map<String, Value>>,
 }
 

@@ -57,7 +57,7 @@ pub struct Sizes {
 pub struct PartSize {
     /// Its size.
     pub bytes: u64,
-    /// Its name: `objects`, `emulator` or `verdicts`.
+    /// Name of the part: `objects`, `emulator` or `verdicts`.
     pub name: &'static str,
 }
 

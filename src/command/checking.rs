@@ -96,7 +96,7 @@ pub(super) struct How {
 /// The store of verdicts.
 pub(super) struct Record {
     pub recorder: Recorder,
-    /// By name: the variant, its tile and text, and what the library's manifest says of it.
+    /// Kernels by name: the variant, its tile and text, and its entry in the library's manifest.
     pub kernels: BTreeMap<String, (Variant, Made, Map<String, Value>)>,
 }
 

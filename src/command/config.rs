@@ -36,7 +36,7 @@ pub(crate) struct Keys {
 pub struct Config {
     /// The file.
     pub path: PathBuf,
-    /// Its keys and values, in one line.
+    /// Keys and values of the file, in one line.
     pub summary: String,
     /// The targets of a selection without targets.
     pub(super) target: Option<DefaultTarget>,
@@ -49,7 +49,7 @@ pub struct Config {
 pub(super) struct DefaultTarget {
     /// In the form of requests.
     pub words: Vec<TargetWord>,
-    /// Their origin, for messages: the key `target` and the file.
+    /// Origin of the targets, for messages: the key `target` and the file.
     pub place: String,
 }
 

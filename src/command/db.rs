@@ -66,7 +66,7 @@ pub enum Action {
         #[serde(default)]
         dry_run: bool,
     },
-    /// Report how far the times of the same machine code lie apart between runs.
+    /// Report how much the times of the same machine code differ between runs.
     Noise {
         /// The rows.
         #[serde(default)]
@@ -94,7 +94,7 @@ pub struct Rows {
     pub benches: Vec<String>,
     /// Implementations.
     pub contenders: Vec<String>,
-    /// Beginnings of runs' ids.
+    /// Prefixes of run ids.
     pub runs: Vec<String>,
     /// Outcomes.
     pub statuses: Vec<Status>,
@@ -102,11 +102,11 @@ pub struct Rows {
     pub gpu: Option<String>,
     /// First date, UTC.
     pub since: Option<String>,
-    /// Date before which rows are.
+    /// Date before which the rows were measured.
     pub before: Option<String>,
     /// Condition on the variant, as `--filter` of other commands.
     pub filter: Option<String>,
-    /// The last rows only.
+    /// Maximum number of rows; the last ones are taken.
     pub limit: Option<usize>,
 }
 

@@ -117,7 +117,7 @@ impl Variable {
 pub struct Named {
     /// Its kind.
     pub list: List,
-    /// Its index among its kind.
+    /// Index among the values of the same kind.
     pub index: usize,
     /// Its name.
     pub name: Arc<str>,
@@ -160,7 +160,7 @@ pub enum Unary {
     Log,
     /// `not x`.
     Not,
-    /// An integer as a real number.
+    /// Conversion of an integer to a real number.
     Real,
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 pub struct TileKey {
     /// Its name.
     pub name: &'static str,
-    /// Its meaning, in a sentence or two.
+    /// Meaning of the key, in a sentence or two.
     pub about: &'static str,
-    /// The values it takes.
+    /// The values that the key takes.
     pub takes: TileType,
     /// Keys of earlier tables that a table with this key unsets: other ways to set the same number.
     pub replaces: &'static [&'static str],

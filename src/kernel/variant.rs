@@ -62,7 +62,7 @@ impl Variant {
         self.kind
     }
 
-    /// Its position on the axes of the grid.
+    /// The position of the variant on the axes of the grid.
     pub fn coordinates(&self) -> Coordinates {
         self.at
     }
@@ -87,7 +87,7 @@ impl Variant {
         self.at.causal
     }
 
-    /// Its features; `None` for a kind without that axis.
+    /// The features of the kernel; `None` for a kind without that axis.
     pub fn features(&self) -> Option<Features> {
         self.at.features
     }

@@ -13,7 +13,7 @@ use tera::{Context, Tera};
 /// A rendered kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// The plan that it was rendered from.
+    /// The plan from which the source was rendered.
     pub plan: Plan,
     /// The variant's name; the file is `name + ".cu"`.
     pub name: String,

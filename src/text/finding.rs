@@ -8,7 +8,7 @@ use std::ops::Range;
 pub(crate) struct Finding {
     /// The error, in one sentence.
     pub title: String,
-    /// Its position, in bytes of the text.
+    /// Position of the error, in bytes of the text.
     pub span: Range<usize>,
     /// Text beside the caret: usually what was expected there.
     pub label: String,

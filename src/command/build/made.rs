@@ -50,7 +50,7 @@ pub(in crate::command) struct Made {
 }
 
 impl Made {
-    /// Lets other builds change the output folder; nothing is read from it any more.
+    /// Lets other builds change the output folder, which this build no longer reads.
     pub fn unlock(&mut self) {
         self.lock = None;
     }

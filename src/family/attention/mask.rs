@@ -47,7 +47,7 @@ impl Mask {
             && self.additions.is_none_or(|additions| additions.value(row, key) > f64::NEG_INFINITY)
     }
 
-    /// The word for names of cases and variants.
+    /// The word used in names of cases and variants.
     pub fn word(causal: bool) -> &'static str {
         if causal { "causal" } else { "full" }
     }

@@ -107,7 +107,7 @@ impl Point {
         })
     }
 
-    /// True if queries have a second part, which is multiplied with V: such kernels have a template of their own.
+    /// True if queries have a second part, which is multiplied with V: such kernels have a separate template.
     pub fn has_latent_queries(self) -> bool {
         self.features.has(Feature::Qv)
     }

@@ -95,7 +95,7 @@ pub struct InstalledVllm {
 
 /// Current state of a file.
 struct Found {
-    /// Its entry in the record, if any.
+    /// The file's entry in the record, if any.
     known: Option<Written>,
     current: Option<String>,
     kept: Option<String>,

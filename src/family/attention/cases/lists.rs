@@ -307,7 +307,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     cases.extend([plain(last_key(subject)), deterministic(last_key(subject))]);
     // Four key tiles add to a dQ: atomic sums in another order of blocks would have different bits.
     cases.push(deterministic(Problem::new(&[(70, 3 * subject.tiling.n + 5)], 1, 1)));
-    // Varlen queries that need the whole workspace: the last one is alone in its tile.
+    // Varlen queries that need the whole workspace: the last query is alone in its tile.
     let Tiling { m, n, .. } = subject.tiling;
     let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);
     for deterministic in [false, true] {

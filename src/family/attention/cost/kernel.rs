@@ -34,7 +34,7 @@ pub struct KernelCost {
     pub longest_first: bool,
 }
 
-/// Cycles that one step occupies a multiprocessor's units.
+/// Cycles for which one step occupies the units of a multiprocessor.
 struct Units {
     /// Cycles of the tensor cores alone.
     tensor: f64,

@@ -14,11 +14,11 @@ pub struct Broadcast {
 /// The gradient of a tensor that is added to scores, as a launcher writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdditionGradient {
-    /// Its name in `kgen.h`.
+    /// Name of the tensor in `kgen.h`.
     pub tensor: &'static str,
     /// Its numbers in the structure of the backward pass.
     pub numbers: [(&'static str, Field); 4],
-    /// Its axes and strides.
+    /// Axes and strides of the tensor.
     pub places: Broadcast,
 }
 

@@ -192,7 +192,7 @@ struct Run<'a> {
     drawer: Option<Drawer>,
     begun: Instant,
     found: Mutex<Found>,
-    /// Set when no more calls are wanted.
+    /// Set when the run should make no more calls.
     enough: AtomicBool,
 }
 
