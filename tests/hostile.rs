@@ -159,10 +159,10 @@ fn whoever_asks_for_json_gets_one_document_whatever_goes_wrong() {
     error(3, "environment", "no GPU", &["check", "--device", "gpu", "--format", "json"]);
     error(3, "environment", "", &["build", "--offline", "--format", "json"]);
 
-    // A command with its own result prints no second document.
+    // A failing command that has printed its own JSON result prints no error document in addition.
     let doctor = kgen(place.path()).env("PATH", place.path().join("empty")).args(["doctor", "--format", "json"]).assert().code(3);
     assert!(document(doctor.get_output()).is_array());
-    // And without the flag there is none.
+    // Without the flag no document is printed.
     let human = kgen(place.path()).args(["list", "--no-such"]).assert().code(2);
     assert!(human.get_output().stdout.is_empty());
 }

@@ -19,10 +19,10 @@ pub enum Request {
         /// True for a mask, the condition for a query to see a key; false for a score.
         #[serde(default)]
         mask: bool,
-        /// Names of real numbers that a call passes.
+        /// Names of the real-valued parameters that a call passes.
         #[serde(default)]
         scalars: Vec<String>,
-        /// Names of integers that a call passes.
+        /// Names of the integer parameters that a call passes.
         #[serde(default)]
         integers: Vec<String>,
         /// Names of tables with one real number per query head.

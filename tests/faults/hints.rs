@@ -99,7 +99,7 @@ fn every_hint_is_for_a_fault() -> Result<(), String> {
     if lost.is_empty() { Ok(()) } else { Err(format!("no faults, but hints: {lost:#?}; KGEN_UPDATE_HINTS=1 removes them")) }
 }
 
-/// A fault that not the first case shows.
+/// A fault that the first case does not detect.
 const LATE: (&str, &str) = ("vector_add", "elements one by one go one too far");
 
 fn no_hint_changes_a_verdict() -> Result<(), String> {
