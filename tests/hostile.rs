@@ -60,7 +60,7 @@ fn pipe(path: &Path) {
     assert!(process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
 
-/// The one JSON document on standard output.
+/// Parses standard output as a single JSON document.
 fn document(output: &process::Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))

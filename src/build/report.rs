@@ -167,7 +167,7 @@ impl Share {
 pub struct Library {
     /// `lib/libkgen.so`.
     pub path: PathBuf,
-    /// Its size (bytes).
+    /// Size in bytes.
     pub size_bytes: u64,
     /// True if it came from the cache.
     pub cached: bool,

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 pub struct Subject<P = Variant> {
     /// The kernel: of any family, or of a particular one.
     pub variant: P,
-    /// Its tiling.
+    /// Tiling of the kernel.
     pub tiling: Tiling,
     /// The kind of device it runs on. On a GPU, which has many multiprocessors, cases have work for all of them.
     pub device: DeviceKind,
@@ -73,7 +73,7 @@ pub struct Drawn {
 }
 
 impl<P> Subject<P> {
-    /// The same tiling and device, with the kernel as a type of its family.
+    /// The subject with `variant` instead, the kernel as a type of its family; tiling and device are unchanged.
     pub fn of<Q>(&self, variant: Q) -> Subject<Q> {
         Subject { variant, tiling: self.tiling, device: self.device }
     }

@@ -29,7 +29,7 @@ use std::{
 pub struct CheckRequest {
     /// The kernel's identity.
     pub variant: Variant,
-    /// Its tiling.
+    /// Tiling of the kernel.
     pub tiling: Tiling,
     /// The GPU it was compiled for; on the emulator, the one to emulate.
     pub compiled_for: Target,

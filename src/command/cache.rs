@@ -55,7 +55,7 @@ pub struct Sizes {
 /// Size of a part.
 #[derive(Debug, Serialize)]
 pub struct PartSize {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// Name of the part: `objects`, `emulator` or `verdicts`.
     pub name: &'static str,
@@ -64,7 +64,7 @@ pub struct PartSize {
 /// Removal from a part.
 #[derive(Debug, Serialize)]
 pub struct PrunedPart {
-    /// Its name.
+    /// Name of the part.
     pub name: &'static str,
     /// Entries removed and left.
     #[serde(flatten)]

@@ -40,7 +40,7 @@ pub struct Config {
     pub summary: String,
     /// The targets of a selection without targets.
     pub(super) target: Option<DefaultTarget>,
-    /// Its content.
+    /// Keys of the file.
     pub(crate) keys: Keys,
 }
 

@@ -42,7 +42,7 @@ pub enum Action {
         /// The rows.
         #[serde(default)]
         rows: Rows,
-        /// Their form.
+        /// Format of the file.
         form: FormWord,
         /// The file; `None` returns the text.
         #[serde(default)]
@@ -55,7 +55,7 @@ pub enum Action {
     },
     /// Add the rows of other stores.
     Merge {
-        /// Their files.
+        /// Files of the stores.
         stores: Vec<PathBuf>,
     },
     /// Remove rows.
@@ -169,7 +169,7 @@ pub enum Outcome {
 pub struct Added {
     /// The file.
     pub file: String,
-    /// Its form.
+    /// Format of the file.
     pub form: &'static str,
     /// Rows added and known.
     #[serde(flatten)]

@@ -47,7 +47,7 @@ pub struct Outcome {
 /// A value that differs.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Its place: `tile.m`.
+    /// Key of the value: `tile.m`.
     pub key: String,
     /// The value in the first kernel; null if it has none.
     pub old: Value,

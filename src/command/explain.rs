@@ -34,7 +34,7 @@ pub struct Outcome {
 /// A kernel explained.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
     /// Template of the kernel, a file in `templates/`.
     pub template: &'static str,

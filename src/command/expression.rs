@@ -51,7 +51,7 @@ pub struct Report {
     pub kind: &'static str,
     /// The canonical text.
     pub canonical: String,
-    /// Hash of that text.
+    /// Hash of the canonical text.
     pub hash: String,
     /// Integers that must be positive in a call.
     pub divisors: Vec<String>,
@@ -98,9 +98,9 @@ pub struct Bounds {
 /// One `[score.NAME]`.
 #[derive(Debug, Serialize)]
 pub struct Named {
-    /// Its name.
+    /// NAME of the table.
     pub name: String,
-    /// Hash of that text.
+    /// Hash of the canonical text.
     pub hash: String,
     /// The score.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -59,7 +59,7 @@ pub enum Place {
     VllmCheckout(PathBuf),
     /// An installed vLLM, whose modules are replaced by built ones.
     InstalledVllm {
-        /// Its folder.
+        /// Folder of the installation.
         path: PathBuf,
         /// Folder of the built modules, as `scripts/torch_ops.sh` writes it; not needed to check or remove.
         #[serde(default)]

@@ -115,11 +115,11 @@ impl Variable {
 /// A value that the caller passes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Named {
-    /// Its kind.
+    /// Kind of the value.
     pub list: List,
     /// Index among the values of the same kind.
     pub index: usize,
-    /// Its name.
+    /// Name of the value.
     pub name: Arc<str>,
 }
 

@@ -49,7 +49,7 @@ pub struct Worker<'a> {
 /// Ways in which a worker ended.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// It ended without being killed by kgen, with any status.
+    /// The worker ended without being killed by kgen, with any status.
     Exited(ExitStatus),
     /// Killed at its time limit.
     TimedOut,

@@ -340,7 +340,7 @@ impl Feature {
         Self::Dropout,
     ];
 
-    /// Its properties.
+    /// Properties of the feature.
     pub fn info(self) -> &'static FeatureInfo {
         &INFO[self as usize]
     }

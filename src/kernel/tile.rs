@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A key of `[[tile]]` tables that a family declares.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TileKey {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
     /// Meaning of the key, in a sentence or two.
     pub about: &'static str,

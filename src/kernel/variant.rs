@@ -57,7 +57,7 @@ fn given<T>(kind: Kind, axis: Axis, value: Option<T>) -> T {
 }
 
 impl Variant {
-    /// Its kind.
+    /// Kind of the kernel.
     pub fn kind(&self) -> Kind {
         self.kind
     }

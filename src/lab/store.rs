@@ -46,7 +46,7 @@ pub enum StoreError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// Schema of the file.
         found: u32,
         /// The newest schema of this kgen.
         known: u32,

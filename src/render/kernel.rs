@@ -57,7 +57,7 @@ impl Renderer {
     /// name.
     ///
     /// # Errors
-    /// Those of [`kernel`](Self::kernel).
+    /// The errors of [`kernel`](Self::kernel).
     pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
         let name = plan.variant.name();
         let template = plan.template;

@@ -14,7 +14,7 @@ pub(crate) struct Finding {
     pub label: String,
     /// The remedy.
     pub help: String,
-    /// Another relevant position, and the reason. Boxed, since it is rare and errors should be small.
+    /// A second relevant position, and the reason. Boxed, since it is rare and errors should be small.
     pub context: Option<Box<(Range<usize>, String)>>,
 }
 

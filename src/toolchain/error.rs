@@ -14,7 +14,7 @@ pub enum ToolchainError {
     NamedMissing {
         /// The flag or variable: `` `--nvcc` `` or `` `KGEN_NVCC` ``.
         origin: String,
-        /// Its value.
+        /// Value of the flag or variable.
         path: PathBuf,
     },
     /// A program of that name does not answer as nvcc does.
@@ -34,7 +34,7 @@ pub enum ToolchainError {
         origin: String,
         /// The nvcc found.
         path: PathBuf,
-        /// Its version.
+        /// Version of that nvcc.
         found: String,
         /// The oldest accepted version.
         needed: String,

@@ -55,11 +55,11 @@ impl Cancel {
 /// Ways in which a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this code.
+    /// The child exited with this code.
     Exited(i32),
-    /// Another process killed it with this signal; the kernel's out-of-memory killer uses 9.
+    /// Another process killed the child with this signal; the kernel's out-of-memory killer uses 9.
     Signalled(i32),
-    /// It ran past its limit and was killed here.
+    /// The child exceeded its time limit and was killed by kgen.
     TimeLimit,
     /// [`Cancel`] was requested and it was killed here.
     Cancelled,
@@ -86,9 +86,9 @@ pub struct Usage {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// Its ending.
+    /// How the child ended.
     pub ending: Ending,
-    /// Its cost.
+    /// Resources that the child used.
     pub usage: Usage,
 }
 

@@ -8,7 +8,7 @@ pub struct Bundle {
     pub what: &'static str,
     /// Prefix of the folder's name.
     prefix: &'static str,
-    /// Its wheels.
+    /// Wheels of the set.
     pub wheels: &'static [Wheel],
     /// A program in the bundle's `bin` whose presence implies that of all the others.
     pub program: &'static str,

@@ -6,11 +6,11 @@ use std::iter;
 /// One member of a structure as declared in C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Declaration {
-    /// Its type without `const` and `*`.
+    /// Type of the member without `const` and `*`.
     pub(super) base: &'static str,
     /// True for a pointer.
     pub(super) is_pointer: bool,
-    /// Its name.
+    /// Name of the member.
     pub(super) name: &'static str,
     /// Number of elements, for an array.
     pub(super) count: Option<usize>,

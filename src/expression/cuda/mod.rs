@@ -114,9 +114,9 @@ pub struct Local {
     /// `float`, `int`, `int64_t` or `bool`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// Its C++ expression.
+    /// C++ expression of the value.
     pub value: String,
     /// True if it depends on the head: with packed heads it is known per row at the earliest.
     pub per_head: bool,

@@ -16,7 +16,7 @@ pub struct Broadcast {
 pub struct AdditionGradient {
     /// Name of the tensor in `kgen.h`.
     pub tensor: &'static str,
-    /// Its numbers in the structure of the backward pass.
+    /// Numbers of the gradient in the structure of the backward pass.
     pub numbers: [(&'static str, Field); 4],
     /// Axes and strides of the tensor.
     pub places: Broadcast,

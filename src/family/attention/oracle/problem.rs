@@ -41,7 +41,7 @@ const TENSORS: [&str; 9] = ["q", "k", "v", "o", "do", "dq", "dk", "dv", "qv"];
 /// Parts of a tensor's layout that can be aligned or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Its first element.
+    /// The address of the first element.
     Start,
     /// The stride of heads.
     Head,

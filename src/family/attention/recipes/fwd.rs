@@ -184,7 +184,8 @@ mod tests {
         Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80 && *target != Target::Sm90)
     }
 
-    /// Their machine code runs on 8.6 and 8.9 if there is no other, and every newer GPU can use their PTX.
+    /// The machine code of these targets runs on 8.6 and 8.9 if no other is available, and every newer GPU can use
+    /// their PTX.
     #[test]
     fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
         let smallest = Limits::of(Target::Sm89).shared_memory_per_block;

@@ -49,7 +49,7 @@ const LATENT_ROWS: u32 = 64;
 pub struct AttentionTrial<'a> {
     /// The kernel.
     pub variant: Point,
-    /// Its sizes.
+    /// Sizes of the problem.
     pub shape: Shape,
     /// Random numbers that its inputs are copied from.
     pub normals: &'a Normals,

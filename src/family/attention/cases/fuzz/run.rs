@@ -310,7 +310,7 @@ struct WorkerEnd {
     finished: bool,
     /// The call in which the worker died or hung, and the reason.
     died_in: Option<(u64, String)>,
-    /// Its message if it could not make calls.
+    /// Message of the worker if it could not make calls.
     complaint: Option<String>,
 }
 
