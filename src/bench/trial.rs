@@ -3,7 +3,7 @@
 use super::{Draws, Size};
 use crate::{check::Number, device::Params, kernel::Variant};
 
-/// The amount of work, from which a time becomes a rate.
+/// Amount of work, by which a time is converted to a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// Floating-point operations.

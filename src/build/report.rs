@@ -60,11 +60,11 @@ pub struct Artifact {
     pub resources: Vec<KernelResources>,
     /// Summary of the machine code; `None` for host code, and if it was not inspected.
     pub machine_code: Option<MachineCode>,
-    /// CPU time of the compiler (seconds), when it was compiled.
+    /// CPU time of the compiler (seconds); of the earlier compilation if the object came from the cache.
     pub cpu_seconds: f64,
-    /// Time from start to end of the compiler (seconds), when it was compiled.
+    /// Time from start to end of the compiler (seconds), likewise.
     pub wall_seconds: f64,
-    /// Largest resident set of any single process of the compiler (bytes), when it was compiled.
+    /// Largest resident set of any single process of the compiler (bytes), likewise.
     pub peak_memory_bytes: u64,
     /// True if it came from the cache.
     pub cached: bool,

@@ -168,7 +168,7 @@ pub(super) fn declarations(header: &'static str, structure: &str) -> Vec<Declara
     }
 }
 
-/// `const float* tables[4]`, `int64_t a, b`.
+/// The members that a C declaration declares, such as `const float* tables[4]` or `int64_t a, b`.
 fn members(statement: &'static str, is_later: bool) -> impl Iterator<Item = Declaration> {
     let (base, names) = statement.trim_start_matches("const ").split_once([' ', '*']).unwrap_or((statement, ""));
     let is_pointer = statement.contains('*');

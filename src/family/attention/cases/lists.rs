@@ -200,7 +200,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows increase while those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
-        // Logits so low that an invalid key would outweigh all others, and that a maximum must start at -infinity.
+        // Logits so low that an invalid key would outweigh all others, and that only -infinity is a valid initial
+        // maximum.
         Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),
         // Decoding: one query per sequence, with different keys.
         Problem::new(&[(1, 130), (1, 17), (1, 203), (1, 64)], 4, 1).lengths(Lengths::PackedQuery),
@@ -344,7 +345,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     cases
 }
 
-/// Cases that smoke omits, and which of them are deterministic: about every third.
+/// Cases that smoke omits, each with a flag that is true if it is deterministic (about a third of them).
 fn thorough_backward() -> Vec<(Problem, bool)> {
     let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
     let mut cases = Vec::new();

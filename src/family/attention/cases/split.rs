@@ -49,7 +49,7 @@ impl Workspace {
         let plan = problem.rows(Side::Query);
         let entries = problem.sequences.len();
         let by_entry = entries * plan.bound;
-        // Rows of varlen queries, or `total_q` if that is smaller and passed, as in calls with `qv`.
+        // Packed queries have `total_q` rows if it is passed and smaller than the padded count, as in calls with `qv`.
         let as_queries = problem.is_packed(Side::Query) && plan.rows > 0 && plan.rows < by_entry;
         let first = (0..entries).map(|b| if as_queries { plan.first[b] } else { b * plan.bound }).collect();
         Self { splits, total_rows: if as_queries { plan.rows } else { by_entry }, first, heads: problem.heads, head_dim_v }
