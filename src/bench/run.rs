@@ -20,7 +20,7 @@ use std::{
 pub struct BenchRequest {
     /// The variant to time.
     pub variant: Variant,
-    /// At least one.
+    /// Shapes to time, at least one.
     pub shapes: Vec<Size>,
     /// Identity of the kernel of that name: its tile and its text.
     pub made: Made,

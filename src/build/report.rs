@@ -75,12 +75,12 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Most registers among its kernels.
+    /// Largest number of registers per thread among the kernels of the artifact.
     pub fn registers(&self) -> u32 {
         self.most(|r| r.registers)
     }
 
-    /// Most spilled bytes (stores and loads) among its kernels.
+    /// Largest number of spilled bytes (stores and loads) among the kernels of the artifact.
     pub fn spill_bytes(&self) -> u32 {
         self.most(|r| r.spill_store_bytes + r.spill_load_bytes)
     }
@@ -106,7 +106,7 @@ impl Artifact {
 pub enum FailureKind {
     /// The variant has no plan: it does not fit its target, or has no template yet.
     Plan,
-    /// The compiler rejected it.
+    /// The compiler rejected the unit.
     Compiler,
     /// The compiler died of a signal.
     Died,

@@ -68,7 +68,7 @@ pub struct CheckOptions {
     pub cases: Cases,
     /// The level.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,

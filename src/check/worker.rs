@@ -40,7 +40,7 @@ pub struct Request {
     pub library: PathBuf,
     /// The level.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of the inputs and of the order of threads.
     pub seed: u64,

@@ -55,7 +55,7 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
-    /// Whether each measurement is added to the store.
+    /// True to add each measurement to the store.
     pub record: bool,
     /// The store's file; `None` for the user's.
     pub db: Option<PathBuf>,

@@ -24,7 +24,7 @@ pub enum Request {
     Prune {
         /// Days after its last use when an entry is removed.
         days: u64,
-        /// Only count entries.
+        /// True to count entries without removing them.
         #[serde(default)]
         dry_run: bool,
     },

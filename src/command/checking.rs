@@ -71,7 +71,7 @@ pub(super) fn unusable_gpu(error: &DeviceError) -> CommandError {
 pub(super) struct How {
     /// Level of the cases.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,

@@ -47,7 +47,7 @@ pub struct Config {
 /// The targets of a selection that has other conditions and no targets.
 #[derive(Debug, Clone)]
 pub(super) struct DefaultTarget {
-    /// In the form of requests.
+    /// The targets as a request names them.
     pub words: Vec<TargetWord>,
     /// Origin of the targets, for messages: the key `target` and the file.
     pub place: String,

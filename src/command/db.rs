@@ -62,7 +62,7 @@ pub enum Action {
     Prune {
         /// The rows; at least one condition.
         rows: Rows,
-        /// Only count rows.
+        /// True to count rows without removing them.
         #[serde(default)]
         dry_run: bool,
     },

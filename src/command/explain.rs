@@ -27,7 +27,7 @@ pub struct Request {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outcome {
-    /// In the order of the variants.
+    /// Explanations of the kernels, in the order of the variants.
     pub kernels: Vec<Explanation>,
 }
 

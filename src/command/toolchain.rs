@@ -49,7 +49,7 @@ pub enum Outcome {
 pub struct Installed {
     /// Name of the program.
     pub name: &'static str,
-    /// True if it is installed.
+    /// True if the program is installed.
     pub installed: bool,
     /// Folder of the installation.
     #[serde(serialize_with = "lossy_option")]

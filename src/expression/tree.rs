@@ -88,9 +88,9 @@ pub enum Variable {
     H,
     /// The entry of the batch.
     B,
-    /// Queries of this entry.
+    /// Number of queries of the batch entry.
     SeqlenQ,
-    /// Keys of this entry.
+    /// Number of keys of the batch entry.
     SeqlenK,
 }
 

@@ -48,7 +48,7 @@ impl TileTable {
         &self.0
     }
 
-    /// These rows without one of them.
+    /// The table without row number `row`.
     #[cfg(test)]
     pub(crate) fn without(&self, row: usize) -> Self {
         let mut rows = self.0.clone();

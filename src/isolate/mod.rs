@@ -40,7 +40,7 @@ pub struct Worker<'a> {
     pub program: &'a Path,
     /// Argument after `__worker` on its command line.
     pub task: &'a str,
-    /// Time limit, after which it is killed.
+    /// Time limit, after which the worker is killed.
     pub limit: Duration,
     /// Polled ten times a second; true kills it.
     pub interrupted: &'a dyn Fn() -> bool,

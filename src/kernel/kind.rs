@@ -125,7 +125,7 @@ const FORWARD: KindInfo = KindInfo { axes: SHAPE, prefix: "flash_", params: "kge
 /// A reduction of rows.
 const REDUCE: KindInfo = KindInfo { params: "kgen_reduce_params", workspace: true, ..PLAIN };
 
-/// In the order of [`Kind`].
+/// Properties of the kinds, in the order of [`Kind`].
 const INFO: &[KindInfo] = &[
     KindInfo {
         name: "fwd",

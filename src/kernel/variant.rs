@@ -15,7 +15,7 @@ pub struct Coordinates {
     pub causal: Option<bool>,
     /// Features in addition to the mask.
     pub features: Option<Features>,
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub target: Target,
 }
 
@@ -67,7 +67,7 @@ impl Variant {
         self.at
     }
 
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub fn target(&self) -> Target {
         self.at.target
     }

@@ -56,7 +56,7 @@ impl Status {
         }
     }
 
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 9] = [
         Self::Ok,
         Self::Wrong,

@@ -152,7 +152,7 @@ impl Store {
         Ok(if found > known { Err(StoreError::Newer { path, found, known }) } else { Ok(()) })
     }
 
-    /// Adds a row. After the return, the end of this process does not lose it.
+    /// Adds a row, which is kept even if the process ends right after the call.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -66,7 +66,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Exit code 0.
+    /// True if the child exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
@@ -77,7 +77,7 @@ impl Ending {
 pub struct Usage {
     /// User and system time of the whole tree (seconds).
     pub cpu_seconds: f64,
-    /// From start to end (seconds).
+    /// Time from start to end (seconds).
     pub wall_seconds: f64,
     /// Largest resident set of any single process of the tree (bytes).
     pub peak_memory_bytes: u64,

@@ -21,7 +21,7 @@ const WORTHWHILE: Duration = Duration::from_millis(200);
 /// Names of cases by the names of trials.
 pub struct Hints {
     cases: BTreeMap<String, String>,
-    /// What the trials of this run have shown, if it records: the hint of each, or none.
+    /// Hints found by the trials of this run, if hints are recorded: the hint of each trial, or none.
     seen: Option<Mutex<BTreeMap<String, Option<String>>>>,
 }
 

@@ -33,7 +33,7 @@ pub const DTYPE_FP8_E5M2: i32 = 4;
 /// Header of a structure, if it differs from this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The pointer to it is NULL.
+    /// The pointer to the structure is NULL.
     Null,
     /// `struct_size` is a byte less than the first version's.
     TooShort,

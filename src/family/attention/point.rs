@@ -89,7 +89,7 @@ pub struct Point {
     /// Other features that a call may request. Manifests of older versions lack them.
     #[serde(default)]
     pub features: Features,
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub target: Target,
 }
 

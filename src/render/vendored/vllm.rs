@@ -65,7 +65,7 @@ impl VllmTree {
         all_inside(root, [hook::FILE].into_iter()).map_err(|error| unknown(error.to_string()))?;
         let text = read(root, hook::FILE)?;
         let bare = hook::without(&text).map_err(unknown)?;
-        // Checks that kgen's lines can be inserted, also if they already are.
+        // Checks that kgen's lines can be inserted, even if the file already contains them.
         hook::with(&bare).map_err(unknown)?;
         Ok(Self { root: root.to_owned(), folder: Vendored::new(&root.join(FOLDER), Layout::Vllm), text, bare })
     }

@@ -164,7 +164,7 @@ fn is_merged((problem, splits, _): &Listed) -> bool {
     *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
 }
 
-/// More splits than a warp reads at once, and layouts of O, which the merging blocks write.
+/// Cases with more splits than a warp reads at once, and with layouts of O, which the merging blocks write.
 fn merged_besides() -> impl Iterator<Item = Listed> {
     let unaligned = [Part::Start, Part::Head, Part::Row, Part::Batch]
         .map(|part| (Problem::new(&[(2, 40); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None));

@@ -30,7 +30,7 @@ pub struct Arithmetic {
 /// Summation in tensor cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sums {
-    /// In fp32, or with so few bits less that a separate term of the tolerance covers the loss.
+    /// In fp32, or with a loss of bits so small that a separate term of the tolerance covers it.
     Fp32,
     /// With the truncated terms of `QGMMA`: see [`Row`].
     Truncated,
