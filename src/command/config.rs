@@ -38,7 +38,7 @@ pub struct Config {
     pub path: PathBuf,
     /// Keys and values of the file, in one line.
     pub summary: String,
-    /// The targets of a selection without targets.
+    /// The targets for a selection that names none.
     pub(super) target: Option<DefaultTarget>,
     /// Keys of the file.
     pub(crate) keys: Keys,

@@ -188,7 +188,7 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned),
         // A new maximum in every step, so that the accumulator is rescaled each time.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::One),
-        // One-hot contents, which show any confused element; reversed rows.
+        // One-hot contents, which reveal any misplaced element; reversed rows.
         Problem::new(&[(64, 257)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed),
         // Logits far apart, and no LSE pointer.
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
@@ -289,7 +289,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         // Element-wise loads and stores.
         plain(Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned)),
         deterministic(Problem::new(&[(70, 65)], 1, 1).layout(Layout::Unaligned)),
-        // One-hot contents, which show any confused element; reversed rows.
+        // One-hot contents, which reveal any misplaced element; reversed rows.
         plain(Problem::new(&[(64, 157)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed)),
         // Logits far apart, and logits so low that an invalid key would outweigh the others.
         plain(Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter)),

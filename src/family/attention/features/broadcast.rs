@@ -5,7 +5,7 @@ use crate::{device::Field, family::attention::oracle::problem::Problem};
 /// Axes and strides of such a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broadcast {
-    /// True if it is broadcast over batch entries, query heads and queries.
+    /// For batch entries, query heads and queries: true if the tensor is broadcast over them.
     pub repeats: [bool; 3],
     /// Batch, head, row and column stride; 0 along axes on which it is broadcast.
     pub strides: [i64; 4],
