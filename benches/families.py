@@ -112,8 +112,8 @@ class Families:
             self.copies_of_the_card["cudaMemcpy"] = lambda t: memcpy(t["out"], t["x"])
 
     def peers(self, operation, dtype, plain, fused):
-        """The peers as functions of a set: `torch` calls `plain`, `compile` the compiled `fused` (unless --no-compile),
-        and CuPy's function."""
+        """The peers, each a function of a set of tensors: `torch` calls `plain`, `compile` calls `fused` compiled
+        (unless --no-compile is passed), and `cupy` calls CuPy's function."""
         peers = {"torch": plain}
         if self.bench.args.compile:
             turn = compiled(fused)

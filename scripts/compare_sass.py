@@ -6,8 +6,8 @@
 
 For each kernel function of each variant in both folders: registers, spilled bytes, and the count of each opcode. Prints
 the functions that differ, and a summary. Objects with identical machine code are not disassembled; counts of the
-others are kept in `sass/` of their build folder. Text that differs only in comments and layout
-need not be compiled: --texts before/gen after/gen lists the variants that differ in more than that.
+others are kept in `sass/` of their build folder. Sources that differ only in comments and layout need not be compiled:
+`--texts before/gen after/gen` lists the variants that differ in more than that.
 
 Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something became
 worse, 2 bad usage or input.

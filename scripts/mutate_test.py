@@ -18,7 +18,7 @@ FILES = {"long": "\n".join(f"f({n}, a + {n});" for n in range(40)), "short": "g(
 
 
 class Sampling(Campaign):
-    """Every mutant is killed; those named by `unseen` do not count."""
+    """A campaign in which every mutant is killed; those that `unseen` names do not count."""
 
     def __init__(self, listed=(), unseen=lambda mutant: mutant.file == "unused"):
         self.record, self.pool, self.unseen = Record({}), ThreadPoolExecutor(4), unseen

@@ -332,7 +332,7 @@ def changes_of_line(line):
     code = hide_declared_extents(code_of(line))
     seen = {line.strip()}
     for kind, start, end, instead in [change for find in FINDERS for change in find(code)] + list(tag_changes(line)):
-        # Hidden text within a part that moves stays the same.
+        # Hidden characters inside a moved part are restored unchanged.
         hidden = iter(c for c, seen_code in zip(line[start:end], code[start:end]) if seen_code == HIDDEN)
         if instead.count(HIDDEN) not in (0, code[start:end].count(HIDDEN)):
             continue

@@ -8,10 +8,9 @@ compute-sanitizer.
 
 Creates variants of that kernel with one change each, runs each under racecheck for four shapes, and compares O with
 float64. Does the same with scripts/racecheck/patterns.cu, the same hand-over in isolation, correct by construction,
-with one ingredient added or removed at a time. Writes racecheck_short.json, .txt (tables:
-hazards, and the lines between which they occur) and .log. Exit code 0: the controls behaved as expected (a removed
-barrier is reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is
-missing.
+with one ingredient added or removed at a time. Writes racecheck_short.json, .txt (tables of the hazards and of the
+lines between which they occur) and .log. Exit code 0: the controls behaved as expected (a removed barrier is reported,
+a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is missing.
 """
 
 import argparse

@@ -14,9 +14,8 @@ hand.
 
 Records are lines of docs/results/targets.jsonl, one for each kernel of generated.b3, which has the hashes of the
 whole grid. `record` merges a tool's output into them, as verdicts and instructions of the kernels' current sources
-(whose hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes
-from
-scripts/gpu_check.sh.
+(whose hashes are kept), and drops kernels that the grid no longer has. scripts/gpu_check.sh writes the
+JSON of `kgen check --device gpu`.
 """
 
 import argparse

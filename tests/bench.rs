@@ -47,7 +47,7 @@ impl Mock {
         command
     }
 
-    /// The store of its measurements.
+    /// Path of the store with the mock's measurements.
     fn db(&self) -> PathBuf {
         self.0.path().join("measurements.db")
     }

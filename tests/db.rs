@@ -1,4 +1,4 @@
-//! `kgen db`: what goes into a store comes out of it, in every form, and bad input is refused.
+//! `kgen db`: rows added to a store can be read back in every format, and bad input is refused.
 
 use assert_cmd::Command;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
@@ -147,7 +147,7 @@ fn bad_input_changes_nothing() {
     stores.db(&["query", "--filter", "hdim >"]).assert().code(2).stderr(contains("filter"));
 }
 
-/// Rows of the store in a file, without kgen's own reader in the way of the writer's process.
+/// Number of rows in a store's file, read without kgen.
 fn count(db: &Path) -> usize {
     kgen::lab::Store::open_existing(db).and_then(|store| store.count()).unwrap_or(0)
 }

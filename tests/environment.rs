@@ -47,7 +47,7 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
         fs::write(bench.path(planted), plant).expect("written");
     }
     let modules = bench.path("modules");
-    // Python itself would run all of them.
+    // Outside kgen, Python executes modules that are planted in both folders.
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "--version"]).env("PYTHONPATH", &modules).current_dir(bench.dir.path());
     assert!(pip.status().expect("Python runs").success());

@@ -1,4 +1,4 @@
-//! `kgen explain` and `kgen diff`: what they say of kernels, and of measured times in a store.
+//! `kgen explain` and `kgen diff`: their reports on kernels, and on measured times in a store.
 
 use assert_cmd::Command;
 use predicates::{prelude::PredicateBooleanExt, str::contains};

@@ -60,7 +60,7 @@ fn pipe(path: &Path) {
     assert!(process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
 
-/// The one JSON document on standard output.
+/// Parses standard output as a single JSON document.
 fn document(output: &process::Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON ({error}): {text}"))
@@ -159,10 +159,10 @@ fn whoever_asks_for_json_gets_one_document_whatever_goes_wrong() {
     error(3, "environment", "no GPU", &["check", "--device", "gpu", "--format", "json"]);
     error(3, "environment", "", &["build", "--offline", "--format", "json"]);
 
-    // A command with its own result prints no second document.
+    // A failing command that has printed its own JSON result prints no error document in addition.
     let doctor = kgen(place.path()).env("PATH", place.path().join("empty")).args(["doctor", "--format", "json"]).assert().code(3);
     assert!(document(doctor.get_output()).is_array());
-    // And without the flag there is none.
+    // Without the flag no document is printed.
     let human = kgen(place.path()).args(["list", "--no-such"]).assert().code(2);
     assert!(human.get_output().stdout.is_empty());
 }

@@ -41,7 +41,7 @@ struct Code {
     /// True for a line of a code block, which a reader copies; false for a span in back-ticks, which may omit
     /// arguments.
     is_block: bool,
-    /// Its text, without the prompt; continued lines are joined.
+    /// Text of the code, without the prompt; continued lines are joined.
     text: String,
 }
 

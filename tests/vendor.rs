@@ -14,7 +14,7 @@ use std::{
 /// One kernel, which needs no helpers.
 const ONE: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm80";
 
-/// Another kernel, which includes other headers.
+/// A second kernel, which includes other headers.
 const OTHER: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm90";
 
 /// A project into which kgen puts kernels.

@@ -62,7 +62,7 @@ impl Place {
         command.args(["vendor", "vllm", path]).args(line.split_whitespace()).assert()
     }
 
-    /// On the `site-packages` folder.
+    /// Runs a command on the `site-packages` folder.
     fn there(&self, line: &str) -> Assert {
         self.vendor("site-packages", line)
     }

@@ -22,7 +22,7 @@ use std::{
 };
 use zip::ZipArchive;
 
-/// `kgen wheel` of one kernel into `wheels`, with JSON.
+/// The command `kgen wheel` for one kernel, which writes into `wheels` and prints JSON.
 fn wheel(bench: &Bench, args: &[&str]) -> assert_cmd::Command {
     let one = ["wheel", ONE, "--output", "wheels", "--format", "json"];
     bench.kgen(&[&one, args].concat())

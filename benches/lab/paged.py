@@ -92,7 +92,7 @@ class Work:
         return worst(errors())
 
     def point(self, bench, case, contenders, **given):
-        """A point of this work: K and V cold, calls in graphs."""
+        """Times one point of this work, with K and V cold in the L2 and calls in CUDA graphs."""
         return bench.point(case, self.shape(), contenders, **{
             "judge": lambda out: self.error(out[0], self.caches[-1]), "layout": "paged", "moved": self.bytes,
             "l2": "cold", "graph": True, "formula": "K and V once: 2 Hk D elements a key", **given})

@@ -75,7 +75,7 @@ class OnMeta(TorchFunctionMode):
 
 
 class Event:
-    """A stand-in for events: one second between any two."""
+    """A stand-in for CUDA events: any two events are one second apart."""
 
     def __init__(self, **_):
         self.record = self.synchronize = lambda: None

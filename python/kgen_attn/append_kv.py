@@ -195,7 +195,7 @@ def _check_values(tensors: tuple[TensorOrNone, ...]) -> None:
 
 
 def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved: bool) -> Plan:
-    """Checks the arguments and fills the structure, without pointers."""
+    """Checks the arguments and fills in the parameter structure except for its pointers."""
     # fmt: off
     (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table, seqlens_rotary,
      k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, _) = tensors

@@ -118,7 +118,7 @@ def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone, dbias: TensorOr
 
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
-    """Fills the structure, without pointers. `forward` has checked the arguments."""
+    """Fills in the parameter structure except for its pointers. `forward` has checked the arguments."""
     cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse, bias, *_ = optional
     # fmt: off
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic,

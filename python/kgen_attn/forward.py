@@ -234,7 +234,7 @@ def _launch(plan, q, k, v, out, lse, optional, append) -> None:
 
 
 def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
-    """Checks the arguments and fills the structure, without pointers."""
+    """Checks the arguments and fills in the parameter structure except for its pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
      q_descale, k_descale, v_descale, qv, bias, *added_tensors) = optional

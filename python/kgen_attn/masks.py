@@ -186,7 +186,7 @@ def _first(batch: int, seen: Union[int, torch.Tensor], kv_length: int, q_length:
 
 
 def _columns(attention_mask: torch.Tensor, kv_offset: Union[int, torch.Tensor], count: int) -> torch.Tensor:
-    """`count` columns of the mask from `kv_offset` on; missing ones are False, like in transformers' own masks."""
+    """`count` columns of the mask from `kv_offset` on; missing ones are False, as in transformers' own masks."""
     if isinstance(kv_offset, torch.Tensor):
         at = torch.arange(count, device=attention_mask.device) + kv_offset
         last = attention_mask.shape[1] - 1

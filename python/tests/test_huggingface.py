@@ -94,7 +94,7 @@ TIES_SEE_EACH_OTHER = hasattr(pytest.importorskip("transformers.masking_utils"),
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded, without_bias):
-    """Sequences begin at the smallest position, like in transformers' own packing."""
+    """Sequences begin at the smallest position, as in transformers' own packing."""
     kgen, low, exact = models("llama", device)
     tokens, positions = torch.randint(64, (1, 9), device=device), torch.tensor([[0, 1, 2, 2, 2, 3, 3, 3, 4]], device=device)
     given, end = {}, 9

@@ -96,7 +96,7 @@ def test_a_user_without_a_home_is_told(draw, monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    # A user id without a name, like in containers.
+    # A user id without a name, as in containers.
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     missing._made.cache_clear()
     q = draw(1, 4, 1, 24, dtype=torch.bfloat16)

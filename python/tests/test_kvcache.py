@@ -115,7 +115,7 @@ def test_packed_new_keys_and_queries(draw, device, paged, rotary):
 
 @pytest.mark.parametrize("window", [(-1, -1), (4, -1), (-1, 40)], ids=str)
 def test_positions_of_queries_rise_with_a_mask_alone(draw, device, window):
-    """A window that hides nothing still counts as a window, like in FlashAttention."""
+    """A window that hides nothing still counts as a window, as in FlashAttention."""
     q, k_new, v_new = draw(1, 5, 2, 32), draw(1, 5, 2, 32), draw(1, 5, 2, 32)
     caches, (cos, sin) = [draw(1, 32, 2, 32) for _ in range(2)], table_of(torch.rand(64, 8) * 6)
     lengths = torch.tensor([7], dtype=torch.int32, device=device)

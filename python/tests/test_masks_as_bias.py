@@ -112,7 +112,7 @@ def test_without_a_kernel_for_the_head_dim_the_command_is_told(device, monkeypat
 
 
 def test_padding_between_tokens_with_a_window(device):
-    """Windows include it, like in transformers."""
+    """Windows include it, as in transformers."""
     three = mistral(device)
     there = torch.ones(2, 14, dtype=torch.long, device=device)
     there[0, :3] = there[0, 8] = 0

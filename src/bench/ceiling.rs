@@ -1,4 +1,4 @@
-//! The peak rates of a card. A measured rate above them is a mistake of the measurement.
+//! The peak rates of a card. A measured rate above them is a measurement error.
 
 use crate::{device::GpuFacts, kernel::Dtype};
 use serde::{Deserialize, Serialize};

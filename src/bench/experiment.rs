@@ -8,7 +8,7 @@ use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, Ti
 pub enum Failure {
     /// The kernel computes wrong results, refuses the call, or faults.
     Wrong(String),
-    /// The machine could not run it.
+    /// The machine could not run the experiment.
     Machine(String),
 }
 

@@ -43,7 +43,7 @@ impl Status {
 /// The numbers of one variant at one shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
-    /// Microseconds a launch, over the rounds.
+    /// Microseconds per launch, summarised over the rounds.
     pub microseconds: Summary,
     /// The rounds themselves, in order.
     pub round_microseconds: Vec<f64>,

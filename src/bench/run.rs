@@ -20,7 +20,7 @@ use std::{
 pub struct BenchRequest {
     /// The variant to time.
     pub variant: Variant,
-    /// At least one.
+    /// Shapes to time, at least one.
     pub shapes: Vec<Size>,
     /// Identity of the kernel of that name: its tile and its text.
     pub made: Made,
@@ -45,7 +45,7 @@ pub struct BenchOptions {
 pub trait Observer: Sync {
     /// The variant's timing begins.
     fn started(&self, variant: &str);
-    /// One of its shapes is done.
+    /// A shape has been measured.
     fn measured(&self, measurement: &Measurement);
     /// Polled ten times a second; true stops the run.
     fn interrupted(&self) -> bool;

@@ -10,7 +10,7 @@ const DRAWS: usize = 2000;
 /// Median, spread and confidence interval of a list of numbers, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The middle one, or the mean of the middle two.
+    /// Middle value, or the mean of the middle two.
     pub median: f64,
     /// Median absolute deviation from the median.
     pub mad: f64,

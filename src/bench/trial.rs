@@ -3,7 +3,7 @@
 use super::{Draws, Size};
 use crate::{check::Number, device::Params, kernel::Variant};
 
-/// The amount of work, from which a time becomes a rate.
+/// Amount of work, by which a time is converted to a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// Floating-point operations.
@@ -31,7 +31,7 @@ pub struct Output {
     pub bytes: usize,
     /// Type of its elements; `None` for fp32.
     pub number: Option<Number>,
-    /// A second run may produce different bits.
+    /// True if a second run may produce different bits.
     pub may_differ: bool,
 }
 
@@ -56,13 +56,13 @@ pub trait Trial {
     /// when it is read again.
     fn copies(&self, l2_bytes: u32) -> usize;
 
-    /// `copies` sets are enough to keep the L2 cold; with small sets, the number needed exceeds the limit.
+    /// True if `copies` sets are enough to keep the L2 cold. False for small sets, whose number would exceed the limit.
     fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool;
 
     /// The tensors that the kernel reads, by their names in `kgen.h`. `copy` selects one of several sets.
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)>;
 
-    /// The library exports a function for the size of the kernel's workspace.
+    /// True if the library exports a function for the size of the kernel's workspace.
     fn has_workspace(&self) -> bool {
         false
     }

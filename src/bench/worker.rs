@@ -34,7 +34,7 @@ pub struct Request {
     pub shapes: Vec<Size>,
     /// The timing plan.
     pub plan: TimingPlan,
-    /// Draws the inputs.
+    /// Seed of the inputs.
     pub seed: u64,
     /// The parent's time limit.
     pub time_limit_seconds: f64,

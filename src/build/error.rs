@@ -43,7 +43,7 @@ pub enum BuildError {
     Obeyed {
         /// The file or folder, in words.
         what: &'static str,
-        /// Its path.
+        /// Path of the file or folder.
         path: PathBuf,
         /// The first such character.
         character: char,

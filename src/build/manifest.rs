@@ -122,8 +122,8 @@ impl Builder<'_> {
     }
 }
 
-/// What the manifest beside a library says of each variant, by its name: registers, spills, machine code, compiler and
-/// flags. Empty if there is no manifest, or another program wrote it.
+/// The manifest entry of each variant of a library, by name: registers, spills, machine code, compiler and flags. Empty
+/// if there is no manifest, or another program wrote it.
 pub fn built(library: &Path) -> BTreeMap<String, Map<String, Value>> {
     let text = fs::read(library.with_file_name("manifest.json")).unwrap_or_default();
     let manifest: Value = serde_json::from_slice(&text).unwrap_or_default();

@@ -46,7 +46,7 @@ impl Gate {
         // The lock guards a single integer, which is valid even if the lock is poisoned.
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && *used + bytes > self.budget && !cancel.requested() {
-            // The timeout is there to poll `cancel`.
+            // The wait has a timeout because `cancel` is polled.
             let woken = self.freed.wait_timeout(used, Duration::from_millis(50));
             used = woken.unwrap_or_else(PoisonError::into_inner).0;
         }

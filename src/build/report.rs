@@ -60,11 +60,11 @@ pub struct Artifact {
     pub resources: Vec<KernelResources>,
     /// Summary of the machine code; `None` for host code, and if it was not inspected.
     pub machine_code: Option<MachineCode>,
-    /// CPU time of the compiler (seconds), when it was compiled.
+    /// CPU time of the compiler (seconds); of the earlier compilation if the object came from the cache.
     pub cpu_seconds: f64,
-    /// Time from start to end of the compiler (seconds), when it was compiled.
+    /// Time from start to end of the compiler (seconds), likewise.
     pub wall_seconds: f64,
-    /// Largest resident set of any single process of the compiler (bytes), when it was compiled.
+    /// Largest resident set of any single process of the compiler (bytes), likewise.
     pub peak_memory_bytes: u64,
     /// True if it came from the cache.
     pub cached: bool,
@@ -75,12 +75,12 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Most registers among its kernels.
+    /// Largest number of registers per thread among the kernels of the artifact.
     pub fn registers(&self) -> u32 {
         self.most(|r| r.registers)
     }
 
-    /// Most spilled bytes (stores and loads) among its kernels.
+    /// Largest number of spilled bytes (stores and loads) among the kernels of the artifact.
     pub fn spill_bytes(&self) -> u32 {
         self.most(|r| r.spill_store_bytes + r.spill_load_bytes)
     }
@@ -106,7 +106,7 @@ impl Artifact {
 pub enum FailureKind {
     /// The variant has no plan: it does not fit its target, or has no template yet.
     Plan,
-    /// The compiler rejected it.
+    /// The compiler rejected the unit.
     Compiler,
     /// The compiler died of a signal.
     Died,
@@ -167,7 +167,7 @@ impl Share {
 pub struct Library {
     /// `lib/libkgen.so`.
     pub path: PathBuf,
-    /// Its size (bytes).
+    /// Size in bytes.
     pub size_bytes: u64,
     /// True if it came from the cache.
     pub cached: bool,

@@ -89,7 +89,7 @@ fn listed(counts: &BTreeMap<String, u32>) -> String {
     counts.iter().map(|(name, count)| format!("{count} {name}")).join(", ")
 }
 
-/// The instructions of a listing, one a line, without their addresses. Names of functions, which depend on the file's
+/// The instructions of a listing, one per line, without their addresses. Names of functions, which depend on the file's
 /// name and text, are left out.
 pub(super) fn code_of(listing: &str) -> String {
     let lines = listing.lines().filter_map(|line| Some(line.trim_start().strip_prefix("/*")?.split_once("*/")?.1.trim()));

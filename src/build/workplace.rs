@@ -1,9 +1,9 @@
 //! The folder in which nvcc runs, which hides this machine's paths from it.
 //!
-//! nvcc hands every step to a shell, with the paths in double quotes: a folder called `$(command)` runs it. And it
-//! writes the source's absolute path (hashed) and the names of its temporary files into objects, so that no two builds
-//! would give the same bytes. So it runs in a new folder of the cache that holds a copy of the source and a link to the
-//! headers, and sees only relative names, which are the same everywhere.
+//! nvcc passes every step to a shell, with the paths in double quotes: a folder called `$(command)` would run the
+//! command. It also writes the source's absolute path (hashed) and the names of its temporary files into objects, so
+//! that no two builds would give the same bytes. It therefore runs in a new folder of the cache that holds a copy of
+//! the source and a link to the headers, and sees only relative names, which are the same everywhere.
 
 use super::{BuildError, BuildOptions, Builder, Unit};
 use crate::toolchain::{HostCompiler, Nvcc};

@@ -12,17 +12,17 @@ use std::fmt::Debug;
 /// The properties of a kernel that its cases depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject<P = Variant> {
-    /// Its identity: any kernel's, or one of a family.
+    /// The kernel: of any family, or of a particular one.
     pub variant: P,
-    /// Its tiling.
+    /// Tiling of the kernel.
     pub tiling: Tiling,
-    /// The device it runs on: a GPU has many multiprocessors and gets work for all of them.
+    /// The kind of device it runs on. On a GPU, which has many multiprocessors, cases have work for all of them.
     pub device: DeviceKind,
 }
 
 /// One case of one variant.
 pub trait Case: Debug {
-    /// Its stable name, which describes it completely.
+    /// The stable name, which describes the case completely.
     fn name(&self) -> String;
 
     /// Draws the inputs.
@@ -73,7 +73,7 @@ pub struct Drawn {
 }
 
 impl<P> Subject<P> {
-    /// The same tiling and device, with the kernel as a type of its family.
+    /// The subject with `variant` instead, the kernel as a type of its family; tiling and device are unchanged.
     pub fn of<Q>(&self, variant: Q) -> Subject<Q> {
         Subject { variant, tiling: self.tiling, device: self.device }
     }

@@ -77,7 +77,7 @@ pub struct Tally {
 enum Index {
     /// Sequence, head, row and, except for LSE, column.
     Attention,
-    /// Only the last number.
+    /// Only the last number of the index is used.
     Element,
 }
 

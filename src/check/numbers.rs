@@ -52,7 +52,7 @@ impl Number {
         }
     }
 
-    /// Its width in memory.
+    /// The width of an element in memory.
     pub fn element(self) -> Element {
         match self {
             Self::Fp32 => Element::Bits32,

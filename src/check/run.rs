@@ -29,7 +29,7 @@ use std::{
 pub struct CheckRequest {
     /// The kernel's identity.
     pub variant: Variant,
-    /// Its tiling.
+    /// Tiling of the kernel.
     pub tiling: Tiling,
     /// The GPU it was compiled for; on the emulator, the one to emulate.
     pub compiled_for: Target,
@@ -68,7 +68,7 @@ pub struct CheckOptions {
     pub cases: Cases,
     /// The level.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,

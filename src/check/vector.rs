@@ -36,7 +36,7 @@ impl Vector {
         Self { number, offset, count, values: Vec::new() }
     }
 
-    /// Its values.
+    /// Values of the vector.
     pub fn values(&self) -> &[f32] {
         &self.values
     }

@@ -1,7 +1,7 @@
 //! The worker's side: reads a [`Request`], runs its cases on its device, reports each and then the verdict.
 //!
 //! A worker is a separate process because a kernel under test may hang or crash; the parent notices that and continues.
-//! Messages are JSON, one a line, and carry a version: a worker of another kgen is refused rather than misread.
+//! Messages are JSON, one per line, and carry a version: a worker of another kgen is refused rather than misread.
 
 use super::{
     case::{Case, Cases, Drawn, Subject, selected_cases},
@@ -40,7 +40,7 @@ pub struct Request {
     pub library: PathBuf,
     /// The level.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of the inputs and of the order of threads.
     pub seed: u64,
@@ -58,7 +58,7 @@ pub struct Request {
 pub enum Event {
     /// The device is ready.
     Device {
-        /// Its name in reports.
+        /// Name of the device in reports.
         name: String,
     },
     /// A case begins.

@@ -177,7 +177,7 @@ impl From<ShapeArgs> for Shape {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::bench::run`], and those of its verdict after the report.
+/// The errors of [`command::bench::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, shape, timing, library, run_as, out, store, no_db } = args;
     let TimingArgs { rounds, processes, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;

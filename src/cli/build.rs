@@ -128,7 +128,7 @@ impl BuildArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::build::run`], and [`CommandError::Failed`] after the report.
+/// The errors of [`command::build::run`], and [`CommandError::Failed`] after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let request = args.build.request(args.selection);
     let outcome = command::build::run(&request, &global.interruptible(), &global.console())?;

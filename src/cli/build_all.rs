@@ -47,7 +47,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::build_all::run`], and [`CommandError::Failed`] after the report.
+/// The errors of [`command::build_all::run`], and [`CommandError::Failed`] after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, build, device } = args;
     let request = Request { build: build.request(selection), device };

@@ -46,7 +46,7 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`cache::run`].
+/// The errors of [`cache::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let (request, days) = match args.action {
         Action::Show => (Request::Show, 0),

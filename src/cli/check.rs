@@ -119,7 +119,7 @@ struct CheckArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::check::run`], and [`CommandError::Failed`] after the report.
+/// The errors of [`command::check::run`], and [`CommandError::Failed`] after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
     let CheckArgs { device, thorough, case, seed, schedule, time_limit: time_limit_s, junit, fresh, source, db } = check;

@@ -18,7 +18,7 @@ pub(super) const VARIABLE: &str = "KGEN_CONFIG";
 /// belongs to another user.
 ///
 /// # Errors
-/// Those of [`Config::load`].
+/// The errors of [`Config::load`].
 pub(super) fn find(line: &[OsString]) -> Result<(Option<Config>, Option<PathBuf>), CommandError> {
     let variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let found = named(line).or_else(variable).map_or_else(config::nearest, |path| Nearest::Found(path.into()));

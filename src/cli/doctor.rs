@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`doctor::run`], and [`CommandError::Environment`] after the findings.
+/// The errors of [`doctor::run`], and [`CommandError::Environment`] after the findings.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let outcome = doctor::run(&Request { nvcc: args.nvcc }, &global.context(), &global.console())?;
     show(global, &outcome, || outcome.findings.iter().map(line).collect())?;

@@ -56,7 +56,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`expression::run`].
+/// The errors of [`expression::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { text, mask, scalars, integers, tables, file } = args;
     let text = text.unwrap_or_default();

@@ -64,7 +64,7 @@ impl FuzzArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::fuzz::run`], and those of its verdict after the report.
+/// The errors of [`command::fuzz::run`], and those of its verdict after the report.
 pub(super) fn run(global: &Global, request: &Request) -> Result<(), CommandError> {
     let outcome = command::fuzz::run(request, &global.interruptible(), &global.console())?;
     show(global, &outcome, || describe(&outcome.report, outcome.device))?;

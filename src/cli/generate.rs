@@ -65,7 +65,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::generate::run`], and [`CommandError::Failed`] if `--check` finds a difference.
+/// The errors of [`command::generate::run`], and [`CommandError::Failed`] if `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, helpers, output, exact, hashes, check } = args;
     let request = Request { selection: selection.into(), helpers: helpers.wanted(), output, exact, hashes, check };

@@ -46,7 +46,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::list::run`], and [`CommandError::Failed`] after the list.
+/// The errors of [`command::list::run`], and [`CommandError::Failed`] after the list.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, plan, build_dir } = args;
     let request = Request { selection: selection.into(), plan, build_dir };

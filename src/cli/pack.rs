@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`pack::run`].
+/// The errors of [`pack::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { binary, output } = args;
     let packed = pack::run(&Request { binary, output }, &global.context(), &global.console())?;

@@ -44,7 +44,7 @@ enum Action {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::toolchain::run`].
+/// The errors of [`command::toolchain::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let request = match args.action {
         Action::Install => Request::Install,

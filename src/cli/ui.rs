@@ -28,7 +28,7 @@ pub fn print(result: &str) -> Result<(), CommandError> {
 /// Like [`print`], without wrapping: for source, scripts and paths.
 ///
 /// # Errors
-/// Those of [`print`].
+/// The errors of [`print`].
 pub fn print_verbatim(result: &str) -> Result<(), CommandError> {
     write(&styled(result))
 }
@@ -46,7 +46,7 @@ fn write(result: &str) -> Result<(), CommandError> {
 /// Writes a command's result as one JSON document.
 ///
 /// # Errors
-/// Those of [`print`].
+/// The errors of [`print`].
 pub fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let text = serde_json::to_string_pretty(result);
     let text = text.map_err(|error| CommandError::Environment(format!("cannot write the result as JSON: {error}")))?;
@@ -59,7 +59,7 @@ pub(super) fn no_json_yet() -> bool {
     !JSON_PRINTED.load(Ordering::SeqCst)
 }
 
-/// JSON with control characters escaped that JSON strings may contain but terminals interpret: DEL and C1.
+/// Escapes the control characters that JSON strings may contain but terminals interpret: DEL and C1.
 fn in_ascii_controls(json: &str) -> String {
     let escape = |c: char| if ('\u{7f}'..='\u{9f}').contains(&c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     if json.contains(|c| ('\u{7f}'..='\u{9f}').contains(&c)) { json.chars().map(escape).collect() } else { json.to_owned() }

@@ -117,7 +117,7 @@ struct Act {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::vendor::run`], and [`CommandError::Failed`] if `--check` finds a difference.
+/// The errors of [`command::vendor::run`], and [`CommandError::Failed`] if `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let (place, what) = match (args.project, args.folder) {
         (Some(Project::Vllm { checkout: path, prebuilt: Some(prebuilt), what }), _) => {

@@ -67,7 +67,7 @@ enum DeviceWord {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of [`command::wheel::run`], and [`CommandError::Failed`] after a table if the library did not build.
+/// The errors of [`command::wheel::run`], and [`CommandError::Failed`] after a table if the library did not build.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, build, output, runs_on } = args;
     let device = if runs_on == DeviceWord::Gpu { Device::Gpu } else { Device::Emulator };

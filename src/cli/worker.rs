@@ -35,7 +35,7 @@ enum TaskWord {
 /// kernels cannot print to.
 ///
 /// # Errors
-/// Those of [`serve`].
+/// The errors of [`serve`].
 pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
     let task = match args.task {
         TaskWord::Check => Task::Check,

@@ -21,7 +21,7 @@ impl Ahead {
     /// Starts the compilation with the templates of `context`. Its errors also stop the check, which reports them.
     ///
     /// # Errors
-    /// Those of [`Context::templates`].
+    /// The errors of [`Context::templates`].
     pub fn start(context: &Context) -> Result<Self, CommandError> {
         let templates = context.templates()?;
         let cancel = Cancel::default();

@@ -38,7 +38,8 @@ pub struct Request {
     pub shape: Shape,
     /// Rounds; the median, its interval and the spread are taken over them.
     pub rounds: u32,
-    /// Times that everything is measured, each time in new processes. Rounds of one process understate the noise.
+    /// Number of times that everything is measured, each time in new processes. Rounds of one process understate the
+    /// noise.
     pub processes: u32,
     /// Duration of launches before the first round, in milliseconds.
     pub warm_up_ms: u32,
@@ -54,7 +55,7 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
-    /// Whether each measurement is added to the store.
+    /// True to add each measurement to the store.
     pub record: bool,
     /// The store's file; `None` for the user's.
     pub db: Option<PathBuf>,
@@ -184,7 +185,7 @@ struct Recording<'a> {
     recorder: Recorder,
     /// The circumstances.
     report: &'a Report,
-    /// What the library's manifest says of each variant.
+    /// The manifest entry of each variant of the library.
     built: BTreeMap<String, Map<String, Value>>,
 }
 

@@ -163,7 +163,7 @@ pub(super) fn missing_library(library: &Path, run_as: Option<Target>) -> String 
 /// The target that kernels run as instead of their own.
 ///
 /// # Errors
-/// Those of [`TargetWord::target`].
+/// The errors of [`TargetWord::target`].
 pub(super) fn run_as(word: Option<&TargetWord>) -> Result<Option<Target>, CommandError> {
     word.map(TargetWord::target).transpose()
 }

@@ -24,7 +24,7 @@ pub enum Request {
     Prune {
         /// Days after its last use when an entry is removed.
         days: u64,
-        /// Only count entries.
+        /// True to count entries without removing them.
         #[serde(default)]
         dry_run: bool,
     },
@@ -55,16 +55,16 @@ pub struct Sizes {
 /// Size of a part.
 #[derive(Debug, Serialize)]
 pub struct PartSize {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its name: `objects`, `emulator` or `verdicts`.
+    /// Name of the part: `objects`, `emulator` or `verdicts`.
     pub name: &'static str,
 }
 
 /// Removal from a part.
 #[derive(Debug, Serialize)]
 pub struct PrunedPart {
-    /// Its name.
+    /// Name of the part.
     pub name: &'static str,
     /// Entries removed and left.
     #[serde(flatten)]

@@ -71,7 +71,7 @@ pub(super) fn unusable_gpu(error: &DeviceError) -> CommandError {
 pub(super) struct How {
     /// Level of the cases.
     pub level: Level,
-    /// Only cases whose names contain this text.
+    /// Text that the names of the selected cases contain.
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
@@ -96,7 +96,7 @@ pub(super) struct How {
 /// The store of verdicts.
 pub(super) struct Record {
     pub recorder: Recorder,
-    /// By name: the variant, its tile and text, and what the library's manifest says of it.
+    /// Kernels by name: the variant, its tile and text, and its entry in the library's manifest.
     pub kernels: BTreeMap<String, (Variant, Made, Map<String, Value>)>,
 }
 

@@ -36,20 +36,20 @@ pub(crate) struct Keys {
 pub struct Config {
     /// The file.
     pub path: PathBuf,
-    /// Its keys and values, in one line.
+    /// Keys and values of the file, in one line.
     pub summary: String,
-    /// The targets of a selection without targets.
+    /// The targets for a selection that names none.
     pub(super) target: Option<DefaultTarget>,
-    /// Its content.
+    /// Keys of the file.
     pub(crate) keys: Keys,
 }
 
 /// The targets of a selection that has other conditions and no targets.
 #[derive(Debug, Clone)]
 pub(super) struct DefaultTarget {
-    /// In the form of requests.
+    /// The targets as a request names them.
     pub words: Vec<TargetWord>,
-    /// Their origin, for messages: the key `target` and the file.
+    /// Origin of the targets, for messages: the key `target` and the file.
     pub place: String,
 }
 

@@ -42,7 +42,7 @@ pub enum Action {
         /// The rows.
         #[serde(default)]
         rows: Rows,
-        /// Their form.
+        /// Format of the file.
         form: FormWord,
         /// The file; `None` returns the text.
         #[serde(default)]
@@ -55,18 +55,18 @@ pub enum Action {
     },
     /// Add the rows of other stores.
     Merge {
-        /// Their files.
+        /// Files of the stores.
         stores: Vec<PathBuf>,
     },
     /// Remove rows.
     Prune {
         /// The rows; at least one condition.
         rows: Rows,
-        /// Only count rows.
+        /// True to count rows without removing them.
         #[serde(default)]
         dry_run: bool,
     },
-    /// Report how far the times of the same machine code lie apart between runs.
+    /// Report how much the times of the same machine code differ between runs.
     Noise {
         /// The rows.
         #[serde(default)]
@@ -94,7 +94,7 @@ pub struct Rows {
     pub benches: Vec<String>,
     /// Implementations.
     pub contenders: Vec<String>,
-    /// Beginnings of runs' ids.
+    /// Prefixes of run ids.
     pub runs: Vec<String>,
     /// Outcomes.
     pub statuses: Vec<Status>,
@@ -102,11 +102,11 @@ pub struct Rows {
     pub gpu: Option<String>,
     /// First date, UTC.
     pub since: Option<String>,
-    /// Date before which rows are.
+    /// Date before which the rows were measured.
     pub before: Option<String>,
     /// Condition on the variant, as `--filter` of other commands.
     pub filter: Option<String>,
-    /// The last rows only.
+    /// Maximum number of rows; the last ones are taken.
     pub limit: Option<usize>,
 }
 
@@ -169,7 +169,7 @@ pub enum Outcome {
 pub struct Added {
     /// The file.
     pub file: String,
-    /// Its form.
+    /// Format of the file.
     pub form: &'static str,
     /// Rows added and known.
     #[serde(flatten)]

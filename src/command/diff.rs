@@ -38,7 +38,7 @@ pub struct Outcome {
     pub plan: Vec<Difference>,
     /// The sources as a unified diff, with the kernels' own names replaced by `NAME`; empty if they are equal.
     pub source: String,
-    /// Lines that only the first source has, and that only the second one has.
+    /// Numbers of lines that only the first source has, and that only the second one has.
     pub lines: [usize; 2],
     /// Values of the compiled kernels that differ; `None` if the build folder does not hold both.
     pub compiled: Option<Vec<Difference>>,
@@ -47,9 +47,9 @@ pub struct Outcome {
 /// A value that differs.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Its place: `tile.m`.
+    /// Key of the value: `tile.m`.
     pub key: String,
-    /// The first kernel's; null if it has none.
+    /// The value in the first kernel; null if it has none.
     pub old: Value,
     /// The second kernel's.
     pub new: Value,

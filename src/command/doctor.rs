@@ -32,11 +32,11 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is present.
+    /// The tool is present.
     Found,
-    /// It is absent and not needed, or kgen will install it when needed.
+    /// The tool is absent and not needed, or kgen will install it when needed.
     Absent,
-    /// It is needed and kgen cannot install it.
+    /// The tool is needed and kgen cannot install it.
     Missing,
 }
 
@@ -45,7 +45,7 @@ pub enum State {
 pub struct Finding {
     /// Name of the tool.
     pub name: &'static str,
-    /// Its state.
+    /// State of the tool.
     pub state: State,
     /// Description of the finding, or the remedy.
     pub detail: String,

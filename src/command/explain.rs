@@ -1,4 +1,5 @@
-//! Why a kernel is as it is: its tile with reasons, the tiles beside it, what limits it, and its measured times.
+//! Explanation of a kernel: its tile and the reasons for it, neighbouring tiles, the resources that limit it, and its
+//! measured times.
 
 use super::{CommandError, Context, Observer, SelectionRequest, db, session::Session};
 use crate::{
@@ -26,18 +27,18 @@ pub struct Request {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Outcome {
-    /// In the order of the variants.
+    /// Explanations of the kernels, in the order of the variants.
     pub kernels: Vec<Explanation>,
 }
 
 /// A kernel explained.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Its template, a file in `templates/`.
+    /// Template of the kernel, a file in `templates/`.
     pub template: &'static str,
-    /// Its tile as text.
+    /// Tile of the kernel as text.
     pub tile: String,
     /// The rows of `tiles/` and of the grid that set the tile, in the order in which they apply.
     pub reasons: Vec<Reason>,
@@ -58,7 +59,7 @@ pub struct Explanation {
 /// A row that sets keys of the tile.
 #[derive(Debug, Serialize)]
 pub struct Reason {
-    /// The kernels it is for; `None` for all of the template.
+    /// The kernels that the row applies to; `None` for all kernels of the template.
     pub when: Option<String>,
     /// The keys it sets.
     pub keys: Vec<&'static str>,
@@ -73,7 +74,7 @@ pub struct Reason {
 pub struct Neighbour {
     /// The key.
     pub key: String,
-    /// Its value in this tile.
+    /// Value of the key in this tile.
     pub value: Value,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_memory_bytes: u32,

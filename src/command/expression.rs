@@ -19,10 +19,10 @@ pub enum Request {
         /// True for a mask, the condition for a query to see a key; false for a score.
         #[serde(default)]
         mask: bool,
-        /// Names of real numbers that a call passes.
+        /// Names of the real-valued parameters that a call passes.
         #[serde(default)]
         scalars: Vec<String>,
-        /// Names of integers that a call passes.
+        /// Names of the integer parameters that a call passes.
         #[serde(default)]
         integers: Vec<String>,
         /// Names of tables with one real number per query head.
@@ -51,7 +51,7 @@ pub struct Report {
     pub kind: &'static str,
     /// The canonical text.
     pub canonical: String,
-    /// Hash of that text.
+    /// Hash of the canonical text.
     pub hash: String,
     /// Integers that must be positive in a call.
     pub divisors: Vec<String>,
@@ -98,9 +98,9 @@ pub struct Bounds {
 /// One `[score.NAME]`.
 #[derive(Debug, Serialize)]
 pub struct Named {
-    /// Its name.
+    /// NAME of the table.
     pub name: String,
-    /// Hash of that text.
+    /// Hash of the canonical text.
     pub hash: String,
     /// The score.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -95,7 +95,7 @@ pub struct Selected {
     pub name: String,
     /// The file, below the output folder.
     pub file: String,
-    /// True if it is new or has changed.
+    /// True if the file is new or has changed.
     pub written: bool,
 }
 

@@ -46,7 +46,7 @@ pub struct Outcome {
 pub struct Entry {
     /// Name of the kernel.
     pub name: String,
-    /// Its kind.
+    /// Kind of the kernel.
     pub kind: Kind,
     /// Head dim of Q and K, in elements; null, as `dtype` and `causal`, for the helper kernels that have none.
     pub head_dim: Option<u32>,

@@ -1,5 +1,5 @@
 //! The commands as functions: a request that is plain data, an outcome that is plain data, and events in between. One
-//! file a command. Independent of command lines and terminals; it prints nothing.
+//! file per command. Independent of command lines and terminals; it prints nothing.
 //!
 //! ```no_run
 //! use kgen::command::{Context, list};

@@ -41,7 +41,7 @@ pub enum Event<'a> {
     },
     /// A piece of work of many steps has begun.
     Begun {
-        /// Its kind.
+        /// Kind of the work.
         work: Work,
         /// Number of steps.
         steps: usize,
@@ -68,7 +68,7 @@ pub enum Event<'a> {
     Finished {
         /// Name of the step.
         step: &'a str,
-        /// Its result.
+        /// Result of the step.
         result: StepResult<'a>,
     },
     /// A step was begun and will not be finished.
@@ -114,15 +114,15 @@ pub enum Work {
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult<'a> {
-    /// It succeeded, and there is nothing to add.
+    /// The step succeeded, and there is nothing to add.
     Done,
-    /// It compiled, now or in an earlier run.
+    /// The kernel compiled, now or in an earlier run.
     Compiled(&'a Artifact),
-    /// It did not compile.
+    /// The kernel did not compile.
     NotCompiled(&'a BuildFailure),
-    /// It was checked.
+    /// The kernel was checked.
     Checked(&'a Verdict),
-    /// It was timed.
+    /// The kernel was timed.
     Measured(&'a Measurement),
     /// A random call gave the expected result. The step has no name.
     Called,

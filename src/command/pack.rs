@@ -24,11 +24,11 @@ pub struct Outcome {
     /// The file.
     #[serde(serialize_with = "lossy")]
     pub wheel: PathBuf,
-    /// Its version.
+    /// Version of the wheel.
     pub version: String,
-    /// Its platform tag.
+    /// Platform tag of the wheel.
     pub platform: String,
-    /// Its size.
+    /// Size of the wheel.
     pub bytes: usize,
 }
 

@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-/// The store of a command's rows, and the run that they are of.
+/// The store that a command adds rows to, and the run to which the rows belong.
 pub(super) struct Recorder {
     pub run: Run,
     store: Mutex<Store>,
@@ -30,7 +30,8 @@ impl Recorder {
         Ok(Self { run, store: Mutex::new(store), failed: OnceLock::new() })
     }
 
-    /// Adds a row. The first one that cannot be added is a note: the command goes on, and its outcome has everything.
+    /// Adds a row. The first row that cannot be added is reported as a note; the command continues, and its outcome
+    /// contains all results.
     pub fn add(&self, row: &Row, observer: &dyn Observer) {
         let added = self.store.lock().unwrap_or_else(PoisonError::into_inner).add(row);
         if let Err(error) = added

@@ -18,9 +18,9 @@ pub struct ScoreRequest {
     pub mask: Option<String>,
     /// Name, which becomes a part of the kernels' names; `None` for `user`.
     pub name: Option<String>,
-    /// Names of real numbers that a call passes.
+    /// Names of the real-valued parameters that a call passes.
     pub scalars: Vec<String>,
-    /// Names of integers that a call passes.
+    /// Names of the integer parameters that a call passes.
     pub integers: Vec<String>,
     /// Names of tables with one real number per query head.
     pub tables: Vec<String>,

@@ -152,7 +152,7 @@ impl SelectionRequest {
 /// Resolves `selection` and reports its notes.
 ///
 /// # Errors
-/// Those of [`SelectionRequest::resolve`].
+/// The errors of [`SelectionRequest::resolve`].
 pub(super) fn resolve_with_notes(
     selection: &SelectionRequest,
     context: &Context,

@@ -40,7 +40,7 @@ impl Session {
     /// Plans a variant like [`plan`](Self::plan), but compiled for another target if one is named.
     ///
     /// # Errors
-    /// A sentence; also if the kernel has no form that runs there.
+    /// A sentence with the reason, for example that the kernel has no form that runs on the target.
     pub fn plan_to_run_as(&self, variant: Variant, run_as: Option<Target>) -> Result<Plan, String> {
         let plan = self.plan(variant)?;
         run_as.map_or(Ok(plan.clone()), |target| plan.to_run_as(target).map_err(|error| error.to_string()))

@@ -39,7 +39,7 @@ pub enum Outcome {
     },
     /// Removal of both.
     Removed {
-        /// Its size.
+        /// Size of the removed files.
         freed_bytes: u64,
     },
 }
@@ -49,12 +49,12 @@ pub enum Outcome {
 pub struct Installed {
     /// Name of the program.
     pub name: &'static str,
-    /// True if it is installed.
+    /// True if the program is installed.
     pub installed: bool,
-    /// Its folder.
+    /// Folder of the installation.
     #[serde(serialize_with = "lossy_option")]
     pub folder: Option<PathBuf>,
-    /// Its file.
+    /// File of the program.
     #[serde(serialize_with = "lossy_option")]
     pub program: Option<PathBuf>,
     /// Size of its folder.

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub struct Request {
     /// Destination of the kernels.
     pub place: Place,
-    /// The variants; empty for those that are there already.
+    /// The variants; empty for those that the folder already contains.
     #[serde(default)]
     pub selection: SelectionRequest,
     /// Add the helper kernels that selected split-KV kernels need.
@@ -53,13 +53,13 @@ fn yes() -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Place {
-    /// A folder: a new one, or one that this command made.
+    /// A folder: a new one, or one that this command created.
     Folder(PathBuf),
     /// A checkout of vLLM, whose attention modules are then built on the kernels.
     VllmCheckout(PathBuf),
     /// An installed vLLM, whose modules are replaced by built ones.
     InstalledVllm {
-        /// Its folder.
+        /// Folder of the installation.
         path: PathBuf,
         /// Folder of the built modules, as `scripts/torch_ops.sh` writes it; not needed to check or remove.
         #[serde(default)]

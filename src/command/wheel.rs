@@ -70,9 +70,9 @@ pub struct Packed {
     /// The file.
     #[serde(serialize_with = "lossy")]
     pub wheel: PathBuf,
-    /// Its version, which ends in a hash of its contents.
+    /// Version of the package, which ends in a hash of its contents.
     pub version: String,
-    /// Its platform tag.
+    /// Platform tag of the package.
     pub platform: String,
     /// Size of the file.
     pub bytes: usize,
@@ -88,7 +88,7 @@ pub struct Packed {
 /// Builds the library and packs it.
 ///
 /// # Errors
-/// Those of [`build::run`], [`CommandError::Failed`] if the resulting library cannot be packed, and
+/// The errors of [`build::run`], [`CommandError::Failed`] if the resulting library cannot be packed, and
 /// [`CommandError::Usage`] if the wheel cannot be written.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { build, output, device } = request;
@@ -128,7 +128,7 @@ impl Outcome {
     /// Fails if there is no package.
     ///
     /// # Errors
-    /// Those of [`build::Outcome::verdict`].
+    /// The errors of [`build::Outcome::verdict`].
     pub fn verdict(&self) -> Result<(), CommandError> {
         match self {
             Self::Packed(_) => Ok(()),

@@ -16,7 +16,7 @@ pub struct Call {
     /// True if the device calls `<name>_workspace` for the required size and passes memory of that size. Otherwise the
     /// workspace is one of the outputs or NULL.
     pub scratch: bool,
-    /// Multiprocessors of an emulated device; [`DEFAULT_MULTIPROCESSORS`] if `None`. A GPU has its own number.
+    /// Multiprocessors of an emulated device; [`DEFAULT_MULTIPROCESSORS`] if `None`. Ignored on a GPU.
     pub multiprocessors: Option<usize>,
     /// Parameters other than tensors.
     pub params: Params,

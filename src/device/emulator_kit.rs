@@ -109,7 +109,7 @@ pub struct EmulatorKit {
     root: PathBuf,
     /// Headers and runtime objects.
     folder: PathBuf,
-    /// Its contents.
+    /// Contents of the folder.
     contents: Contents,
     hash: String,
     cancel: Cancel,

@@ -86,8 +86,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // After a fault the driver refuses this too; the process is then about to end, and there is no one to report it
-        // to. SAFETY: allocated by `allocate`, freed once.
+        // After a fault the driver refuses this too; the process is then about to end, and the error cannot be
+        // reported. SAFETY: allocated by `allocate`, freed once.
         let _ = unsafe { result::free_sync(self.address) };
     }
 }

@@ -164,7 +164,7 @@ impl Gpu {
     /// The device never waits for the host: an uncounted round precedes the first, and events separate the rounds.
     ///
     /// # Errors
-    /// Those of [`launch`](Self::launch).
+    /// The errors of [`launch`](Self::launch).
     pub fn time(&self, launches: &[Launch<'_>], plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<RoundTimes, DeviceError> {
         let stream = Stream::new()?;
         let mut turn = 0..;

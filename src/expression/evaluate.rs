@@ -15,9 +15,9 @@ pub struct At<'a> {
     pub h: usize,
     /// The entry of the batch.
     pub b: usize,
-    /// Queries of this entry.
+    /// Number of queries of the batch entry.
     pub seqlen_q: usize,
-    /// Keys of this entry.
+    /// Number of keys of the batch entry.
     pub seqlen_k: usize,
     /// The scalars, in the order of their declaration.
     pub scalars: &'a [f64],

@@ -45,7 +45,7 @@ impl KeptScore {
         all().by_name.get(name).and_then(|entries| entries.last()).map(|entry| Self(entry))
     }
 
-    /// Its name, which is part of kernel names.
+    /// Name of the score, which is part of kernel names.
     pub fn name(self) -> &'static str {
         &self.0.score.name
     }

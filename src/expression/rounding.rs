@@ -6,7 +6,7 @@ use super::{
     tree::{Binary, Expr, Leaf, Type, Unary, Variable},
 };
 
-/// Half a unit in the last place, relative.
+/// Largest relative error of one fp32 rounding: half a unit in the last place.
 const ROUNDOFF: f64 = 1.0 / 16_777_216.0;
 
 /// Error of subnormal results.

@@ -88,9 +88,9 @@ pub enum Variable {
     H,
     /// The entry of the batch.
     B,
-    /// Queries of this entry.
+    /// Number of queries of the batch entry.
     SeqlenQ,
-    /// Keys of this entry.
+    /// Number of keys of the batch entry.
     SeqlenK,
 }
 
@@ -115,11 +115,11 @@ impl Variable {
 /// A value that the caller passes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Named {
-    /// Its kind.
+    /// Kind of the value.
     pub list: List,
-    /// Its index among its kind.
+    /// Index among the values of the same kind.
     pub index: usize,
-    /// Its name.
+    /// Name of the value.
     pub name: Arc<str>,
 }
 
@@ -160,7 +160,7 @@ pub enum Unary {
     Log,
     /// `not x`.
     Not,
-    /// An integer as a real number.
+    /// Conversion of an integer to a real number.
     Real,
 }
 

@@ -28,16 +28,16 @@ pub type Words = BTreeMap<&'static str, serde_json::Value>;
 
 /// A family of kernels: everything that differs between families.
 pub trait Family: Sync {
-    /// Its folder in `templates/`.
+    /// Folder of the family in `templates/`.
     fn templates(&self) -> &'static str;
 
-    /// Prefix of the names of its kernels.
+    /// Prefix of the names of the family's kernels.
     fn prefix(&self) -> &'static str;
 
-    /// The kinds of its kernels, in the order of lists.
+    /// The kinds of the family's kernels, in the order in which lists show them.
     fn kinds(&self) -> &'static [Kind];
 
-    /// The keys of `[[tile]]` that its kernels may read; a kernel's plan decides which ones it reads.
+    /// The keys of `[[tile]]` that the family's kernels may read; a kernel's plan decides which ones it reads.
     fn tile_keys(&self) -> &'static [TileKey];
 
     /// Plans a kernel with its default tile, modified by the entries of `variants.toml`.
@@ -67,7 +67,7 @@ pub trait Family: Sync {
         Vec::new()
     }
 
-    /// Template variables of its kernels, in addition to the plan and the common ones.
+    /// Template variables of the family's kernels, in addition to the plan and the common ones.
     fn words(&self, _plan: &Plan) -> Words {
         Words::new()
     }
@@ -112,7 +112,7 @@ pub trait Family: Sync {
     }
 }
 
-/// Every family, in the order of lists.
+/// Every family, in the order in which lists show them.
 pub static FAMILIES: &[&dyn Family] = &[
     &attention::Attention,
     &vector_add::VectorAdd,

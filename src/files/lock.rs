@@ -1,4 +1,4 @@
-//! Locks with which kgen processes take turns at one folder.
+//! Locks that serialise the access of kgen processes to a folder.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Name of the lock file in every folder.
 const NAME: &str = ".kgen.lock";
 
-/// Prefix of its text; the id of the process that holds the lock follows.
+/// Prefix of the lock file's text; the id of the process that holds the lock follows.
 const MARK: &str = "kgen ";
 
 /// Maximum length of kgen's lock file text (bytes), far more than the prefix, a number and a line end.

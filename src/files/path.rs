@@ -6,7 +6,7 @@ use std::path::Path;
 /// Serialises a path as a string, for `serialize_with`. Invalid UTF-8 becomes U+FFFD.
 ///
 /// # Errors
-/// Those of the serialiser.
+/// The errors of the serialiser.
 pub fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.as_ref().display())
 }
@@ -14,7 +14,7 @@ pub fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::
 /// Like [`lossy`], for a path that may be absent.
 ///
 /// # Errors
-/// Those of the serialiser.
+/// The errors of the serialiser.
 pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: S) -> Result<S::Ok, S::Error> {
     match path {
         Some(path) => lossy(path, serializer),
@@ -42,7 +42,7 @@ pub mod exact {
     /// Writes it.
     ///
     /// # Errors
-    /// Those of the serialiser.
+    /// The errors of the serialiser.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) => text.serialize(serializer),

@@ -59,7 +59,7 @@ impl Workers {
     /// The processes in `folder`, which must exist.
     ///
     /// # Errors
-    /// Those of [`Presence::announce`].
+    /// The errors of [`Presence::announce`].
     pub fn of(folder: &Path) -> io::Result<Self> {
         let file = open(folder)?;
         match file.try_lock() {

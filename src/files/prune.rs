@@ -20,7 +20,7 @@ const DOOMED: &str = ".doomed-";
 pub struct Pruned {
     /// Entries, each a file or a folder, finished or not.
     pub entries: usize,
-    /// Their total size in bytes.
+    /// Total size of the entries in bytes.
     pub bytes: u64,
     /// Entries that were old enough but stay, because a running process may use them.
     pub in_use: usize,

@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The content of a file.
 ///
 /// # Errors
-/// Those of [`open`].
+/// The errors of [`open`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// The content of a file; `None` if nothing exists at the path.
 ///
 /// # Errors
-/// Those of [`open`], and [`ErrorKind::InvalidData`] for a dangling link, which may be the user's.
+/// The errors of [`open`], and [`ErrorKind::InvalidData`] for a dangling link, which may be the user's.
 pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -63,7 +63,7 @@ fn dangling(path: &Path) -> Option<io::Error> {
 /// The content of a text file.
 ///
 /// # Errors
-/// Those of [`open`], and [`ErrorKind::InvalidData`] if it is not UTF-8.
+/// The errors of [`open`], and [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
 }

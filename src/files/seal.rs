@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The text of a sealed file for `value`. `bound` is the data it belongs to: its key, or the bytes it describes.
 ///
 /// # Errors
-/// Those of [`serde_json::to_vec`].
+/// The errors of [`serde_json::to_vec`].
 pub fn seal(value: &impl Serialize, bound: &[&[u8]]) -> serde_json::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(value)?;
     let hash = hash(&text, bound);

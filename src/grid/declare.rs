@@ -30,9 +30,9 @@ pub(super) struct Declarations {
     pub targets: BTreeMap<Target, String>,
     /// The user's scores and masks, by name.
     pub scores: Vec<KeptScore>,
-    /// In the file's order.
+    /// Families in the order of the file.
     pub families: Vec<Family>,
-    /// In the file's order: the first match gives the reason.
+    /// Excludes in the order of the file: the first match gives the reason.
     pub excludes: Vec<Exclude>,
     /// The `[[tile]]` tables.
     pub tiles: TileTable,
@@ -49,7 +49,7 @@ pub(super) struct Family {
     pub dtypes: Vec<Dtype>,
     /// True for causal.
     pub masks: Vec<bool>,
-    /// Only the empty set if the family lists none.
+    /// Sets of features; only the empty set if the family lists none.
     pub features: Vec<Features>,
     pub targets: Vec<Target>,
     /// Position of the table.

@@ -15,7 +15,7 @@ pub enum GridError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The file is no UTF-8 text.
+    /// The file is not UTF-8 text.
     #[error("the grid `{}` is not UTF-8 text: line {line} holds other bytes\nhelp: save it as UTF-8", path.display())]
     NotUtf8 {
         /// The file.
@@ -32,7 +32,7 @@ pub enum GridError {
     /// A declaration is invalid.
     #[error("{message}")]
     Invalid {
-        /// The file name given for messages.
+        /// File name shown in messages.
         origin: String,
         /// Line of the error, counted from 1.
         line: usize,

@@ -14,11 +14,12 @@ pub struct Selection {
     pub head_dims: Vec<HeadDim>,
     /// Dtypes; empty for all.
     pub dtypes: Vec<Dtype>,
-    /// Only causal, only full, or both.
+    /// True selects causal variants, false full ones, and `None` both.
     pub causal: Option<bool>,
-    /// Only kernels with exactly these features. A set that no selected variant has extends the selected families.
+    /// Selects only kernels with exactly these features. A set that no selected variant has extends the selected
+    /// families.
     pub features: Option<Features>,
-    /// Only kernels without features, if some of the selected ones have none.
+    /// True to select only kernels without features, if some of the selected ones have none.
     pub prefers_plain: bool,
     /// Targets; empty for all.
     pub targets: Vec<Target>,

@@ -52,7 +52,7 @@ struct Written {
     tile: Vec<Spanned<TileEntry>>,
 }
 
-/// Its texts: a row may apply to all kernels, and need not be measured.
+/// The texts of a row: it may apply to all kernels, and need not be measured.
 const TEXTS: Texts = Texts { required: &["reason"], optional: &["when", "measured"] };
 
 #[cfg(test)]

@@ -21,15 +21,15 @@ pub struct TileTable(Vec<TileRow>);
 /// A row: one `[[tile]]`.
 #[derive(Clone, Debug)]
 pub struct TileRow {
-    /// The kernels it applies to; all of them if there is no `when`.
+    /// The kernels that the row applies to; all kernels if there is no `when`.
     pub filter: Option<Filter>,
-    /// The keys it sets.
+    /// The keys that the row sets.
     pub tile: TileOverride,
     /// The reason for these values; only in `tiles/`.
     pub reason: Option<String>,
     /// The record of a measurement, if there is one.
     pub measured: Option<String>,
-    /// Its line, counted from 1: the line of `when`, or of the table.
+    /// Line of the row, counted from 1: the line of `when`, or of the table.
     pub line: usize,
     /// Byte range of `when`, or of the whole table without one.
     pub(super) span: Range<usize>,
@@ -48,7 +48,7 @@ impl TileTable {
         &self.0
     }
 
-    /// These rows without one of them.
+    /// The table without row number `row`.
     #[cfg(test)]
     pub(crate) fn without(&self, row: usize) -> Self {
         let mut rows = self.0.clone();

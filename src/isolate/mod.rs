@@ -1,6 +1,6 @@
 //! Work in a separate process, which may hang, crash, fork or print without bringing down or misleading kgen: `kgen
 //! __worker TASK`, which reads one line of JSON on standard input and answers with lines of JSON on a pipe that no
-//! other code in that process has access to. See `worker` for its side.
+//! other code in that process has access to. `worker` implements that process's side.
 //!
 //! This is not a sandbox: a kernel runs with the user's rights and could find the pipe. It prevents output and
 //! accidental actions of a kernel from passing for a verdict.
@@ -40,7 +40,7 @@ pub struct Worker<'a> {
     pub program: &'a Path,
     /// Argument after `__worker` on its command line.
     pub task: &'a str,
-    /// Time limit, after which it is killed.
+    /// Time limit, after which the worker is killed.
     pub limit: Duration,
     /// Polled ten times a second; true kills it.
     pub interrupted: &'a dyn Fn() -> bool,
@@ -49,7 +49,7 @@ pub struct Worker<'a> {
 /// Ways in which a worker ended.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// It ended without being killed by kgen, with any status.
+    /// The worker ended without being killed by kgen, with any status.
     Exited(ExitStatus),
     /// Killed at its time limit.
     TimedOut,
@@ -68,7 +68,8 @@ struct Envelope<T> {
 }
 
 impl End {
-    /// The signal that killed it, or its exit code, as the beginning of a sentence that continues with its position.
+    /// The signal that killed the worker, or its exit code, as the beginning of a sentence that continues with its
+    /// position.
     pub fn words(self, limit: Duration) -> String {
         match self {
             Self::TimedOut => format!("no result within {} s, stuck", limit.as_secs_f64()),

@@ -45,7 +45,7 @@ pub enum Feature {
     Append,
     /// A tensor is added to the scores.
     Bias,
-    /// Weights are zeroed at random, and the rest scaled to make up for it.
+    /// Weights are zeroed at random, and the others are scaled to compensate.
     Dropout,
 }
 
@@ -78,11 +78,11 @@ impl FeatureRule {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties")]
 pub struct FeatureInfo {
-    /// Its word in kernel names, file names, JSON and on the command line.
+    /// Word of the feature in kernel names, file names, JSON and on the command line.
     pub name: &'static str,
     /// Other words accepted on the command line and in `variants.toml`.
     pub aliases: &'static [&'static str],
-    /// Its name in `kgen.h`.
+    /// Constant of the feature in `kgen.h`.
     pub constant: &'static str,
     /// A short description; the feature's row in `docs/features.md` starts with it.
     pub summary: &'static str,
@@ -340,12 +340,12 @@ impl Feature {
         Self::Dropout,
     ];
 
-    /// Its properties.
+    /// Properties of the feature.
     pub fn info(self) -> &'static FeatureInfo {
         &INFO[self as usize]
     }
 
-    /// Its word in kernel names, file names, JSON and on the command line.
+    /// Word of the feature in kernel names, file names, JSON and on the command line.
     pub fn name(self) -> &'static str {
         self.info().name
     }

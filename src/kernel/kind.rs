@@ -18,7 +18,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// Its key in `variants.toml`.
+    /// Key of the axis in `variants.toml`.
     pub fn key(self) -> &'static str {
         match self {
             Self::HeadDim => "head_dim",
@@ -74,19 +74,19 @@ pub enum DtypeWord {
 /// Properties of a kind that any module may use.
 #[derive(Debug)]
 pub struct KindInfo {
-    /// Its name, as in files and JSON.
+    /// Name of the kind, as in files and JSON.
     pub name: &'static str,
     /// Other words accepted on the command line and in `variants.toml`.
     pub aliases: &'static [&'static str],
-    /// Its axes in addition to the target.
+    /// Axes of the kind in addition to the target.
     pub axes: &'static [Axis],
-    /// Prefix of its name in kernel names.
+    /// Prefix of the kind's name in kernel names.
     pub prefix: &'static str,
     /// Spelling of the dtype in kernel names.
     pub dtype_word: DtypeWord,
-    /// Its name in `kgen.h`.
+    /// Constant of the kind in `kgen.h`.
     pub constant: &'static str,
-    /// The structure of `kgen.h` that its launchers take.
+    /// The structure of `kgen.h` that the kind's launchers take.
     pub params: &'static str,
     /// True if each launcher has a function `<name>_workspace`.
     pub workspace: bool,
@@ -125,7 +125,7 @@ const FORWARD: KindInfo = KindInfo { axes: SHAPE, prefix: "flash_", params: "kge
 /// A reduction of rows.
 const REDUCE: KindInfo = KindInfo { params: "kgen_reduce_params", workspace: true, ..PLAIN };
 
-/// In the order of [`Kind`].
+/// Properties of the kinds, in the order of [`Kind`].
 const INFO: &[KindInfo] = &[
     KindInfo {
         name: "fwd",
@@ -226,7 +226,7 @@ const INFO: &[KindInfo] = &[
 ];
 
 impl Kind {
-    /// Every kind, in the order of lists.
+    /// Every kind, in the order in which lists show them.
     pub const ALL: &'static [Self] = &[
         Self::Fwd,
         Self::FwdShort,

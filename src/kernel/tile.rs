@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 /// A key of `[[tile]]` tables that a family declares.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TileKey {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// Its meaning, in a sentence or two.
+    /// Meaning of the key, in a sentence or two.
     pub about: &'static str,
-    /// The values it takes.
+    /// The values that the key takes.
     pub takes: TileType,
     /// Keys of earlier tables that a table with this key unsets: other ways to set the same number.
     pub replaces: &'static [&'static str],

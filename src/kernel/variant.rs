@@ -15,7 +15,7 @@ pub struct Coordinates {
     pub causal: Option<bool>,
     /// Features in addition to the mask.
     pub features: Option<Features>,
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub target: Target,
 }
 
@@ -57,17 +57,17 @@ fn given<T>(kind: Kind, axis: Axis, value: Option<T>) -> T {
 }
 
 impl Variant {
-    /// Its kind.
+    /// Kind of the kernel.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its position on the axes of the grid.
+    /// The position of the variant on the axes of the grid.
     pub fn coordinates(&self) -> Coordinates {
         self.at
     }
 
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub fn target(&self) -> Target {
         self.at.target
     }
@@ -87,7 +87,7 @@ impl Variant {
         self.at.causal
     }
 
-    /// Its features; `None` for a kind without that axis.
+    /// The features of the kernel; `None` for a kind without that axis.
     pub fn features(&self) -> Option<Features> {
         self.at.features
     }

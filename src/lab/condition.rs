@@ -1,31 +1,31 @@
-//! The rows that a command is about.
+//! The rows that a command applies to.
 
 use super::{Row, Status};
 use crate::grid::Filter;
 use rusqlite::types::Value;
 
-/// A condition on rows. The default holds for all.
+/// A condition on rows. The default is true for every row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Condition {
     /// Names of kernels, with `*` and `?`; empty for all rows.
     pub kernels: Vec<String>,
-    /// Programs that measured; empty for all.
+    /// Programs that measured the rows; empty for all.
     pub benches: Vec<String>,
     /// Implementations; empty for all.
     pub contenders: Vec<String>,
-    /// Identities of runs, or their beginnings; empty for all.
+    /// Ids of runs, or their prefixes; empty for all.
     pub runs: Vec<String>,
     /// Outcomes; empty for all.
     pub statuses: Vec<Status>,
-    /// Part of the card's name, in any case of letters.
+    /// Part of the card's name; case is ignored.
     pub gpu: Option<String>,
     /// Rows of this date and later, UTC: `2026-11-27`, or with the time.
     pub since: Option<String>,
     /// Rows before this date.
     pub before: Option<String>,
-    /// Condition on the variant; rows of no variant do not meet it.
+    /// Condition on the variant; false for a row without a variant.
     pub filter: Option<Filter>,
-    /// The last rows only.
+    /// Maximum number of rows; the last ones are taken.
     pub limit: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Condition {
                 terms.push(format!("({})", each.join(" OR ")));
             }
         };
-        // `[` begins a set in GLOB, and no name has one.
+        // `[` begins a set in GLOB, and does not occur in names.
         any("kernel GLOB ?", &mut self.kernels.iter().map(|name| name.replace('[', "[[]")));
         any("bench = ?", &mut self.benches.iter().cloned());
         any("contender = ?", &mut self.contenders.iter().cloned());
@@ -56,7 +56,7 @@ impl Condition {
         (terms.join(" AND "), values)
     }
 
-    /// The part that needs the row itself.
+    /// The part that is tested on the row itself.
     pub(super) fn holds(&self, row: &Row) -> bool {
         self.filter.as_ref().is_none_or(|filter| row.variant().is_some_and(|variant| filter.matches(&variant)))
     }

@@ -1,15 +1,15 @@
-//! Rows in the forms that other programs read.
+//! Rows in the formats that other programs read.
 
 use super::{Row, Status, flat, foreign};
 use itertools::Itertools;
 use serde_json::{Map, Value, json};
 
-/// A form of export.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// JSON Lines of whole rows, which `kgen db import` reads back.
     Jsonl,
-    /// A table with a line for each row; nested fields are columns with dots in their names.
+    /// A table with a line per row; nested fields are columns with dots in their names.
     Csv,
     /// Results of a tuner, T4 schema 1.0.0 (Kernel Tuner and others).
     T4,
@@ -41,7 +41,7 @@ fn csv(rows: &[Row]) -> String {
     head + &flat.iter().map(|row| line(&mut columns.iter().map(|&column| cell(row.get(column))))).join("")
 }
 
-/// A cell by RFC 4180: in quotes if it contains a separator.
+/// A cell as RFC 4180 specifies: quoted if it contains a separator.
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
 }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The values of an object, with nested ones as `outer.inner`. A list of objects that have names is an object of them.
+/// The values of an object, with nested ones named `outer.inner`. A list of objects with names becomes an object of
+/// them.
 pub(crate) fn flat(value: &impl Serialize) -> Map<String, Value> {
     fn add(prefix: &str, value: Value, into: &mut Map<String, Value>) {
         let within = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };

@@ -1,7 +1,7 @@
 //! Traces of FlashInfer-Bench, in both directions (`flashinfer_bench/data/trace.py`, schema of 2026-04-30).
 //!
-//! Its times are not comparable with kgen's: means of three medians, with the L2 flushed, at another tolerance.
-//! Imported rows are marked as foreign.
+//! The times of these traces are not comparable with kgen's: they are means of three medians, with the L2 flushed, at
+//! another tolerance. Imported rows are marked as foreign.
 
 use super::{FORMAT, Row, Status, row::object};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// The mark of an imported row.
 const MARK: &str = "FlashInfer-Bench";
 
-/// True for a trace: a workload of a definition, with the evaluation of a solution or without.
+/// True for a trace: a workload of a definition, with or without the evaluation of a solution.
 pub(super) fn is_trace(value: &Value) -> bool {
     value.get("definition").is_some_and(Value::is_string) && value.get("workload").is_some_and(Value::is_object)
 }
@@ -60,7 +60,7 @@ pub(super) fn of_trace(file: &str, trace: &Value) -> Result<Option<Row>, String>
     }))
 }
 
-/// The trace of a row. A definition is named by its bench and the parts of its shape that are no sizes.
+/// The trace of a row. The definition is named after the row's bench and the parts of its shape that are not sizes.
 pub(super) fn to_trace(row: &Row) -> Value {
     let (axes, constants): (Vec<_>, Vec<_>) = row.shape.iter().partition(|(_, value)| value.is_u64());
     let words: Vec<String> =

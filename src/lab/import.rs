@@ -1,9 +1,9 @@
-//! Rows out of files: JSON Lines of rows, documents of `kgen bench`, traces of FlashInfer-Bench.
+//! Reads rows from files: JSON Lines of rows, documents of `kgen bench`, traces of FlashInfer-Bench.
 
 use super::{Row, foreign, row::object};
 use serde_json::{Map, Value, json};
 
-/// The reason why a file holds no rows.
+/// The reason why rows cannot be read from a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct ImportError {
@@ -13,7 +13,7 @@ pub struct ImportError {
     pub reason: String,
 }
 
-/// Rows of a file, with the name of its form.
+/// Rows of a file, with the name of its format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     /// `rows`, `kgen bench` or `FlashInfer-Bench traces`.
@@ -22,10 +22,10 @@ pub struct Imported {
     pub rows: Vec<Row>,
 }
 
-/// The rows of a file's text. `name` is the file's, for rows that state no run.
+/// The rows in a file's text. `name` is the name of the file, for rows that state no run.
 ///
 /// # Errors
-/// [`ImportError`] if a line is not in a known form; then no row is returned.
+/// [`ImportError`] if a line is not in a known format; then no row is returned.
 pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
     if let Ok(Value::Object(document)) = serde_json::from_str(text)
         && document.contains_key("measurements")

@@ -1,10 +1,10 @@
-//! The laboratory: a store of measurements, each with all that determines it, and what can be learned from them.
+//! The laboratory: a store of measurements, each with everything that determines it, and the evaluations of them.
 //!
 //! ```text
 //! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise
 //! ```
 //!
-//! A row is one contender's measurement in one case, in the form that `benches/` writes too (docs/lab.md lists the
+//! A row is one contender's measurement in one case, in the format that `benches/` also writes (docs/lab.md lists the
 //! fields). A failure is a row as well. Independent of terminals, templates and compilers.
 
 mod condition;

@@ -1,10 +1,10 @@
-//! The noise of measurements: how far the times of the same machine code lie apart between processes.
+//! The noise of measurements: how much the times of the same machine code differ between processes.
 
 use super::Row;
 use itertools::Itertools;
 use serde::Serialize;
 
-/// Part of the pairs of processes that lie within a floor.
+/// Fraction of the pairs of processes that a floor covers.
 const WITHIN: f64 = 0.95;
 
 /// The noise of one case.
@@ -16,14 +16,14 @@ pub struct Noise {
     pub case: String,
     /// The card.
     pub gpu: String,
-    /// Runs that measured it.
+    /// Number of runs that measured the case.
     pub runs: usize,
     /// Median microseconds over the runs.
     pub microseconds: f64,
     /// 95 % of the pairs of runs differ by at most this fraction.
     pub floor: f64,
-    /// Median over runs of the half width of their own 95 % interval, as a fraction of the time: what the rounds of
-    /// one process claim. `None` if a run has no interval.
+    /// Median over runs of the half width of their 95 % intervals, as a fraction of the time: the noise that the rounds
+    /// of one process suggest. `None` if a run has no interval.
     pub claimed: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ mod tests {
             .collect();
         let [found] = noise(&rows).try_into().expect("one case");
         assert!((found.floor - 0.02).abs() < 1e-12 && found.runs == 3 && found.claimed == Some(0.0), "{found:?}");
-        // Another machine code is another case, and one run has no noise.
+        // Different machine code is a different case, and a single run has no noise.
         rows[2].kernel.as_mut().expect("a kernel").insert("sass".to_owned(), json!("other"));
         let [found] = noise(&rows).try_into().expect("one case");
         assert!((found.floor - 0.01).abs() < 1e-12 && found.runs == 2, "{found:?}");

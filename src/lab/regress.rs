@@ -1,24 +1,24 @@
-//! The same work measured twice: under another compiler, driver or kgen. Kernels whose machine code did not change
-//! show the noise between the two measurements.
+//! Comparison of two measurements of the same work: under another compiler, driver or kgen. Kernels whose machine code
+//! did not change show the noise between the two measurements.
 
 use super::{Row, row::text};
 use itertools::Itertools;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// Least number of cases with unchanged machine code from which a noise floor is taken.
+/// Minimum number of cases with unchanged machine code from which a noise floor is computed.
 const LEAST_UNCHANGED: usize = 8;
 
-/// Part of the unchanged cases that lie within the floor.
+/// Fraction of the unchanged cases that the floor covers.
 const WITHIN: f64 = 0.95;
 
-/// Circumstances by which a side can be named, besides the identity of a run.
+/// Circumstances by which a side can be named instead of the id of a run.
 const CIRCUMSTANCES: [&str; 5] = ["nvcc", "driver", "kgen", "commit", "date"];
 
-/// One side of a comparison: the beginning of a run's identity, or a circumstance such as `nvcc=13.0`.
+/// One side of a comparison: the prefix of a run's id, or a circumstance such as `nvcc=13.0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Side {
-    /// Runs whose identity begins with this.
+    /// Runs whose id begins with this.
     Run(String),
     /// Rows whose circumstance begins with this value.
     Circumstance(String, String),
@@ -51,7 +51,7 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// True for a row of this side.
+    /// True if the row belongs to this side.
     pub fn has(&self, row: &Row) -> bool {
         match self {
             Self::Run(id) => row.run_id().starts_with(id.as_str()),
@@ -77,7 +77,7 @@ pub enum Verdict {
     Unchanged,
 }
 
-/// One case of both sides.
+/// One case that both sides have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     /// The kernel, or the peer.
@@ -92,9 +92,9 @@ pub struct Change {
     pub new_us: f64,
     /// `new_us / old_us`.
     pub ratio: f64,
-    /// The source of the kernel is the same; `None` if a side does not state it.
+    /// True if the source of the kernel is the same; `None` if a side does not state it.
     pub same_source: Option<bool>,
-    /// The machine code is the same; `None` if a side does not state it.
+    /// True if the machine code is the same; `None` if a side does not state it.
     pub same_code: Option<bool>,
     /// The outcome.
     pub verdict: Verdict,
@@ -138,12 +138,12 @@ impl Measured<'_> {
         }
     }
 
-    /// The smallest range that holds the intervals of all processes.
+    /// The smallest range that contains the intervals of all processes.
     fn interval(&self) -> Option<[f64; 2]> {
         self.0.iter().filter_map(|row| row.interval()).reduce(|[low, high], [l, h]| [low.min(l), high.max(h)])
     }
 
-    /// A fact about the kernel if all rows state the same.
+    /// A fact about the kernel, if all rows state the same.
     fn fact(&self, name: &str) -> Option<&str> {
         let stated = self.0.iter().map(|row| row.kernel_fact(name)).all_equal_value().ok()?;
         Some(stated).filter(|stated| !stated.is_empty())
@@ -269,7 +269,7 @@ mod tests {
         let mut rows = vec![measured("a", "one", "", 100.0), measured("b", "one", "", 100.5)];
         let [old, new] = sides();
         let found = regress(&rows, &old, &new);
-        // These intervals are points, and lie apart.
+        // These intervals are points that do not overlap.
         assert_eq!((found.floor, found.changes[0].verdict, found.changes[0].same_code), (None, Verdict::Slower, None));
         for row in &mut rows {
             let numbers = row.numbers.as_mut().expect("numbers");

@@ -1,4 +1,4 @@
-//! One measurement with all that determines it, in the form of its JSON.
+//! One measurement with everything that determines it, in the form of its JSON.
 
 use crate::{
     bench::{Made, Measurement, Report, Status as BenchStatus},
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// Version of the form: raised if a reader of the old one would misread the new one.
+/// Version of the format: raised if a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;
 
 /// The program whose rows have counts of cases instead of times.
@@ -56,7 +56,7 @@ impl Status {
         }
     }
 
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 9] = [
         Self::Ok,
         Self::Wrong,
@@ -95,7 +95,7 @@ impl From<BenchStatus> for Status {
 pub struct Row {
     /// [`FORMAT`].
     pub format: u32,
-    /// The program that measured: `kgen bench`, or a file of `benches/`.
+    /// The program that measured the row: `kgen bench`, or a file of `benches/`.
     pub bench: String,
     /// Name of the case in that program.
     pub case: String,
@@ -103,7 +103,7 @@ pub struct Row {
     pub contender: String,
     /// True for a kernel of kgen.
     pub own: bool,
-    /// Named sizes, and what else selects the work: `batch`, `heads`, `seqlen_k`, `causal`, …
+    /// Named sizes, and other parameters that select the work: `batch`, `heads`, `seqlen_k`, `causal`, …
     pub shape: Map<String, Value>,
     /// Element type of the inputs.
     pub dtype: Option<String>,
@@ -120,11 +120,11 @@ pub struct Row {
     /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Map<String, Value>>,
-    /// Facts that one program alone reports.
+    /// Facts that only one program reports.
     pub details: Map<String, Value>,
     /// Circumstances that all rows of a run share: `id`, `date`, `command`, `kgen`, `gpu`, `driver`, …
     pub run: Map<String, Value>,
-    /// Where the row was imported from, if another project's program wrote it.
+    /// Source of the row, if another project's program wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<String>,
 }
@@ -132,11 +132,11 @@ pub struct Row {
 /// Circumstances of a run of `kgen bench`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its identity, which no other run has.
+    /// Unique id of the run.
     pub id: String,
     /// The command line.
     pub command: Vec<String>,
-    /// The process that timed.
+    /// Id of the process that timed the kernels.
     pub process: u32,
     /// BLAKE3 of the program that measured.
     pub harness: String,
@@ -149,7 +149,7 @@ impl Run {
         Self { id, command, process: std::process::id(), harness }
     }
 
-    /// The run as a row states it, with further circumstances.
+    /// The circumstances of the run as a row states them, with further ones.
     fn with(&self, circumstances: &Value) -> Map<String, Value> {
         let Self { id, command, process, harness } = self;
         let mut run = object(&json!({ "id": id, "command": command, "process": process, "harness": harness }));
@@ -239,7 +239,7 @@ impl Row {
         hasher.finish()[..32].to_owned()
     }
 
-    /// The reason why this is no row, if its parts contradict each other.
+    /// The reason why this is not a valid row, if its parts contradict each other.
     pub fn flaw(&self) -> Option<String> {
         if self.format != FORMAT {
             return Some(format!("`format` is {}, and this kgen reads {FORMAT}", self.format));
@@ -257,7 +257,7 @@ impl Row {
         None
     }
 
-    /// Identity of the run.
+    /// Id of the run.
     pub fn run_id(&self) -> &str {
         text(&self.run, "id")
     }
@@ -267,7 +267,7 @@ impl Row {
         text(&self.run, "date")
     }
 
-    /// Name of the card; empty if none took part.
+    /// Name of the card; empty if no card was used.
     pub fn gpu(&self) -> &str {
         let Some(gpu) = self.run.get("gpu") else { return "" };
         let stated = gpu.get("name").or_else(|| gpu.get("info")?.get("name"));
@@ -317,24 +317,25 @@ impl Row {
         sizes.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// What makes two measurements comparable, as one text.
+    /// The properties that make two measurements comparable, as one text.
     pub fn comparable(&self) -> String {
         self.key().join(" ")
     }
 
-    /// What makes two measurements comparable: kernel or peer, work, card, what was repeated, state of the L2.
+    /// The properties that make two measurements comparable: kernel or peer, work, card, the unit that was repeated,
+    /// state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
         let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
         let shape = serde_json::to_string(&self.shape).unwrap_or_default();
         [kernel.to_owned(), shape, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
     }
 
-    /// A number of the numbers: `tflops`, `gbs`, `relative_error`, …
+    /// One of the row's numbers: `tflops`, `gbs`, `relative_error`, …
     pub fn number(&self, name: &str) -> Option<f64> {
         self.numbers.as_ref()?.get(name)?.as_f64()
     }
 
-    /// A text of the numbers, such as `repeated` or `l2`.
+    /// A text among the row's numbers, such as `repeated` or `l2`.
     pub fn word(&self, name: &str) -> &str {
         self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
     }
@@ -349,7 +350,7 @@ fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>)
     kernel
 }
 
-/// What selects the work of a variant besides its sizes: head dim and mask.
+/// The parameters that select the work of a variant besides its sizes: head dim and mask.
 fn of_variant(variant: &Variant) -> Map<String, Value> {
     let all = object(variant);
     ["head_dim", "causal"].into_iter().filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()

@@ -1,4 +1,5 @@
-//! The store: an SQLite file of rows. Processes may write to it at once; a row that was added survives the process.
+//! The store: an SQLite file of rows. Several processes may write to it at the same time. A row that was added is not
+//! lost when the process ends.
 
 use super::{Condition, Row};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
@@ -8,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// Steps from an empty file to the current schema; `user_version` counts those that were taken. A step never changes
-/// once released.
+/// Steps from an empty file to the current schema; `user_version` counts the steps applied. A step never changes once
+/// released.
 const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE row (
         number INTEGER PRIMARY KEY,     -- order of arrival
@@ -28,13 +29,13 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE INDEX row_by_date ON row (date);
 "];
 
-/// Time to wait for another process that writes.
+/// Time to wait for another process that is writing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reasons why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file is no store.
+    /// The file is not a store.
     #[error("`{}` is no store of measurements; name another file with `--db` or `KGEN_DB`", path.display())]
     Foreign {
         /// The file.
@@ -45,12 +46,12 @@ pub enum StoreError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// Schema of the file.
         found: u32,
         /// The newest schema of this kgen.
         known: u32,
     },
-    /// There is no file to read.
+    /// The file to read does not exist.
     #[error("`{}` does not exist: nothing was measured with it yet; `kgen bench` writes rows, or name another file with `--db`", path.display())]
     Missing {
         /// The file.
@@ -59,7 +60,7 @@ pub enum StoreError {
     /// SQLite reports an error.
     #[error("cannot {what} `{}`: {reason}; see to its permissions and the space on its disk, or name another file with `--db`", path.display())]
     Sqlite {
-        /// The verb of what failed.
+        /// The verb for the failed operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -69,19 +70,19 @@ pub enum StoreError {
     /// A row contradicts itself.
     #[error("a row of `{bench}` cannot be kept: {flaw}")]
     Flaw {
-        /// The program that wrote it.
+        /// The program that wrote the row.
         bench: String,
         /// What is wrong.
         flaw: String,
     },
 }
 
-/// Rows added, and rows that the store had.
+/// Numbers of rows that were added, and that the store already had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Merged {
-    /// Rows that are new.
+    /// Number of new rows.
     pub added: usize,
-    /// Rows that were there.
+    /// Number of rows that the store already had.
     pub known: usize,
 }
 
@@ -93,7 +94,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file for writing, and makes it, its folder and its tables if they are absent.
+    /// Opens the file for writing, and creates it, its folder and its tables if they are absent.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -105,7 +106,7 @@ impl Store {
         Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens a file that exists.
+    /// Opens an existing file.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -124,17 +125,17 @@ impl Store {
         Ok(store)
     }
 
-    /// Sets the journal and takes the missing migrations.
+    /// Sets the journal mode and applies the missing migrations.
     fn prepare(&mut self) -> rusqlite::Result<Result<(), StoreError>> {
         self.connection.busy_timeout(PATIENCE)?;
-        // A row that was added survives the process, and a loss of power may take the last ones.
+        // A row that was added is not lost when the process ends, but the last rows may be lost in a power failure.
         self.connection.pragma_update(None, "journal_mode", "wal")?;
         self.connection.pragma_update(None, "synchronous", "normal")?;
         let version = |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
         let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
         if version(&self.connection)? < known {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            // Another process may have been first.
+            // Another process may have applied them first.
             let taken = version(&transaction)?;
             let tables: u32 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
             if taken == 0 && tables > 0 {
@@ -151,7 +152,7 @@ impl Store {
         Ok(if found > known { Err(StoreError::Newer { path, found, known }) } else { Ok(()) })
     }
 
-    /// Adds a row. On return it survives the end of this process.
+    /// Adds a row, which is kept even if the process ends right after the call.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -159,7 +160,7 @@ impl Store {
         self.add_all([row]).map(drop)
     }
 
-    /// Adds rows: all, or on an error none.
+    /// Adds rows: all of them, or none if there is an error.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -181,7 +182,7 @@ impl Store {
         Ok(merged)
     }
 
-    /// Adds the rows of another store: all, or on an error none.
+    /// Adds the rows of another store: all of them, or none if there is an error.
     ///
     /// # Errors
     /// [`StoreError`] of either.
@@ -190,7 +191,7 @@ impl Store {
         self.add_all(&rows)
     }
 
-    /// The rows that meet a condition, by date and then as they were measured.
+    /// The rows that meet a condition, by date and then in the order of measurement.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -220,7 +221,7 @@ impl Store {
         count.map(|count| usize::try_from(count).unwrap_or_default()).map_err(|error| self.error("read", &error))
     }
 
-    /// Removes the given rows: all, or on an error none. Returns how many there were.
+    /// Removes the given rows: all of them, or none if there is an error. Returns the number of rows removed.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -244,7 +245,7 @@ impl Store {
 const INSERT: &str = "INSERT OR IGNORE INTO row (id, run, date, bench, contender, kernel, gpu, status, document)
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
-/// Adds one row unless it is there; returns the number of rows added.
+/// Adds one row unless it exists; returns the number of rows added.
 fn insert(transaction: &Transaction<'_>, row: &Row) -> rusqlite::Result<usize> {
     let mut statement = transaction.prepare_cached(INSERT)?;
     let document = serde_json::to_string(row).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;

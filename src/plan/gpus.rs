@@ -9,7 +9,7 @@ pub fn gpus_of_machine_code(target: Target) -> impl Iterator<Item = &'static Gpu
     GPUS.iter().filter(move |gpu| runs_on(target, gpu.capability, false))
 }
 
-/// Their compute capabilities as text: `12.0`, `12.1`.
+/// Compute capabilities of those GPUs as text: `12.0`, `12.1`.
 pub fn capabilities_of_machine_code(target: Target) -> Vec<String> {
     gpus_of_machine_code(target).map(|gpu| capability_text(gpu.capability)).collect()
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 /// One named piece of a block's shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// Its contents: `Q (then O)`, `K`, `V`.
+    /// Contents of the region: `Q (then O)`, `K`, `V`.
     pub name: String,
     /// The kernel's constant for the offset; `None` if the kernel computes the address from another region's.
     pub constant: Option<&'static str>,
@@ -94,12 +94,12 @@ pub struct Occupancy {
 pub struct Plan {
     /// The requested variant.
     pub variant: Variant,
-    /// The GPU it is compiled for if that is not the variant's target: portable instructions only, for tests on
-    /// available hardware.
+    /// The GPU that the kernel is compiled for if that is not the variant's target: portable instructions only, for
+    /// tests on available hardware.
     pub run_as: Option<Target>,
-    /// Its template, a file in `templates/`.
+    /// Template of the kernel, a file in `templates/`.
     pub template: &'static str,
-    /// The part specific to its family: the tile, and values derived from it.
+    /// The part specific to the kernel's family: the tile, and values derived from it.
     #[serde(flatten)]
     pub design: AnyDesign,
     /// Threads of a block.
@@ -114,7 +114,7 @@ pub struct Plan {
     pub occupancy: Occupancy,
     /// Limits of the target, against which the plan was checked.
     pub limits: Limits,
-    /// Tensor-core instructions required in its machine code.
+    /// Tensor-core instructions required in the kernel's machine code.
     pub tensor_core: TensorCore,
 }
 

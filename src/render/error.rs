@@ -124,7 +124,7 @@ pub enum RenderError {
         folder: PathBuf,
         /// The link.
         path: PathBuf,
-        /// Its target.
+        /// Target of the link.
         leads_to: PathBuf,
     },
     /// The manifest of an output folder is invalid.

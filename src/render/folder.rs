@@ -133,7 +133,7 @@ impl Folder {
 /// [`Folder::open`] and [`Folder::write`] in one call, without a message while waiting for the lock.
 ///
 /// # Errors
-/// Those of [`Folder::open`] and [`Folder::write`].
+/// The errors of [`Folder::open`] and [`Folder::write`].
 pub fn write_tree(folder: &Path, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
     Folder::open(folder, &|_| (), &|| false)?.write(files, prune)
 }

@@ -13,7 +13,7 @@ use tera::{Context, Tera};
 /// A rendered kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// The plan that it was rendered from.
+    /// The plan from which the source was rendered.
     pub plan: Plan,
     /// The variant's name; the file is `name + ".cu"`.
     pub name: String,
@@ -57,7 +57,7 @@ impl Renderer {
     /// name.
     ///
     /// # Errors
-    /// Those of [`kernel`](Self::kernel).
+    /// The errors of [`kernel`](Self::kernel).
     pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
         let name = plan.variant.name();
         let template = plan.template;

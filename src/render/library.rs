@@ -73,7 +73,7 @@ impl Renderer {
     /// C++ for the host compiler or nvcc. Define the macro `KGEN_NO_PTX` if the objects contain no PTX.
     ///
     /// # Errors
-    /// Those of [`tree`].
+    /// The errors of [`tree`].
     pub fn dispatcher(&self, plans: &[Plan]) -> Result<String, RenderError> {
         self.dispatcher_with(&context(&by_name(plans)?))
     }

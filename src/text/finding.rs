@@ -8,13 +8,13 @@ use std::ops::Range;
 pub(crate) struct Finding {
     /// The error, in one sentence.
     pub title: String,
-    /// Its position, in bytes of the text.
+    /// Position of the error, in bytes of the text.
     pub span: Range<usize>,
     /// Text beside the caret: usually what was expected there.
     pub label: String,
     /// The remedy.
     pub help: String,
-    /// Another relevant position, and the reason. Boxed, since it is rare and errors should be small.
+    /// A second relevant position, and the reason. Boxed, since it is rare and errors should be small.
     pub context: Option<Box<(Range<usize>, String)>>,
 }
 

@@ -14,7 +14,7 @@ pub enum ToolchainError {
     NamedMissing {
         /// The flag or variable: `` `--nvcc` `` or `` `KGEN_NVCC` ``.
         origin: String,
-        /// Its value.
+        /// Value of the flag or variable.
         path: PathBuf,
     },
     /// A program of that name does not answer as nvcc does.
@@ -24,7 +24,7 @@ pub enum ToolchainError {
         origin: String,
         /// The program.
         path: PathBuf,
-        /// Its output or action, as a fragment: ``said `hello` ``.
+        /// Output or action of the program, as a fragment: ``said `hello` ``.
         said: String,
     },
     /// An nvcc older than [`MINIMUM_NVCC`](super::MINIMUM_NVCC).
@@ -34,7 +34,7 @@ pub enum ToolchainError {
         origin: String,
         /// The nvcc found.
         path: PathBuf,
-        /// Its version.
+        /// Version of that nvcc.
         found: String,
         /// The oldest accepted version.
         needed: String,
@@ -79,7 +79,7 @@ pub enum ToolchainError {
     BrokenPip {
         /// The command that starts pip.
         command: String,
-        /// Its output or action.
+        /// Output or action of pip.
         reason: String,
     },
     /// pip ran and failed.
@@ -106,7 +106,7 @@ pub enum ToolchainError {
     NotDisassembler {
         /// The program.
         path: PathBuf,
-        /// Its output or action, as a fragment.
+        /// Output or action of the program, as a fragment.
         said: String,
     },
     /// A downloaded file differs from the one recorded in kgen.

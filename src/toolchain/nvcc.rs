@@ -52,7 +52,7 @@ pub struct Nvcc {
     pub version: String,
     /// Last line of `nvcc --version`: identifies one build of the compiler, and so is part of every cache key.
     pub build_id: String,
-    /// Its source.
+    /// Where the compiler was found.
     pub origin: NvccOrigin,
     /// Folder of `libcudart_static.a`. nvcc's own profile searches only `lib64`, which the wheels lack.
     pub library_dir: PathBuf,

@@ -55,18 +55,18 @@ impl Cancel {
 /// Ways in which a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this code.
+    /// The child exited with this code.
     Exited(i32),
-    /// Another process killed it with this signal; the kernel's out-of-memory killer uses 9.
+    /// Another process killed the child with this signal; the kernel's out-of-memory killer uses 9.
     Signalled(i32),
-    /// It ran past its limit and was killed here.
+    /// The child exceeded its time limit and was killed by kgen.
     TimeLimit,
     /// [`Cancel`] was requested and it was killed here.
     Cancelled,
 }
 
 impl Ending {
-    /// Exit code 0.
+    /// True if the child exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
@@ -77,7 +77,7 @@ impl Ending {
 pub struct Usage {
     /// User and system time of the whole tree (seconds).
     pub cpu_seconds: f64,
-    /// From start to end (seconds).
+    /// Time from start to end (seconds).
     pub wall_seconds: f64,
     /// Largest resident set of any single process of the tree (bytes).
     pub peak_memory_bytes: u64,
@@ -86,9 +86,9 @@ pub struct Usage {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// Its ending.
+    /// How the child ended.
     pub ending: Ending,
-    /// Its cost.
+    /// Resources that the child used.
     pub usage: Usage,
 }
 

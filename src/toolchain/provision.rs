@@ -25,12 +25,12 @@ const SCRATCH_PREFIX: &str = ".unfinished-";
 /// A complete bundle in kgen's cache folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provisioned {
-    /// Its folder, with the programs in `bin`.
+    /// The bundle's folder, with the programs in `bin`.
     pub folder: PathBuf,
 }
 
 impl Provisioned {
-    /// One of its programs.
+    /// Path of one of the bundle's programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }

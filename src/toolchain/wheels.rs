@@ -4,13 +4,13 @@
 /// A set of wheels that kgen installs together into one folder, which appears when it is complete.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Its name in messages.
+    /// Name of the bundle in messages.
     pub what: &'static str,
     /// Prefix of the folder's name.
     prefix: &'static str,
-    /// Its wheels.
+    /// Wheels of the set.
     pub wheels: &'static [Wheel],
-    /// A program in its `bin` whose presence implies all of it.
+    /// A program in the bundle's `bin` whose presence implies that of all the others.
     pub program: &'static str,
     /// Size of the wheels (megabytes).
     pub download_megabytes: u32,

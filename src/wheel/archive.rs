@@ -31,7 +31,7 @@ impl<'a> Entry<'a> {
         &self.path
     }
 
-    /// Its content.
+    /// Content of the file.
     pub(super) fn content(&self) -> &[u8] {
         &self.content
     }

@@ -45,7 +45,7 @@ pub enum RunsOn {
 /// A wheel.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Its file name, which pip parses.
+    /// File name of the wheel, which pip parses.
     pub file_name: String,
     /// Version of the distribution, for example `0.1.0+k3f9c2a1b`: different contents have different versions.
     pub version: String,

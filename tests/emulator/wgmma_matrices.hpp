@@ -6,7 +6,7 @@
 uint32_t element_of(uint32_t matrix, uint32_t row, uint32_t column) { return matrix * 1000 + row * 10 + column; }
 uint32_t row_place(uint32_t matrix, uint32_t row) { return emulator::SHARED_BASE + (row * 4 + (matrix ^ row % 4)) * 32; }
 
-// The lane's fragments of the four matrices, or of the four transposed ones.
+// Loads the lane's fragments of the four matrices, or of the four transposed ones.
 void load_fragment(uint32_t (&fragment)[4], bool transposed) {
     const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
     for (uint32_t i = 0; i < 4; ++i) {

@@ -21,7 +21,7 @@ const WORTHWHILE: Duration = Duration::from_millis(200);
 /// Names of cases by the names of trials.
 pub struct Hints {
     cases: BTreeMap<String, String>,
-    /// What the trials of this run have shown, if it records: the hint of each, or none.
+    /// Hints found by the trials of this run, if hints are recorded: the hint of each trial, or none.
     seen: Option<Mutex<BTreeMap<String, Option<String>>>>,
 }
 
@@ -99,7 +99,7 @@ fn every_hint_is_for_a_fault() -> Result<(), String> {
     if lost.is_empty() { Ok(()) } else { Err(format!("no faults, but hints: {lost:#?}; KGEN_UPDATE_HINTS=1 removes them")) }
 }
 
-/// A fault that not the first case shows.
+/// A fault that the first case does not detect.
 const LATE: (&str, &str) = ("vector_add", "elements one by one go one too far");
 
 fn no_hint_changes_a_verdict() -> Result<(), String> {

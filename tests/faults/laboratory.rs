@@ -167,7 +167,7 @@ impl Laboratory {
     /// Checks that a text of a kernel passes.
     ///
     /// # Errors
-    /// The verdict, if it does not.
+    /// The verdict of a kernel that does not pass.
     pub fn passes(&self, kernel: &Kernel, text: String) -> Result<(), String> {
         let verdict = self.check(&kernel.plan, text, None, &());
         if verdict.passed() { Ok(()) } else { Err(format!("{}: {:?}: {}", kernel.name, verdict.status, verdict.message)) }
@@ -177,7 +177,7 @@ impl Laboratory {
     /// varying between faults, or with `KGEN_EVERY_FAULT` in the environment all that it concerns.
     ///
     /// # Errors
-    /// Each kernel that is not rejected so, and its verdict.
+    /// Each kernel that is not rejected in that way, and its verdict.
     pub fn caught(&self, list: &List, fault: &Fault) -> Result<(), String> {
         let planted = self.planted(&list.grid, fault)?;
         let one = fault.name.bytes().map(usize::from).sum::<usize>() % planted.len();
@@ -201,7 +201,7 @@ impl Laboratory {
     /// latter case it returns the case that shows the fault and the time spent on those before it.
     ///
     /// # Errors
-    /// The verdict, if it is another.
+    /// The verdict, if it differs from the expected one.
     pub fn rejected(
         &self,
         fault: &Fault,

@@ -29,7 +29,7 @@ fn compiler() -> Command {
     compiler
 }
 
-/// The runtime's object, compiled once for all programs; none if it does not compile.
+/// The runtime's object, compiled once for all programs; `None` if it does not compile.
 fn runtime() -> Option<&'static Path> {
     static RUNTIME: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let object = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("statements_runtime.o");

@@ -24,7 +24,7 @@ fn point(kind: Kind, head_dim: u32, causal: bool, features: &[Feature]) -> Point
     Point { kind, head_dim: HeadDim::equal(head_dim), dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
 }
 
-/// The output lines of a program that reads these lines.
+/// Runs `program` with `input` on standard input and returns the lines of its output.
 fn lines_of(program: &Path, input: String) -> Vec<String> {
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it is piped");

@@ -55,7 +55,7 @@ struct Ask {
     capability: u32,
 }
 
-/// With a separate `qv`.
+/// A request with a separate `qv`.
 const LATENT: Ask = Ask {
     head_dims: [64, 512],
     dtype: 1,
@@ -70,7 +70,7 @@ const LATENT: Ask = Ask {
     capability: 90,
 };
 
-/// With V inside K.
+/// A request whose V is inside K.
 const INSIDE: Ask = Ask { head_dims: [576, 512], inside: true, two_parts: false, ..LATENT };
 
 /// The program's output: code and message, bytes of workspace, and the call that the launcher received.

@@ -2,12 +2,11 @@
 
     KGEN_SUITE_CASES=400 KGEN_SUITE_SHARD=0/8 KGEN_SUITE_REPORT=0.json python -m pytest -p sample test_flash_attn.py
 
-The suites of FlashAttention have some hundred thousand cases in products of `parametrize`, more than pytest collects in
-minutes. Of each function the KGEN_SUITE_CASES cases with the smallest hashes are kept (all, if it is not set), with the
-ids that pytest gives them. Cases for which KGEN_SUITE_WITHOUT, an expression of Python in the names of the parameters,
-is true are not drawn. Names that a function does not have are None.
-KGEN_SUITE_SHARD is the part of them that this process runs. The counts are written to KGEN_SUITE_REPORT as JSON, with
-the message of each failure.
+FlashAttention's suites multiply `parametrize` lists into some hundred thousand cases, which pytest would take minutes
+to collect. For each function the KGEN_SUITE_CASES cases with the smallest hashes are kept (all if it is not set), with
+the ids that pytest gives them. Cases for which KGEN_SUITE_WITHOUT, a Python expression in the names of the parameters,
+is true are not drawn; names that a function does not have are None. KGEN_SUITE_SHARD is the part of the sample that
+this process runs. The counts are written to KGEN_SUITE_REPORT as JSON, with the message of each failure.
 """
 
 import hashlib

@@ -50,7 +50,7 @@ pub(in crate::command) struct Made {
 }
 
 impl Made {
-    /// Lets other builds change the output folder; nothing is read from it any more.
+    /// Lets other builds change the output folder, which this build no longer reads.
     pub fn unlock(&mut self) {
         self.lock = None;
     }
@@ -59,7 +59,7 @@ impl Made {
 /// Builds, as [`run`](super::run) does.
 ///
 /// # Errors
-/// Those of [`run`](super::run).
+/// The errors of [`run`](super::run).
 pub(in crate::command) fn make(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Made, CommandError> {
     let made = make_and_report(request, context, observer);
     observer.event(Event::Ended);

@@ -19,7 +19,7 @@ impl Compiled {
     /// Reads the report in `build_dir`; `None` if there is none.
     ///
     /// # Errors
-    /// Those of [`Session::open`].
+    /// The errors of [`Session::open`].
     pub fn read(context: &Context, build_dir: &Path) -> Result<Option<Self>, CommandError> {
         let Some(kernels) = build::records(build_dir) else { return Ok(None) };
         let session = Session::open(context)?;

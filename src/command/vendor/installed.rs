@@ -10,7 +10,7 @@ use std::path::Path;
 /// Replaces the modules of the vLLM at `path` by those in `prebuilt`, or restores the originals.
 ///
 /// # Errors
-/// Those of [`run`](super::run).
+/// The errors of [`run`](super::run).
 pub(super) fn run(
     path: &Path,
     prebuilt: Option<&Path>,

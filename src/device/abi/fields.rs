@@ -28,7 +28,7 @@ pub struct Fields {
     /// `KGEN_FLAG_*`.
     pub(super) flags: u32,
     pub(super) layout: &'static Layout,
-    /// In the order of the C structure, after `struct_size` and `flags`, with which every structure begins.
+    /// Values in the order of the C structure, after `struct_size` and `flags`, with which every structure begins.
     pub(super) values: Vec<Field>,
 }
 

@@ -6,11 +6,11 @@ use std::iter;
 /// One member of a structure as declared in C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Declaration {
-    /// Its type without `const` and `*`.
+    /// Type of the member without `const` and `*`.
     pub(super) base: &'static str,
     /// True for a pointer.
     pub(super) is_pointer: bool,
-    /// Its name.
+    /// Name of the member.
     pub(super) name: &'static str,
     /// Number of elements, for an array.
     pub(super) count: Option<usize>,
@@ -168,7 +168,7 @@ pub(super) fn declarations(header: &'static str, structure: &str) -> Vec<Declara
     }
 }
 
-/// `const float* tables[4]`, `int64_t a, b`.
+/// The members that a C declaration declares, such as `const float* tables[4]` or `int64_t a, b`.
 fn members(statement: &'static str, is_later: bool) -> impl Iterator<Item = Declaration> {
     let (base, names) = statement.trim_start_matches("const ").split_once([' ', '*']).unwrap_or((statement, ""));
     let is_pointer = statement.contains('*');

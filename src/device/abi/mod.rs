@@ -33,11 +33,11 @@ pub const DTYPE_FP8_E5M2: i32 = 4;
 /// Header of a structure, if it differs from this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The pointer to it is NULL.
+    /// The pointer to the structure is NULL.
     Null,
-    /// `struct_size` is a byte less than the first version's.
+    /// `struct_size` is one byte less than that of the first version.
     TooShort,
-    /// `struct_size` is a byte larger than any version's will be.
+    /// `struct_size` is one byte larger than that of any version, present or future.
     TooLong,
     /// `struct_size` is the first version's; the fields of later versions hold garbage.
     FirstVersion,

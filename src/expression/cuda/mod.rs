@@ -41,9 +41,9 @@ pub struct Spelling {
     pub h: String,
     /// The entry of the batch.
     pub b: String,
-    /// Queries of this entry.
+    /// Number of queries of the batch entry.
     pub seqlen_q: String,
-    /// Keys of this entry.
+    /// Number of keys of the batch entry.
     pub seqlen_k: String,
     /// Prefix of the names of scalars (`float`), integers (`int`) and tables (`const float*`), for example `user.`.
     pub named: String,
@@ -109,14 +109,14 @@ impl Text {
 /// A named value.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Local {
-    /// The stage at which it is known.
+    /// The stage at which the value is known.
     pub stage: Stage,
     /// `float`, `int`, `int64_t` or `bool`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// Its C++ expression.
+    /// C++ expression of the value.
     pub value: String,
     /// True if it depends on the head: with packed heads it is known per row at the earliest.
     pub per_head: bool,

@@ -10,11 +10,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trend {
-    /// It does not change.
+    /// Does not change.
     Constant,
-    /// It never decreases.
+    /// Never decreases.
     Rising,
-    /// It never increases.
+    /// Never increases.
     Falling,
     /// None of these is known.
     Mixed,

@@ -22,7 +22,7 @@ pub(super) const DESCALE_BY_PAGE: u32 = 0x20;
 static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::of(include_str!("../../../templates/append_kv/abi.h"), "kgen_append_kv_params"));
 
-/// Values of a call. Other pointers point to the tensors with their names.
+/// Values of a call. A pointer without a value here points to the tensor of the same name.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) flags: u32,

@@ -87,7 +87,7 @@ impl DeclaredCall {
         }
     }
 
-    /// The words for names of cases.
+    /// The words used in case names.
     pub fn words(self) -> String {
         let set = if self.set == 0 { String::new() } else { format!("/{}", self.set) };
         let integer =

@@ -41,7 +41,7 @@ impl KvFormat {
         }
     }
 
-    /// The word for names of cases.
+    /// The word used in case names.
     pub fn word(self) -> &'static str {
         match self {
             Self::E4m3 => "kv-e4m3",

@@ -47,7 +47,7 @@ impl Mask {
             && self.additions.is_none_or(|additions| additions.value(row, key) > f64::NEG_INFINITY)
     }
 
-    /// The word for names of cases and variants.
+    /// The word used in names of cases and variants.
     pub fn word(causal: bool) -> &'static str {
         if causal { "causal" } else { "full" }
     }
@@ -58,7 +58,7 @@ impl Mask {
         row as i64 + self.keys as i64 - self.queries as i64
     }
 
-    /// The keys that causality, window and chunk leave to query `row`.
+    /// The keys that query `row` sees under the causal mask, the window and the chunk.
     fn allowed(&self, row: usize) -> Range<usize> {
         let position = self.position(row);
         let (mut first, mut end) = (0, self.keys as i64);

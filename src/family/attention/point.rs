@@ -89,7 +89,7 @@ pub struct Point {
     /// Other features that a call may request. Manifests of older versions lack them.
     #[serde(default)]
     pub features: Features,
-    /// The architecture it is generated for.
+    /// The architecture that the kernel is generated for.
     pub target: Target,
 }
 
@@ -107,7 +107,7 @@ impl Point {
         })
     }
 
-    /// True if queries have a second part, which is multiplied with V: such kernels have a template of their own.
+    /// True if queries have a second part, which is multiplied with V: such kernels have a separate template.
     pub fn has_latent_queries(self) -> bool {
         self.features.has(Feature::Qv)
     }

@@ -97,7 +97,7 @@ impl Score {
         self.declared.map_or(own, |declared| declared.naive(own, self.position(row), key))
     }
 
-    /// [`of`](Self::of) computed like in a framework without a fused kernel, which rounds to 16 bits after each step:
+    /// [`of`](Self::of) computed as in a framework without a fused kernel, which rounds to 16 bits after each step:
     /// the score, and its derivative with respect to product `s`. The distance term is not rounded, nor are the steps
     /// of a declared score.
     pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {

@@ -135,7 +135,8 @@ impl ValueWords {
 struct HopperWords {
     /// True if work items are searched in a list, because lengths differ or tiles differ between heads.
     queued: bool,
-    /// If not queued and tiles differ in length: whether heads are processed in groups whose keys stay in L2.
+    /// True if heads are processed in groups whose keys stay in L2; set only if work is not queued and tiles differ in
+    /// length.
     grouped: bool,
     /// True if key tiles can be hidden from all rows of one warpgroup but not of another.
     walks: bool,

@@ -52,7 +52,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(side + 1, 2 * side + piece),
         plain(side + piece, side + 1),
         plain(side - 1, side + 1),
-        // More rows of tiles than blocks go down at a time.
+        // More rows of tiles than blocks process from top to bottom at a time.
         plain(17 * side + piece, 2 * side),
         // Starts that are not multiples of 16 bytes.
         TransposeCase { offsets: [1, 0], ..plain(side + piece, piece) },

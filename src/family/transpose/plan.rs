@@ -21,7 +21,7 @@ pub(super) static KEYS: &[TileKey] = &[
 pub struct Tile {
     /// Elements of a row and of a column of the tile: the key `m`.
     pub side: u32,
-    /// Rows of tiles that blocks go down before they move to the next column: the key `n`.
+    /// Rows of tiles that blocks process from top to bottom before they move to the next column: the key `n`.
     pub group_rows: u32,
     /// Warps of a block.
     pub warps: u32,

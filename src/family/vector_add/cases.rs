@@ -33,7 +33,7 @@ pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         plain(1, [0; 3]),
         plain(piece, [0; 3]),
         plain(piece + 1, [1; 3]),
-        // All elements before the first boundary; one piece and an element on each side of it.
+        // All elements precede the first boundary of a piece; then one piece, and an element on each side of it.
         plain(1, [1; 3]),
         plain(piece + 1, [piece - 1; 3]),
         plain(block, [0; 3]),

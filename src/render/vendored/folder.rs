@@ -61,7 +61,7 @@ impl Vendored {
     /// [`held`](Self::held).
     ///
     /// # Errors
-    /// Those of [`held`](Self::held).
+    /// The errors of [`held`](Self::held).
     pub fn compare(&self, files: &[OutputFile], on_wait: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         self.steady(on_wait, || self.changes(files).map(|(_, changes)| changes))
     }
@@ -70,7 +70,7 @@ impl Vendored {
     /// receives one sentence if another process has the lock.
     ///
     /// # Errors
-    /// Those of [`held`](Self::held), and [`RenderError::Io`] when the folder cannot be created or locked.
+    /// The errors of [`held`](Self::held), and [`RenderError::Io`] when the folder cannot be created or locked.
     pub fn lock(&self, files: Option<&[OutputFile]>, on_wait: &dyn Fn(&str)) -> Result<Option<LockedVendored<'_>>, RenderError> {
         let folder = &self.folder;
         loop {
@@ -151,7 +151,7 @@ impl LockedVendored<'_> {
     /// [`Vendored::held`] of the locked folder.
     ///
     /// # Errors
-    /// Those of [`Vendored::held`].
+    /// The errors of [`Vendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.of.held_now()
     }
@@ -159,7 +159,7 @@ impl LockedVendored<'_> {
     /// Replaces the folder's files with `files`, and returns the changes.
     ///
     /// # Errors
-    /// Those of [`held`](Self::held), [`RenderError::Edited`] when a user's edits would be lost, and
+    /// The errors of [`held`](Self::held), [`RenderError::Edited`] when a user's edits would be lost, and
     /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then. [`RenderError::Io`] when
     /// a file cannot be written; the next run recognises the files written until then.
     pub fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {
@@ -169,7 +169,7 @@ impl LockedVendored<'_> {
     /// Like [`bring`](Self::bring), then runs `more` before the lock is released.
     ///
     /// # Errors
-    /// Those of [`bring`](Self::bring), and those of `more`.
+    /// The errors of [`bring`](Self::bring), and those of `more`.
     pub(super) fn bring_and(
         self,
         files: &[OutputFile],
@@ -181,7 +181,7 @@ impl LockedVendored<'_> {
     /// Returns the errors of [`take_away`](Self::take_away) without removing anything.
     ///
     /// # Errors
-    /// Those of [`take_away`](Self::take_away).
+    /// The errors of [`take_away`](Self::take_away).
     pub(super) fn may_be_taken_away(&self) -> Result<(), RenderError> {
         self.change(&[], |_| Ok(())).map(drop)
     }
@@ -189,7 +189,7 @@ impl LockedVendored<'_> {
     /// Removes all files that kgen wrote, and the folder if it is empty then. Returns the changes.
     ///
     /// # Errors
-    /// Those of [`bring`](Self::bring).
+    /// The errors of [`bring`](Self::bring).
     pub fn take_away(mut self) -> Result<Changes, RenderError> {
         let folder = &self.of.folder;
         let done = self.change(&[], |transition| {

@@ -95,7 +95,7 @@ pub struct InstalledVllm {
 
 /// Current state of a file.
 struct Found {
-    /// Its entry in the record, if any.
+    /// The file's entry in the record, if any.
     known: Option<Written>,
     current: Option<String>,
     kept: Option<String>,
@@ -170,7 +170,7 @@ impl InstalledVllm {
     /// Locks the folder, removes temporary files of killed processes, and reads the state again.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and [`RenderError::Io`] when the folder cannot be locked.
+    /// The errors of [`open`](Self::open), and [`RenderError::Io`] when the folder cannot be locked.
     pub fn lock(self, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
         let lock = lock(&self.folder, on_wait, &|| false)?;
         sweep(&self.folder);
@@ -291,7 +291,7 @@ impl InstalledVllm {
     /// Restores vLLM's originals.
     ///
     /// # Errors
-    /// Those of [`bring`](Self::bring).
+    /// The errors of [`bring`](Self::bring).
     pub fn take_away(&mut self) -> Result<Changes, RenderError> {
         let changes = self.compare_without()?;
         changes.refuse_edited(&self.folder, Restoration::Restore)?;

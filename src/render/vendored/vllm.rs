@@ -65,7 +65,7 @@ impl VllmTree {
         all_inside(root, [hook::FILE].into_iter()).map_err(|error| unknown(error.to_string()))?;
         let text = read(root, hook::FILE)?;
         let bare = hook::without(&text).map_err(unknown)?;
-        // Checks that kgen's lines can be inserted, also if they already are.
+        // Checks that kgen's lines can be inserted, even if the file already contains them.
         hook::with(&bare).map_err(unknown)?;
         Ok(Self { root: root.to_owned(), folder: Vendored::new(&root.join(FOLDER), Layout::Vllm), text, bare })
     }
@@ -85,7 +85,7 @@ impl VllmTree {
     /// are below the checkout. Writes nothing.
     ///
     /// # Errors
-    /// Those of [`Vendored::compare`].
+    /// The errors of [`Vendored::compare`].
     pub fn compare(&self, files: &[OutputFile], on_wait: &dyn Fn(&str)) -> Result<Changes, RenderError> {
         let changes = self.folder.compare(files, on_wait)?;
         // Read the checkout again after the wait.
@@ -96,7 +96,7 @@ impl VllmTree {
     /// are no `files`. `on_wait` receives one sentence if another process has the lock.
     ///
     /// # Errors
-    /// Those of [`Vendored::lock`] and of [`open`](Self::open); [`RenderError::NotVllm`] when the file to edit has
+    /// The errors of [`Vendored::lock`] and of [`open`](Self::open); [`RenderError::NotVllm`] when the file to edit has
     /// uncommitted changes.
     pub fn lock(&self, files: Option<&[OutputFile]>, on_wait: &dyn Fn(&str)) -> Result<Option<LockedVllm<'_>>, RenderError> {
         let is_hooked = self.text != self.bare;
@@ -153,7 +153,7 @@ impl LockedVllm<'_> {
     /// Contents of the folder; see [`Vendored::held`].
     ///
     /// # Errors
-    /// Those of [`LockedVendored::held`].
+    /// The errors of [`LockedVendored::held`].
     pub fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         self.folder.held()
     }
@@ -161,8 +161,8 @@ impl LockedVllm<'_> {
     /// Updates the folder to `files`. Edits vLLM's CMake file last, so that the build never refers to missing files.
     ///
     /// # Errors
-    /// Those of [`LockedVendored::bring`], and [`RenderError::NotVllm`] when the file to edit has uncommitted changes:
-    /// nothing has changed then.
+    /// The errors of [`LockedVendored::bring`], and [`RenderError::NotVllm`] when the file to edit has uncommitted
+    /// changes: nothing has changed then.
     pub fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {
         self.tree.refuse_uncommitted(true)?;
         let changes = self.folder.bring_and(files, || self.tree.set_hook(true))?;
@@ -172,7 +172,7 @@ impl LockedVllm<'_> {
     /// Undoes the edit of vLLM's CMake file, then removes the folder's files.
     ///
     /// # Errors
-    /// Those of [`bring`](Self::bring).
+    /// The errors of [`bring`](Self::bring).
     pub fn take_away(self) -> Result<Changes, RenderError> {
         self.tree.refuse_uncommitted(false)?;
         self.folder.may_be_taken_away()?;

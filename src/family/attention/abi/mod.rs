@@ -27,11 +27,11 @@ const FLAG_WINDOW: u32 = 4;
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strides {
-    /// From one batch entry to the next; not read if the call has `cu_seqlens`.
+    /// Distance between batch entries; not read if the call has `cu_seqlens`.
     pub batch: i64,
-    /// From one token to the next.
+    /// Distance between tokens.
     pub row: i64,
-    /// From one head to the next.
+    /// Distance between heads.
     pub head: i64,
 }
 

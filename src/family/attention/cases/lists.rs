@@ -188,7 +188,7 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned),
         // A new maximum in every step, so that the accumulator is rescaled each time.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::One),
-        // One-hot contents, which show any confused element; reversed rows.
+        // One-hot contents, which reveal any misplaced element; reversed rows.
         Problem::new(&[(64, 257)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed),
         // Logits far apart, and no LSE pointer.
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
@@ -200,7 +200,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows increase while those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
-        // Logits so low that an invalid key would outweigh all others, and that a maximum must start at -infinity.
+        // Logits so low that an invalid key would outweigh all others, and that only -infinity is a valid initial
+        // maximum.
         Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),
         // Decoding: one query per sequence, with different keys.
         Problem::new(&[(1, 130), (1, 17), (1, 203), (1, 64)], 4, 1).lengths(Lengths::PackedQuery),
@@ -288,7 +289,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         // Element-wise loads and stores.
         plain(Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned)),
         deterministic(Problem::new(&[(70, 65)], 1, 1).layout(Layout::Unaligned)),
-        // One-hot contents, which show any confused element; reversed rows.
+        // One-hot contents, which reveal any misplaced element; reversed rows.
         plain(Problem::new(&[(64, 157)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed)),
         // Logits far apart, and logits so low that an invalid key would outweigh the others.
         plain(Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter)),
@@ -307,7 +308,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     cases.extend([plain(last_key(subject)), deterministic(last_key(subject))]);
     // Four key tiles add to a dQ: atomic sums in another order of blocks would have different bits.
     cases.push(deterministic(Problem::new(&[(70, 3 * subject.tiling.n + 5)], 1, 1)));
-    // Varlen queries that need the whole workspace: the last one is alone in its tile.
+    // Varlen queries that need the whole workspace: the last query is alone in its tile.
     let Tiling { m, n, .. } = subject.tiling;
     let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);
     for deterministic in [false, true] {
@@ -344,7 +345,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     cases
 }
 
-/// Cases that smoke omits, and which of them are deterministic: about every third.
+/// Cases that smoke omits, each with a flag that is true if it is deterministic (about a third of them).
 fn thorough_backward() -> Vec<(Problem, bool)> {
     let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
     let mut cases = Vec::new();

@@ -20,7 +20,8 @@ const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::Batch];
 /// Sequences of unequal lengths: without queries, without keys, with one key, and longer than a tile.
 const UNEQUAL: [(usize, usize); 6] = [(2, 300), (0, 40), (3, 0), (1, 1), (5, 131), (1, 64)];
 
-/// Splits of each: 0 if it has no query or no key. Rows without keys are still written.
+/// Number of splits of each sequence in [`UNEQUAL`]: 0 if it has no query or no key. Rows without keys are still
+/// written.
 fn counts() -> Vec<usize> {
     vec![4, 0, 0, 1, 2, 9]
 }

@@ -31,7 +31,7 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// The first row that tiles must not reach: `kgen/fwd_params.cuh` reserves space after the last row.
+/// The smallest length that launchers refuse: `kgen/fwd_params.cuh` reserves row indices after the last row.
 const TOO_LONG: i32 = i32::MAX - 1023;
 
 const SHORT_FWD: &[Change] = &[(

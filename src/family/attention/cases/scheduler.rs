@@ -153,7 +153,7 @@ impl Case for ScheduleCase {
             arrivals.mark(word);
         }
         let outputs = vec![("split_counts", counts), ("arrivals", arrivals)];
-        // Only whether new rows are passed matters to it.
+        // The scheduler only tests whether new rows are passed.
         let new_rows =
             problem.options.append.map(|append| ("k_new", NewRows { seqlen: append.rows as i32, ..NewRows::default() }));
         let call = Call {

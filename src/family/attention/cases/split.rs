@@ -49,7 +49,7 @@ impl Workspace {
         let plan = problem.rows(Side::Query);
         let entries = problem.sequences.len();
         let by_entry = entries * plan.bound;
-        // Rows of varlen queries, or `total_q` if that is smaller and passed, as in calls with `qv`.
+        // Packed queries have `total_q` rows if it is passed and smaller than the padded count, as in calls with `qv`.
         let as_queries = problem.is_packed(Side::Query) && plan.rows > 0 && plan.rows < by_entry;
         let first = (0..entries).map(|b| if as_queries { plan.first[b] } else { b * plan.bound }).collect();
         Self { splits, total_rows: if as_queries { plan.rows } else { by_entry }, first, heads: problem.heads, head_dim_v }
@@ -164,7 +164,7 @@ fn is_merged((problem, splits, _): &Listed) -> bool {
     *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
 }
 
-/// More splits than a warp reads at once, and layouts of O, which the merging blocks write.
+/// Cases with more splits than a warp reads at once, and with layouts of O, which the merging blocks write.
 fn merged_besides() -> impl Iterator<Item = Listed> {
     let unaligned = [Part::Start, Part::Head, Part::Row, Part::Batch]
         .map(|part| (Problem::new(&[(2, 40); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None));

@@ -34,7 +34,7 @@ pub struct KernelCost {
     pub longest_first: bool,
 }
 
-/// Cycles for which one step occupies a multiprocessor's units, without what overlaps.
+/// Cycles for which one step occupies each unit of a multiprocessor, without the part that overlaps with other units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
     /// Tensor cores.

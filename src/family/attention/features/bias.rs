@@ -97,7 +97,7 @@ impl Bias {
         )
     }
 
-    /// Its name in names of cases: `bias-batch1-fp32`.
+    /// The word used in case names: `bias-batch1-fp32`.
     fn word(self) -> String {
         let [batch, head, row] = self.repeats;
         let parts = [
@@ -114,7 +114,7 @@ impl Bias {
         format!("bias{parts}")
     }
 
-    /// Its axes and strides in a call.
+    /// Axes and strides of the bias in a call.
     fn places(self, problem: &Problem) -> Broadcast {
         Broadcast { repeats: self.repeats, strides: self.strides(problem.score_extents()) }
     }
@@ -159,7 +159,7 @@ impl Bias {
         places.into_iter().collect()
     }
 
-    /// The code of its type.
+    /// The `KGEN_DTYPE_*` code of the element type.
     fn dtype(self, number: Number) -> i32 {
         if self.wide { DTYPE_FP32 } else { number_of_o(number).code() }
     }

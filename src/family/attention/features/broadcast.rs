@@ -5,7 +5,7 @@ use crate::{device::Field, family::attention::oracle::problem::Problem};
 /// Axes and strides of such a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broadcast {
-    /// True if it is broadcast over batch entries, query heads and queries.
+    /// For batch entries, query heads and queries: true if the tensor is broadcast over them.
     pub repeats: [bool; 3],
     /// Batch, head, row and column stride; 0 along axes on which it is broadcast.
     pub strides: [i64; 4],
@@ -14,11 +14,11 @@ pub struct Broadcast {
 /// The gradient of a tensor that is added to scores, as a launcher writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdditionGradient {
-    /// Its name in `kgen.h`.
+    /// Name of the tensor in `kgen.h`.
     pub tensor: &'static str,
-    /// Its numbers in the structure of the backward pass.
+    /// Numbers of the gradient in the structure of the backward pass.
     pub numbers: [(&'static str, Field); 4],
-    /// Its axes and strides.
+    /// Axes and strides of the tensor.
     pub places: Broadcast,
 }
 

@@ -40,7 +40,7 @@ impl Cache {
     /// Every form.
     pub const ALL: [Self; 3] = [Self::Indexed, Self::Padded, Self::IndexedAndPadded];
 
-    /// Its word in names of cases.
+    /// The word used in case names.
     pub fn word(self) -> &'static str {
         match self {
             Self::Indexed => "cache-idx",

@@ -1,4 +1,4 @@
-//! Dropout of attention weights: the mask, which Philox gives for each query and key.
+//! Dropout of attention weights. Philox generates the mask for each query and key.
 
 use super::{
     CallHead, FeatureRoom, Simpler,
@@ -205,7 +205,7 @@ impl FeatureRoom for DroppedOut {
             Problem::new(&[(33, 2 * n + 1), (70, 3)], 2, 2).lengths(Lengths::Packed).asking(dropped(900, 0)),
             // Equal weights: O counts the kept keys.
             Problem::new(&[(m + 1, n + 17)], 2, 1).inputs(Inputs::Constant, Scale::Zero).asking(dropped(17, 1)),
-            // Only a byte of 255 is dropped.
+            // Only bytes of 255 are dropped.
             Problem::new(&[(m, 2 * n)], 2, 2).asking(dropped(1, 2)),
         ]
     }

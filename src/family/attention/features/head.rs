@@ -16,7 +16,7 @@ pub struct CallHead {
     pub heads: usize,
 }
 
-/// Most features of a call that change scores in the same way, or weights.
+/// Maximum number of features of one call that change scores in the same way, or weights.
 const MOST: usize = 2;
 
 /// The features of a call that change the scores, or the weights, of a head.
@@ -86,7 +86,7 @@ impl Additions {
         self.0.rooms().filter_map(|room| room.largest_addition(&self.0.of.options)).sum()
     }
 
-    /// True if some may hide keys.
+    /// True if an addition may hide a key.
     pub fn hide_keys(&self) -> bool {
         self.0.rooms().any(|room| room.hides_keys(&self.0.of.options))
     }

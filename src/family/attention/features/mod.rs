@@ -102,7 +102,7 @@ pub fn masks_and_scores() -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(|room| room.feature().info().is_mask_or_score)
 }
 
-/// The other features.
+/// The features that are neither a mask nor a score.
 pub fn features_of_rows() -> impl Iterator<Item = &'static dyn FeatureRoom> {
     FEATURES.iter().copied().filter(|room| !room.feature().info().is_mask_or_score)
 }

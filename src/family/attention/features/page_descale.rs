@@ -44,7 +44,7 @@ impl PageDescales {
     /// Every form.
     pub const ALL: [Self; 3] = [Self::Both, Self::OfK, Self::OfV];
 
-    /// The part of the pages' word in names of cases.
+    /// The suffix of the pages' word in case names.
     pub fn word(self) -> &'static str {
         match self {
             Self::Both => "-descales",

@@ -1,4 +1,4 @@
-//! Pages: K and V are in blocks, which a page table lists.
+//! Pages: K and V are stored in blocks, which a page table lists.
 
 use super::{
     FeatureRoom, PageDescales, Simpler, first_of,

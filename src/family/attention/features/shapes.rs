@@ -91,7 +91,7 @@ pub fn counted(problem: Problem) -> Problem {
 /// Sequences with few queries, without queries, and without keys.
 pub const UNLIKE: [(usize, usize); 5] = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
 
-/// A varlen batch of them.
+/// A varlen batch of sequences of unequal lengths.
 pub fn unlike() -> Problem {
     Problem::new(&UNLIKE, 4, 2).lengths(Lengths::Packed)
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct ScoreGradient {
     /// Exact, in float64.
     pub exact: Vec<f64>,
-    /// By each of the two naive methods.
+    /// Naive results by each of the two methods.
     pub naive: [Vec<f32>; 2],
     /// Error bound due to fp32 sums.
     pub sum_error: Vec<f64>,
@@ -37,10 +37,10 @@ impl ScoreGradient {
     }
 }
 
-/// The gradient of such a tensor and its allowed error.
+/// The gradient of a tensor that is added to scores, and its allowed error.
 #[derive(Debug, Clone)]
 pub struct AddedGradient {
-    /// By batch entry, head, row and key of the tensor.
+    /// Elements by batch entry, head, row and key of the tensor.
     pub elements: BTreeMap<[usize; 4], f64>,
     /// Allowed error.
     pub tolerance: f64,

@@ -30,7 +30,7 @@ pub struct Arithmetic {
 /// Summation in tensor cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sums {
-    /// In fp32, or with so few bits less that a separate term of the tolerance covers the loss.
+    /// In fp32, or with a loss of bits so small that a separate term of the tolerance covers it.
     Fp32,
     /// With the truncated terms of `QGMMA`: see [`Row`].
     Truncated,
@@ -100,7 +100,7 @@ fn exponent_of(value: f32) -> i32 {
     if value == 0.0 { NO_EXPONENT } else { (value.to_bits() >> 23 & 0xff).cast_signed() - 127 }
 }
 
-/// 2 to a power within fp32's range.
+/// 2 to the power of `exponent`; the result must be a normal fp32 number.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits((exponent + 127).cast_unsigned() << 23)
 }

@@ -17,7 +17,7 @@ pub struct BackwardProblem {
     pub sink_gradient: bool,
     /// Requests the gradients of tensors that are added to scores, if there are any.
     pub addition_gradients: bool,
-    /// The log-sum-exp has a gradient too.
+    /// True if the log-sum-exp has a gradient too.
     pub lse_gradient: bool,
 }
 
@@ -49,7 +49,7 @@ impl BackwardProblem {
         if self.addition_gradients { addition_gradients(&self.problem) } else { Vec::new() }
     }
 
-    /// Its stable name with a causal or full mask.
+    /// The stable name of the problem with a causal or full mask.
     pub fn name(&self, causal: bool) -> String {
         let mut name = self.problem.name(causal);
         if self.total_q {

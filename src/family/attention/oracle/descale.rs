@@ -18,7 +18,7 @@ pub enum Descales {
 const NAMES: [&str; 3] = ["q_descale", "k_descale", "v_descale"];
 
 impl Descales {
-    /// The word for a case's name.
+    /// The word used in case names.
     pub fn word(self) -> &'static str {
         match self {
             Self::Absent => "",

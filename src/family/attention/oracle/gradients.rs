@@ -47,7 +47,7 @@ pub struct Inputs<'a> {
     pub v: &'a Values,
     /// dO.
     pub dout: &'a Values,
-    /// dLSE, in rows of one number; `None`: 0.
+    /// dLSE, one number per row; `None` if it is 0.
     pub dlse: Option<&'a Values>,
 }
 
@@ -73,7 +73,7 @@ pub struct Gradients {
 pub struct QueryHead {
     /// The forward pass's output.
     pub o: Vec<f64>,
-    /// Its log-sum-exp; -∞ for a row that sees no key.
+    /// Log-sum-exp of each row; -∞ for a row that sees no key.
     pub lse: Vec<f64>,
     /// dQ.
     pub dq: Vec<f64>,
@@ -109,7 +109,7 @@ struct SinkGradient {
     exact: f64,
     /// Contribution by each of the two methods.
     naive: [f32; 2],
-    /// Sum of its terms' magnitudes.
+    /// Sum of the magnitudes of the terms.
     terms: f64,
     /// Error due to flushing P and its products to zero.
     flushed: f64,
@@ -127,7 +127,7 @@ impl SinkGradient {
 }
 
 impl Gradients {
-    /// Computes them, in parallel over heads.
+    /// Computes the gradients, in parallel over heads.
     pub fn compute(problem: &Problem, inputs: Inputs<'_>, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Self {
         let head_dim = head_dim.into();
         let scale = problem.softmax_scale(head_dim.qk);

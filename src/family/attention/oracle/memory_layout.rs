@@ -193,7 +193,7 @@ impl Problem {
             let odd = self.options.pages.filter(|pages| !pages.rows.is_multiple_of(TMA_PAGE_ROWS))?;
             Some(format!("page_size {} is no multiple of {TMA_PAGE_ROWS}", odd.rows))
         };
-        // Queries of two parts are copied by threads.
+        // With `qv`, threads copy Q, so TMA's requirements do not apply to it.
         let queries = if self.options.qv { None } else { refused("Q", 0, Side::Query, self.heads) };
         queries.or_else(pages).or_else(|| if no_keys { None } else { keys() })
     }

@@ -35,13 +35,13 @@ pub enum Layout {
     ReversedTensor(usize),
 }
 
-/// Names of the tensors by number.
+/// Tensor names, indexed by tensor number.
 const TENSORS: [&str; 9] = ["q", "k", "v", "o", "do", "dq", "dk", "dv", "qv"];
 
 /// Parts of a tensor's layout that can be aligned or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Its first element.
+    /// The address of the first element.
     Start,
     /// The stride of heads.
     Head,
@@ -103,7 +103,7 @@ impl Lengths {
         }
     }
 
-    /// The word for a case's name; empty if all are equal.
+    /// The word used in case names; empty if all lengths are equal.
     pub fn word(self) -> &'static str {
         match self {
             Self::Uniform => "",
@@ -148,7 +148,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// The word for these inputs in names of cases.
+    /// The word used in case names.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -418,7 +418,7 @@ impl Problem {
 }
 
 impl fmt::Display for Scale {
-    /// The word for a case's name; empty for the usual one.
+    /// The word used in case names; empty for the usual scale.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usual => Ok(()),

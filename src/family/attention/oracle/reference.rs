@@ -47,7 +47,7 @@ pub struct Head {
 const DOMINANT: f64 = 0.9;
 
 impl Reference {
-    /// Computes it, in parallel over heads.
+    /// Computes the reference, in parallel over heads.
     pub fn compute(
         problem: &Problem,
         tensors: &Tensors,

@@ -101,7 +101,8 @@ pub struct ScoreFactors<'a> {
 /// Source of the tensors' values.
 pub struct Source<'a> {
     rng: ChaCha8Rng,
-    /// Normal numbers to copy rows from, if drawing each would take too long; longer than any row.
+    /// Pool of normally distributed numbers, longer than any row, from which rows are copied if drawing each number
+    /// would take too long.
     pool: Option<&'a [f32]>,
 }
 
@@ -497,7 +498,8 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                     into[..2].copy_from_slice(&OVERTAKING[at.row % OVERTAKING.len()]);
                 }
                 Tensor::K => into[..2].fill(overtaken_key(at.row, at.keys)),
-                // Just below a power of two, where a weight's error is most units of O.
+                // Magnitudes just below a power of two, for which an error of a weight is the most units in the last
+                // place of O.
                 Tensor::V => {
                     let step = (dim / OVERTAKEN_COLUMNS).max(1);
                     for (column, value) in into.iter_mut().enumerate() {

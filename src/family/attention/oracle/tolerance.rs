@@ -29,9 +29,9 @@ use crate::check::Number;
 /// Largest allowed absolute errors of one case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// For every element of O.
+    /// Error of every element of O.
     pub o: f64,
-    /// For every element of LSE.
+    /// Error of every element of LSE.
     pub lse: f64,
 }
 

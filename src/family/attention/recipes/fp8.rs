@@ -15,7 +15,7 @@ pub(super) struct Fp8Forward;
 
 static TILES: LazyLock<TileFile> = tile_file!("fp8.toml");
 
-/// Registers per thread in addition to accumulators and kept Q, like in `fwd.rs`.
+/// Registers per thread in addition to accumulators and kept Q, as in `fwd.rs`.
 const OTHER_REGISTERS: u32 = 40;
 
 /// Maximum exponent of P's power-of-two scale: 2⁸ is the largest below E4M3's 448. With fp16 sums of 32 products it is

@@ -122,7 +122,7 @@ impl Recipe for PortableForward {
     }
 
     /// Accumulators of m16n8k16: 4 fp32 registers per thread for each 16x8 block. S is converted to P in place, two
-    /// scores per register, so P needs no registers of its own.
+    /// scores per register, so P needs no additional registers.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         // With K and V in FP8 the tiles of O are in pairs.
@@ -184,7 +184,8 @@ mod tests {
         Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80 && *target != Target::Sm90)
     }
 
-    /// Their machine code runs on 8.6 and 8.9 if there is no other, and every newer GPU can use their PTX.
+    /// The machine code of these targets runs on 8.6 and 8.9 if no other is available, and every newer GPU can use
+    /// their PTX.
     #[test]
     fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
         let smallest = Limits::of(Target::Sm89).shared_memory_per_block;

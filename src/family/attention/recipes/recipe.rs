@@ -15,7 +15,7 @@ pub(super) trait Recipe: Sync {
     /// the variant, with an alternative.
     fn default_tile(&self, variant: Point) -> Result<Tile, String>;
 
-    /// Its file in `tiles/`: default tiles and candidates. `None` if its kernels have no tile to choose.
+    /// The recipe's file in `tiles/`: default tiles and candidates. `None` if its kernels have no tile to choose.
     fn tiles(&self) -> Option<&'static TileFile> {
         None
     }

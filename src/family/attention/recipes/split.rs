@@ -104,7 +104,7 @@ impl Recipe for SplitForward {
     }
 
     /// Accumulators of m16n8k16: 4 fp32 registers per thread for each 16x8 block. S is converted to P in place, two
-    /// scores per register, so P needs no registers of its own.
+    /// scores per register, so P needs no additional registers.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
         // With K and V in FP8 the tiles of O are in pairs.

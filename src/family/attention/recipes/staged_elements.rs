@@ -7,7 +7,7 @@ use crate::kernel::{Feature, Features, Target};
 /// Name, bytes and constant of a region.
 type Part<'a> = (&'a str, u32, Option<&'static str>);
 
-/// The region's constant; templates test for it to find out if the region exists.
+/// The region's constant; templates test for it to determine whether the region exists.
 pub(in crate::family::attention) const STAGED_OFFSET: &str = "BIAS_OFFSET";
 
 /// The region.

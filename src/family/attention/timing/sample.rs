@@ -34,7 +34,7 @@ pub fn relative_error(got: &[f64], expected: &[f64]) -> f64 {
 pub struct ForwardRow {
     /// The row of O.
     pub o: Vec<f64>,
-    /// Its log-sum-exp.
+    /// Log-sum-exp of the row.
     pub lse: f64,
 }
 

@@ -49,7 +49,7 @@ const LATENT_ROWS: u32 = 64;
 pub struct AttentionTrial<'a> {
     /// The kernel.
     pub variant: Point,
-    /// Its sizes.
+    /// Sizes of the problem.
     pub shape: Shape,
     /// Random numbers that its inputs are copied from.
     pub normals: &'a Normals,
@@ -252,7 +252,7 @@ impl AttentionTrial<'_> {
         })
     }
 
-    /// A random permutation of all pages, as in a cache after sequences have come and gone.
+    /// A random permutation of all pages, as in a cache in which many sequences have been allocated and freed.
     fn page_table(&self, seed: u64) -> Vec<u8> {
         let mut pages: Vec<u32> = (0..self.shape.batch * self.shape.pages_per_sequence()).collect();
         pages.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));

@@ -261,7 +261,7 @@ fn shorten(sequences: &mut [(usize, usize)]) {
     }
 }
 
-/// Halves the key heads, or else the query heads per key head.
+/// Halves the number of key heads or, if there is only one, the number of query heads per key head.
 fn fewer_heads(heads: usize, heads_k: usize) -> (usize, usize) {
     let ratio = heads / heads_k;
     if heads_k > 1 { (heads_k / 2 * ratio, heads_k / 2) } else { ((ratio / 2).max(1), 1) }
@@ -396,7 +396,8 @@ fn again(rng: &mut Rng, on_gpu: bool) -> Option<Order> {
     weighted(rng, &[(3, None), (1, Some(Order::Shuffled)), (8, Some(priorities))])
 }
 
-/// Mostly layouts of the fast path. On a GPU, other layouts may need kernels that the driver must compile first.
+/// Draws a layout, mostly one of the fast path. On a GPU, other layouts may need kernels that the driver must compile
+/// first.
 fn layout(rng: &mut Rng, entry: Entry, on_gpu: bool) -> Layout {
     let usual = [(6, Layout::Bshd), (3, Layout::Bhsd), (4, Layout::Padded)];
     match rng.random_range(0..if on_gpu { 30 } else { 15 }) {

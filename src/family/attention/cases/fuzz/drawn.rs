@@ -31,7 +31,7 @@ pub struct DrawnCall {
     pub capability: Option<u32>,
 }
 
-/// The call that a kind draws, if it draws any.
+/// The call that is drawn for a kind, if calls are drawn for it.
 pub fn case_of(kind: Kind, dtype: Dtype, size: u32, seed: u64) -> Option<Box<dyn Case>> {
     if kind.info().axes != [Axis::Dtype] {
         return None;

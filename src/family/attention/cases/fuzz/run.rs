@@ -192,7 +192,7 @@ struct Run<'a> {
     drawer: Option<Drawer>,
     begun: Instant,
     found: Mutex<Found>,
-    /// Set when no more calls are wanted.
+    /// Set when the run should make no more calls.
     enough: AtomicBool,
 }
 
@@ -310,7 +310,7 @@ struct WorkerEnd {
     finished: bool,
     /// The call in which the worker died or hung, and the reason.
     died_in: Option<(u64, String)>,
-    /// Its message if it could not make calls.
+    /// Message of the worker if it could not make calls.
     complaint: Option<String>,
 }
 

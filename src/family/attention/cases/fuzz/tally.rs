@@ -41,7 +41,7 @@ pub struct WorstCall {
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failure {
-    /// Its number in the run.
+    /// Number of the call in the run.
     pub number: u64,
     /// Expected kernel kind.
     pub kind: Kind,

@@ -65,7 +65,7 @@ pub enum Work {
 pub enum Event {
     /// The device is ready.
     Device {
-        /// Its name in reports.
+        /// Name of the device in reports.
         name: String,
     },
     /// The device cannot be used.
@@ -82,7 +82,7 @@ pub enum Event {
     Done {
         /// Call number.
         number: u64,
-        /// Its result.
+        /// Outcome of the call.
         outcome: Outcome,
     },
     /// All calls are made, or the time limit is reached.
