@@ -276,11 +276,11 @@ def families(bench):
 
 
 PIECE = 1 << 27  # elements that PyTorch compares at once
-BEYOND = (1 << 32) + (1 << 20) + 24  # elements: more than 32 bits can count
+BEYOND = (1 << 32) + (1 << 20) + 24  # number of elements, too large for 32 bits
 
 
 def bits(dtype, *shape):
-    """Random bits whose float16 and bfloat16 readings are finite and small."""
+    """Random integers from -8 to 8, or random bytes if `dtype` is uint8."""
     if dtype == torch.uint8:
         return torch.randint(0, 256, shape, device="cuda", dtype=dtype)
     x = torch.empty(shape, device="cuda", dtype=dtype)

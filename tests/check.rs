@@ -177,7 +177,7 @@ fn child(verdict: &Verdict) -> String {
     said.unwrap_or_else(|| panic!("no child in: {}", verdict.message)).0.to_owned()
 }
 
-/// True if a process runs; false if it is dead and not yet reaped.
+/// True if a process is running; false for a zombie.
 fn runs(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -214,7 +214,7 @@ fn a_child_that_has_left_the_group_and_the_session_is_stopped_too_and_nobody_wai
 #[test]
 fn a_copy_of_the_worker_that_a_kernel_makes_by_forking_has_no_say() {
     let verdict = verdict("FORK_AND_RETURN_TWICE");
-    // The copy's verdict would be that the launcher returned an error.
+    // A verdict from the forked copy would say that the launcher returned an error.
     assert_says(&verdict, Status::Crash, &["without a verdict", "exit status: 3"]);
 }
 
@@ -357,7 +357,7 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     second.sort_by_key(|(_, known)| !known);
     assert_eq!(second.iter().map(|(_, known)| *known).collect::<Vec<_>>(), [true, false], "{second:?}");
     assert_eq!(run(&[]), names.map(|name| (name.to_owned(), true)));
-    // A pass under one thread order implies nothing about another, nor about the usual ones.
+    // A cached pass does not count for another thread order, nor one under `--schedule` for the default orders.
     let order = ["--case", CASE, "--schedule", "priorities:3"];
     assert!(run(&order).iter().all(|(_, known)| !known));
     assert!(run(&["--case", CASE]).iter().all(|(_, known)| !known));
@@ -520,7 +520,7 @@ fn a_kernel_edited_by_hand_is_checked_and_its_bug_is_named_with_its_line() {
     let barrier = text.lines().position(|line| line.trim_start().starts_with("block_sync();")).expect("it has a barrier");
     let edited: Vec<&str> = text.lines().enumerate().map(|(place, line)| if place == barrier { "" } else { line }).collect();
     std::fs::write(&path, edited.join("\n") + "\n").expect("written");
-    // The racing accesses are in lines of the file.
+    // The report names lines of the file.
     kgen(&["check", "--source", "my.cu"]).assert().code(1).stdout(contains("race").and(contains(".cu:")));
 
     kgen(&["check", "--source", "my.cu", "--device", "gpu"]).assert().code(2).stderr(contains("compiled for the emulator"));

@@ -241,7 +241,7 @@ fn refuses_unknown_keys<T: DeserializeOwned + Serialize>(valid: &Value) {
     let again: T = request(written.clone());
     assert_eq!(serde_json::to_value(&again).expect("plain data"), written);
     let mut unknown = valid.clone();
-    // The fields of an enumeration are those of its single key.
+    // The fields of an enum variant are below the object's single key.
     let of_variant = |value: &Value| value.as_object().is_some_and(|map| map.len() == 1 && map.values().all(Value::is_object));
     let fields = if of_variant(&unknown) {
         unknown.as_object_mut().and_then(|map| map.values_mut().next()).expect("one key")

@@ -87,7 +87,7 @@ fn rows_are_imported_once_queried_and_exported_as_they_were() {
         stores.db(&["export", "--as", form, "--out", out]).assert().success().stdout(contains("2 rows exported"));
         assert!(fs::read_to_string(out).expect("written").contains(part));
     }
-    // Its own traces come back as rows of another project's program.
+    // kgen's own exported traces are imported as rows of another project's program.
     stores.db(&["import", "traces"]).assert().success().stdout(contains("FlashInfer-Bench"));
     assert_eq!(stores.rows(&["--bench", "FlashInfer-Bench"]).iter().filter(|row| row["foreign"].is_string()).count(), 2);
 }

@@ -37,7 +37,7 @@ fn executed(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     let bench = Bench::new();
-    // `python3` in `PATH` may be a script that starts another program.
+    // `python3` in `PATH` may be a wrapper script, so ask for the interpreter itself.
     let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("there is a Python");
     let python = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
     let path = bare_path(&bench, &[("python3", python.clone())]);
@@ -47,7 +47,7 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
         fs::write(bench.path(planted), plant).expect("written");
     }
     let modules = bench.path("modules");
-    // Outside kgen, Python executes modules that are planted in both folders.
+    // Without kgen, Python executes the modules planted in both folders.
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "--version"]).env("PYTHONPATH", &modules).current_dir(bench.dir.path());
     assert!(pip.status().expect("Python runs").success());
@@ -58,7 +58,7 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     }
     for command in [&["doctor"][..], &["toolchain", "install"]] {
         let mut kgen = bench.kgen(command);
-        // No index: a working pip must not download 110 MB.
+        // Without an index, a working pip cannot download 110 MB.
         kgen.env("PATH", &path).env("PYTHONPATH", &modules).env("PIP_NO_INDEX", "1").env_remove("KGEN_NVCC");
         kgen.output().expect("it runs");
         assert_eq!(executed(bench.dir.path()), Vec::<PathBuf>::new(), "by `kgen {}`", command.join(" "));
@@ -174,7 +174,7 @@ fn a_library_that_is_none_fails_the_link_and_is_not_kept() {
 #[test]
 fn a_promise_is_judged_by_ptx_where_nothing_reads_machine_code() {
     let bench = Bench::new();
-    // There is no disassembler beside it.
+    // No disassembler is next to this copy.
     fs::copy(support("mock_nvcc.sh"), bench.path("nvcc")).expect("copied");
     make_executable(&bench.path("nvcc"));
     let build = |ptx: &str| bench.build(&["--nvcc", "./nvcc", "--offline"]).env("MOCK_NVCC_PTX", ptx).assert();

@@ -80,7 +80,7 @@ fn the_examples_of_the_page_are_what_it_says() {
     let mut known = Vec::new();
     for (index, block) in page.split("```toml\n").skip(1).enumerate() {
         let path = folder.path().join(format!("{index}.toml"));
-        // A block of a grid declares scores before the families that have them.
+        // Only the declarations of scores are kept: in a grid's block they precede the families.
         let block = block.split("```").next().expect("a block");
         fs::write(&path, block.split("[[family]]").next().expect("its start")).expect("written");
         known.extend(json(&["--file", path.to_str().expect("a path")]).as_array().expect("a list").clone());

@@ -26,7 +26,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// `few` times the factor requested.
+/// `few`, times the factor in `KGEN_FUZZ`.
 fn iterations(few: u64) -> u64 {
     few * setting("KGEN_FUZZ").unwrap_or(1)
 }
@@ -268,6 +268,6 @@ fn a_kill_at_any_moment_leaves_whole_files_or_none_and_the_next_run_completes_th
             hidden.map(|entry| entry.file_name()).filter(|name| name.as_encoded_bytes().starts_with(b".")).collect();
         assert!(hidden.is_empty(), "{hidden:?} stayed, round {round}");
     }
-    // A machine so fast or so slow that all of them ended, or none began, would prove nothing.
+    // If every process ended before the signal, or none had begun, the rounds would prove nothing.
     assert!(killed > 0 || takes < Duration::from_millis(5), "none was killed");
 }

@@ -383,7 +383,7 @@ fn the_remedy_of_a_file_for_several_variants_is_one_that_helps() {
         let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
         let remedy = said.split("narrow it, as with `").nth(1).and_then(|rest| rest.split('`').next()).expect(&said).to_owned();
         let given: Vec<&str> = flags.split_whitespace().filter(|word| word.starts_with("--")).collect();
-        // A flag with several values is repeated with one.
+        // The remedy repeats a flag that had several values with one of them.
         let kept = remedy.split(" --").map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or_default().to_owned());
         let kept: Vec<String> = kept.map(|flag| format!("--{flag}")).collect();
         let others = flags.split(" --").map(|flag| format!("--{}", flag.trim_start_matches("--")));

@@ -1,4 +1,4 @@
-//! Claims in kgen's own texts: commands and flags that help texts, notes and errors name exist.
+//! Checks that the commands and flags named in kgen's help texts, notes and errors exist.
 
 #[path = "support/command_lines.rs"]
 mod command_lines;

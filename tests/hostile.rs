@@ -14,8 +14,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A grid in which everything is excluded, for a reason that would rename the window, and a set whose name clears the
-/// screen.
+/// A grid with terminal escapes: the reason for excluding everything would rename the window, and the name of a set
+/// would clear the screen.
 const HOSTILE_GRID: &str = r#"version = 1
 [targets.sm80]
 description = "Ampere"

@@ -115,7 +115,7 @@ fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBu
 fn compile_to(object: &Path, include: &Path, file: &Path, flags: &[&str]) -> PathBuf {
     let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1"]);
-    // The emulator's own types are hidden; a kernel's parameters, which contain tensor maps, need not be.
+    // No warning that a kernel's parameters are more visible than their tensor maps, a hidden type of the emulator.
     command.args(["-Wno-attributes", "-I"]);
     command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(include);
     run(command.args(flags).args(["-x", "c++", "-c"]).arg(file).arg("-o").arg(object));
@@ -142,7 +142,7 @@ fn a_device_is_asked_for_each_of_its_numbers_once() {
         .arg(Path::new(ROOT).join("templates/include"));
     run(command.arg(tests.join("devices.cpp")).arg("-o").arg(&program));
     let said = run(&mut Command::new(program));
-    // Device 2 does not report it; devices after the first 64 are not cached.
+    // Device 2 does not report its memory clock; only the first 64 devices are cached.
     let expected = [
         "-1: 0 0 0, asked 0; 0 0 0, asked 0; identity -1",
         "0: 1024 1024 1024, asked 1; 53248 53248 53248, asked 5; identity 0",
@@ -333,7 +333,7 @@ fn little_work_goes_to_the_kernel_for_it_and_much_to_the_other() {
     let kernels = [plain(Kind::FwdShort, Target::Sm90), plain(Kind::Fwd, Target::Sm90), plain(Kind::Fwd, Target::Sm80)];
     let library = names_in_place_of_kernels("little_work", &kernels);
     let program = library.program(&Path::new(ROOT).join("tests/library/little_work.c"), "little_work", &library.dispatcher);
-    // Compute capability, batch, heads, seqlen_q, on ten multiprocessors: blocks are 64 queries of a head.
+    // Compute capability, batch, heads, seqlen_q, on ten multiprocessors. A block takes 64 queries of a head.
     let requests = [
         (["90", "1", "10", "64"], "flash_fwd_short_hdim64_fp16_sm90"),
         (["90", "5", "2", "1"], "flash_fwd_short_hdim64_fp16_sm90"),
@@ -491,7 +491,7 @@ fn every_launcher_refuses_more_blocks_than_a_grid_takes() {
         let expected = match name {
             // The kernel launches one block for any batch.
             "flash_prepare_scheduler_sm80" => "launched, launched, launched, launched, launched, launched",
-            // Clusters of two, each with its own place.
+            // One query takes a whole cluster of two blocks, so there are twice as many blocks.
             "flash_fwd_hdim128_bf16_sm90" => "refused, refused, refused, refused, refused, launched",
             _ => "refused, refused, refused, refused, launched, launched",
         };

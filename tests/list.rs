@@ -256,7 +256,7 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
 
 #[test]
 fn the_gpu_of_a_machine_without_one_is_missing_and_a_gpu_without_kernels_bad_usage() {
-    // The driver shows no device if it is configured so.
+    // An empty list makes the driver report no device.
     let native = kgen().args(["list", "--target", "native"]).env("CUDA_VISIBLE_DEVICES", "").assert().code(3);
     native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")).and(contains("--device").not()));
     kgen().args(["list", "--target", "v100"]).assert().code(2).stderr(contains("older than 7.5"));

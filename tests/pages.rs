@@ -1,5 +1,5 @@
-//! The Markdown pages, as claims: a `kgen` command in one parses, a flag in one exists, a figure of README.md occurs on
-//! the page of results that it links, and pictures are drawn from those pages.
+//! Checks claims in the Markdown pages: `kgen` commands parse, flags exist, figures of README.md occur on the pages of
+//! results that it links, and pictures are drawn from those pages.
 
 #[path = "support/command_lines.rs"]
 mod command_lines;

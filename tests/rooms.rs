@@ -1,5 +1,5 @@
 //! The rooms of the crate (top-level modules of `src/`) and the rooms that each may use. A room uses only rooms above
-//! it in the table, so imports have no circle. docs/architecture.md shows the same table.
+//! it in the table, so imports have no cycle. docs/architecture.md shows the same table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -152,7 +152,7 @@ impl<'ast> Visit<'ast> for Uses {
     }
 }
 
-/// The names of test-only files: `#[cfg(test)] mod name;`.
+/// The test-only files that a file declares: `#[cfg(test)] mod name;`.
 fn test_files(file: &Path, parsed: &syn::File) -> Vec<PathBuf> {
     let folder = if file.ends_with("mod.rs") || file.ends_with("lib.rs") {
         file.parent().expect("a folder").to_owned()
@@ -195,7 +195,7 @@ fn rooms_use_exactly_the_rooms_of_the_table() {
         wrong.extend(allowed.difference(&used).map(|other| format!("`{room}` no longer uses `{other}`: take it from the table")));
     }
     assert!(wrong.is_empty(), "tests/rooms.rs has the table:\n{}", wrong.join("\n"));
-    // `lib` and `main` use all rooms, `pages` has one macro.
+    // `lib` and `main` use all rooms; `pages` contains only a macro.
     let rest: Vec<&String> = found.keys().filter(|room| !["lib", "main", "pages"].contains(&room.as_str())).collect();
     assert!(rest.is_empty(), "rooms that the table lacks: {rest:?}");
 }

@@ -231,7 +231,7 @@ fn a_local_change_is_never_overwritten_or_removed() {
         fs::write(project.path(file), right.clone() + "// mine\n").expect("written");
         let before = project.files(".");
         let name = file.strip_prefix("k/").expect("below it");
-        // The first three would replace the file, the others would remove it.
+        // The first three lines would replace the file, the others would remove it.
         for line in
             ["k", "k --dry-run", &format!("k {ONE} --no-dispatcher"), &format!("k {OTHER}"), "k --remove", "k --remove --dry-run"]
         {
@@ -387,7 +387,7 @@ fn a_folder_in_which_removal_kept_a_file_takes_kernels_again() {
     project.vendor(&format!("k {ONE}")).code(2).stderr(contains("add `--beside-others` to put kernels beside what is there"));
     project.vendor(&format!("k {ONE} --beside-others --check")).code(1);
     project.vendor(&format!("k {ONE} --beside-others")).success();
-    // From then on the manifest has it.
+    // From then on the manifest records the option.
     project.vendor(&format!("k {OTHER}")).success();
     project.vendor("k --check").success();
     project.vendor("k --remove").success();

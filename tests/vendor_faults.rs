@@ -20,14 +20,14 @@ use support::copy_folder;
 const KILL: &str = "kill";
 const ERRORS: [&str; 2] = ["EACCES", "ENOSPC"];
 
-/// Exit code for a process killed by a signal, as a shell reports it.
+/// Exit code that a shell reports for a process killed by SIGKILL.
 const KILLED: i32 = 128 + 9;
 
 /// Two selections of one small kernel each, with different headers.
 const ONE: &str = "--kind fwd_combine --target sm80 --no-helpers";
 const OTHER: &str = "--kind append_kv --target sm80 --dtype bf16 --no-helpers";
 
-/// All entries of a folder; folders have no text.
+/// The contents of all entries of a folder; `None` for subfolders.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 fn tree(root: &Path) -> Tree {
@@ -56,11 +56,11 @@ fn differences(found: &Tree, expected: &Tree) -> Vec<PathBuf> {
 /// A folder with the tracer and a test's files.
 struct Bench {
     folder: tempfile::TempDir,
-    /// The arguments of kgen that precede a line's own.
+    /// The arguments of kgen that precede those of a line.
     command: &'static str,
 }
 
-/// The command after a fault: a line that must succeed, and the trees of which one must result.
+/// The command that follows a fault: it must succeed and leave one of these trees.
 struct Next<'a> {
     line: String,
     leaves: Vec<&'a Tree>,
@@ -109,7 +109,7 @@ impl Bench {
         (output, calls.lines().map(str::to_owned).collect())
     }
 
-    /// A copy of `start` as `name`.
+    /// Copies `start` to the folder `name`.
     fn copy(&self, start: &Path, name: &str) -> PathBuf {
         let place = self.path(name);
         fs::remove_dir_all(&place).ok();
@@ -182,7 +182,7 @@ impl Bench {
     fn try_selections(&self, place: &str, one: &str, other: &str) {
         let [first, second, remove] = [one, other, "--remove"].map(|what| format!("{place} {what}"));
         self.try_lines([&first, &second, &remove]);
-        // Without a selection, an update that had begun is completed.
+        // A run without a selection completes an interrupted update.
         let [held, wanted] = ["one", "other"].map(|name| tree(&self.path(name)));
         self.try_faults("one", &second, &[Next { line: place.to_owned(), leaves: vec![&held, &wanted] }]);
     }

@@ -141,7 +141,7 @@ fn pip_installs_the_wheel_of_a_second_selection_over_that_of_the_first() {
                 installed.push(fs::read(path).expect("installed"));
             }
         });
-        // More than once if `lib64` is a link to `lib`.
+        // Found more than once if `lib64` is a link to `lib`.
         let is_it = !installed.is_empty() && installed.iter().all(|one| one == library);
         assert!(is_it, "pip kept another wheel: {}", String::from_utf8_lossy(&done.stdout));
     }
@@ -187,7 +187,7 @@ fn a_wheel_made_beside_another_one_in_the_same_folder_holds_its_own_kernels() {
         assert!(first.try_wait().expect("a child").is_none(), "it ended without reading its library");
         thread::sleep(Duration::from_millis(5));
     }
-    // It pauses before reading. The second one either reports that it waits for it, or replaces the library and ends.
+    // The first process pauses before it reads. The second reports that it waits, or replaces the library and ends.
     let mut second = start(OTHER, false);
     let mut said = BufReader::new(second.stderr.take().expect("a pipe"));
     let mut heard = String::new();

@@ -21,7 +21,7 @@ pub struct Report {
     pub library: String,
     /// The card.
     pub gpu: GpuFacts,
-    /// Version of the kernel driver, from NVML.
+    /// Version of the GPU driver, from NVML.
     pub driver: Option<String>,
     /// Rates that no measurement may exceed.
     pub ceiling: Ceiling,

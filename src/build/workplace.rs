@@ -43,8 +43,8 @@ pub(super) fn refuse_obeyed_paths(nvcc: &Nvcc, host: &HostCompiler, options: &Bu
         seen.push(("the generated folder", &options.generated_dir, remedy));
     }
     for (what, path, remedy) in seen {
-        // Links are resolved too, as nvcc resolves its arguments; for a path that does not exist yet, the existing part
-        // counts.
+        // nvcc resolves the links in its arguments, so the resolved path is checked too. If the path does not exist
+        // yet, its longest existing ancestor is resolved.
         let given = std::path::absolute(path).map_err(BuildError::output("resolve", path))?;
         let real = given.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
         for path in [given, real] {

@@ -54,7 +54,7 @@ impl Nvml {
         Some(nvml)
     }
 
-    /// Version of the kernel driver: `580.95.05`.
+    /// Version of the GPU driver: `580.95.05`.
     pub fn driver(&self) -> Option<String> {
         let mut text = [0; 80];
         // SAFETY: declared with this type; the length is that of the array.

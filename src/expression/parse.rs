@@ -310,7 +310,7 @@ fn punctuation<'i>(expected: &'static str) -> impl Parser<Input<'i>, (), ErrMode
     terminated(preceded(multispace0, expected), longer).void()
 }
 
-/// Position of the next word or run of punctuation; empty at the end of the text. Expects no blanks before it.
+/// Position of the next word or run of punctuation; empty at the end of the text. Expects no white space before it.
 fn token(i: &Input<'_>) -> Range<usize> {
     let start = i.current_token_start();
     let rest: &str = i.as_ref();

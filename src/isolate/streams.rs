@@ -35,7 +35,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Takes the pipes of `child`; lines of the answer begin with `token` and a blank.
+    /// Takes the pipes of `child`; lines of the answer begin with `token` and a space.
     pub fn of(child: &mut Child, token: String) -> io::Result<Self> {
         let (answer, printed) = (child.stdout.take(), child.stderr.take());
         for pipe in [answer.as_ref().map(AsFd::as_fd), printed.as_ref().map(AsFd::as_fd)].into_iter().flatten() {

@@ -274,7 +274,7 @@ impl Row {
         stated.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Version of the kernel driver; empty if it is unknown.
+    /// Version of the GPU driver; empty if it is unknown.
     pub fn driver(&self) -> &str {
         text(&self.run, "driver")
     }

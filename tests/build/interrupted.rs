@@ -40,7 +40,7 @@ fn a_second_ctrl_c_kills_the_compilers_and_leaves_nothing_unfinished() {
         |name: &str| process::Command::new("kill").args([name, kgen.id().to_string().as_str()]).status().expect("signalled");
     signal("-INT");
     let child = child().expect("a child");
-    // Even when the others have finished, the one that hangs is still waited for.
+    // Long enough for the others to finish: kgen still waits for the one that hangs.
     thread::sleep(Duration::from_millis(500));
     assert!(alive(&child), "the first Ctrl-C lets a compiler finish");
     signal("-INT");

@@ -1,4 +1,4 @@
-//! Findings of a build in ptxas's machine code: spills, broken promises, a failing disassembler.
+//! What a build reports about ptxas's machine code: spills, missing promised instructions, a failing disassembler.
 
 use super::*;
 

@@ -338,7 +338,7 @@ void deadlocks() {
            "a deadlock's report lists the waiting lanes and their primitives");
 }
 
-// Endless loops, as they result from lengths that change during a call.
+// Tests endless loops like those of a kernel whose lengths change during a call.
 void endless_loops() {
     setenv("KGEN_EMULATOR_SECONDS", "0.2", 1);
     const auto ends = [](const char* with, body kernel, uint32_t threads = 32) {

@@ -4,7 +4,7 @@
 
 namespace {
 
-// The threads that may access the data of a copy, and the time from which they may.
+// Tests which threads may access the data of a copy, and from when on.
 void order_of_copies() {
     use_map(64, tma_swizzle::span_128);
     expect(is_faulted("race", [](int) {

@@ -1,7 +1,7 @@
 // Part of wgmma_primitives.cpp: reports for kernels that misuse products.
 #pragma once
 
-// D (64 x 16) += A B, with A of 64 rows of 128 bytes and one of many errors.
+// Computes D (64 x 16) += A B, where A has 64 rows of 128 bytes, with at most one of many errors.
 constexpr int N = 16, DEPTH = 64;
 template <class Element>
 constexpr int DEPTH_OF = 128 / sizeof(Element);
@@ -132,7 +132,7 @@ void misuse() {
     expect(shows_as<Element>("race", slip::stage_overwritten_without_a_barrier), "... and after the wait without a barrier");
 }
 
-// D (64 x 16) = A B of E4M3, with A in registers and an error.
+// Computes D (64 x 16) = A B in E4M3, with A in registers and at most one error.
 void multiply_from_registers_with_slips(int) {
     store_operands<e4m3>();
     if (made != slip::no_proxy_fence) fence_proxy_async();

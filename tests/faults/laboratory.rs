@@ -48,8 +48,8 @@ impl Kernel {
         self.parted.get_or_init(|| parted(&laboratory.marking().kernel(&self.plan).expect("it renders").text))
     }
 
-    /// True if faults that name a file are planted in it: of the plain forward kernels of one shape only the causal
-    /// one, and none in bf16.
+    /// True if faults that name a file are planted in this kernel: of the plain forward kernels of one shape, only the
+    /// causal ones that are not bf16.
     fn is_of_a_shape(&self) -> bool {
         let variant = &self.plan.variant;
         variant.kind() != Kind::Fwd.into()
@@ -127,7 +127,7 @@ impl Laboratory {
         })
     }
 
-    /// Kept between runs: every entry is keyed by its content.
+    /// The cache of verdicts and objects. It is kept between runs, since every entry is keyed by its content.
     fn cache() -> PathBuf {
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults")
     }

@@ -9,7 +9,7 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-/// The reason why a kernel does not accept a fault.
+/// The reason why a fault cannot be planted in a kernel.
 fn counted(count: usize) -> String {
     format!("`find` occurs {count} times")
 }
@@ -28,7 +28,7 @@ impl Laboratory {
             Some(file) if is_part(file) => {
                 let parted = kernel.parted(self);
                 let parts = parted.parts.get(file).map_or(&[][..], Vec::as_slice);
-                // If a part occurs several times in a kernel, one of its texts must contain it.
+                // A part may occur several times in a kernel: exactly one occurrence must contain `find`, once.
                 let planted = parts.iter().filter_map(|part| Some((part, once(&parted.text[part.clone()]).ok()?)));
                 match &planted.collect::<Vec<_>>()[..] {
                     [(part, piece)] => format!("{}{piece}{}", &parted.text[..part.start], &parted.text[part.end..]),

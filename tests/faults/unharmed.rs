@@ -45,8 +45,8 @@ fn groups_of_heads() -> Result<(), String> {
     })
 }
 
-/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or at least twice
-/// if the interval is shorter.
+/// Checks the kernels with O moved to its total every `tiles` tiles instead of every four. The longest sequences of the
+/// checks have nine tiles of 32 keys: O moves once at the usual interval, and at least twice at a shorter one.
 fn total_after(tiles: u32) -> Result<(), String> {
     let earlier = format!("constexpr int FOLD = {tiles};");
     let changed = |text: &str| replace_once(text, "constexpr int FOLD = 4;", &earlier).ok();

@@ -27,8 +27,8 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     )
 });
 
-/// For each content of the lengths: its name, the launches with their workspace, and the counts. Each verdict must be
-/// "right".
+/// Runs the program; returns for each set of lengths its name, the launches with their workspace, and the counts.
+/// Asserts that each verdict is "right".
 fn contents(arguments: &[&str]) -> Vec<[String; 3]> {
     let said = run(Command::new(&*PROGRAM).args(arguments));
     let lines = said.lines().map(|line| {
@@ -61,8 +61,8 @@ fn launches_and_workspace_hang_on_no_length_in_memory() {
 #[test]
 fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
     let all = contents(&["1", "32"]);
-    // A row tile of 16 for each sequence and key head, plus the blocks that fill the multiprocessors; 6 rows of 4 heads
-    // and 32 splits, 64 + 1 numbers for each.
+    // Blocks: one row tile of 16 for each sequence and key head, plus those that fill the multiprocessors. Workspace: 6
+    // rows of 4 heads and 32 splits, 64 + 1 numbers for each.
     assert_eq!(all[0][1], "prepare:1 split:20 combine:24, 199680 bytes");
     let of = |name: &str| &all.iter().find(|[other, ..]| other == name).expect("there is one")[2];
     assert_eq!(

@@ -101,7 +101,7 @@ impl Shape {
     }
 }
 
-/// A forced path. A schedule may use any number of splits.
+/// The prediction for a path with this number of splits; for the scheduled path any number matches.
 fn of(answer: &Answer, path: Path, splits: u32) -> &Told {
     let number = [DENSE, SHORT, SPLIT, SCHEDULED][path as usize];
     answer.able().find(|told| told.path == number && (path == Path::Scheduled || told.splits == splits)).expect("it is weighed")
@@ -184,7 +184,7 @@ fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_schedu
         for &(path, splits, measured) in &shape.us {
             let (predicted, within) = match path {
                 Path::Scheduled => (us(of(&answer, path, 0)), 0.9..1.1),
-                // Each number of splits was requested.
+                // In the measurement, each number of splits was requested by the call.
                 _ => (us(of(&CHOICES.answer(Ask { num_splits: splits, ..shape.ask() }), path, splits)), 0.85..1.15),
             };
             assert!(within.contains(&(predicted / measured)), "{path:?} {splits} splits: {predicted}, {measured} us");
@@ -214,7 +214,7 @@ fn the_faster_of_two_paths_is_predicted_to_be_faster() {
     let shapes = answered("random shapes").chain(answered("order"));
     let mut wrong = Vec::new();
     let compared: usize = shapes.map(|(shape, answer)| compare(shape, &answer, &mut wrong)).sum();
-    // For one shape the model is known to be wrong: 601 and 700 us were measured.
+    // The model orders one shape wrongly: 601 and 700 us were measured.
     assert_eq!((compared, wrong), (21, vec!["b27 s[36, 8740] d224: Dense 1 622 us, Short 1 618 us".to_owned()]));
 }
 

@@ -1,4 +1,4 @@
-//! Command lines of kgen in texts, as claims: they parse, and their flags exist.
+//! Checks of kgen command lines quoted in texts: they parse, and their flags exist.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use clap::{CommandFactory, error::ErrorKind};

@@ -6,7 +6,7 @@ import torch
 
 
 class Emulator:
-    """Capability and multiprocessors are those of the emulated device, until the next one is created."""
+    """The emulated device. Its capability and multiprocessors stay until the next `Emulator` is created."""
 
     def __init__(self, path, capability=80):
         self.lib = ctypes.CDLL(str(path))
@@ -20,8 +20,8 @@ class Emulator:
         self.lib.kgen_emulator_device(capability)
 
     def run(self, op, arguments, written=()):
-        """`op(*arguments)`, which may read all tensors among the arguments, and write those in `written` and its own
-        allocations. Raises the emulator's report."""
+        """Calls `op(*arguments)`, which may read all tensors among the arguments, and write those in `written` and its
+        own allocations. Raises an exception with the emulator's report if there are violations."""
         self.lib.kgen_emulator_reset(1)
         self.lib.kgen_test_launches()
         storages = {}

@@ -117,7 +117,7 @@ def test_fp8_queries_and_cache(emulator, batch, splits):
 
 @pytest.mark.parametrize("queries, keys, converted", [([1] * 24, [600] * 24, True), ([200, 170], [200, 300], False)], ids=["decode", "prefill"])
 def test_fp8_queries_are_converted_where_that_is_faster(emulator, queries, keys, converted):
-    """On Hopper the library has kernels for both: FP8 products without split keys, and E4M3 keys with bf16 queries."""
+    """On Hopper the library has kernels for both forms: FP8 products without splits, bf16 queries with E4M3 keys."""
     emulator.device(90)
     step = Step(queries=queries, keys=keys, dtype=FP8)
     out, lse = fwd(emulator, step, metadata=metadata_of(emulator, step), descales=DESCALES)
@@ -154,8 +154,7 @@ def test_descales_of_a_cache_that_is_not_fp8_are_not_read(emulator):
     step.check(*emulator.run(FWD, arguments, [step.out])[:2])
 
 
-# For head dim 128 the library splits keys only in pages; with E4M3 queries it splits none, except with bf16 and E4M3
-# keys.
+# For head dim 128 the library splits only paged keys. E4M3 queries can be split only after conversion to bf16.
 @pytest.mark.parametrize("dim, dtype", [(64, torch.bfloat16), (128, torch.bfloat16), (64, FP8)], ids=["64", "128", "fp8"])
 def test_metadata_is_what_the_kernels_count(emulator, dim, dtype):
     step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1, dim=dim, dtype=dtype)
@@ -171,7 +170,7 @@ def test_metadata_where_the_library_cannot_split_is_one_split_each(emulator):
 
 @pytest.mark.parametrize("asked", [Asked(0.125, softcap=5.0), Asked(0.125, window=(15, 0)), Asked(0.125, causal=False)], ids=["softcap", "window", "full"])
 def test_metadata_knows_what_attention_will_be_asked_for(emulator, asked):
-    step = Step(queries=[1], keys=[1000], dim=128, asked=asked)  # for 128 the library has only causal kernels
+    step = Step(queries=[1], keys=[1000], dim=128, asked=asked)  # for head dim 128 the library has only causal kernels
     assert metadata_of(emulator, step, num_splits=32)[4] == 1
 
 

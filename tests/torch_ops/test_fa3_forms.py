@@ -117,7 +117,7 @@ def rotated(x, positions, cos, sin, interleaved):
 
 
 def appending(emulator, new_rows, packed_rows, interleaved, rotary=True, width=None):
-    """New keys in a paged cache: a batch with as many queries as new keys."""
+    """Appends keys to a paged cache, in a batch with as many queries as new keys."""
     cached = [20, 5]
     step = Step(queries=new_rows, keys=[c + n for c, n in zip(cached, new_rows)], width=width)
     k_all, v_all = zip(*(step.rows_of(b) for b in range(2)))

@@ -31,7 +31,7 @@ def vllm():
 
 
 def function(emulator, vllm, step, written=(), **given):
-    """flash_attn_varlen_func, which may read all tensors and write `out`."""
+    """Calls flash_attn_varlen_func, which may read all tensors and write `out`."""
     tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
     return emulator.run(lambda *_: vllm.flash_attn_varlen_func(**given), tensors, written)
 

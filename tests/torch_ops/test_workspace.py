@@ -13,7 +13,7 @@ def test_calls_that_alternate_have_workspaces_of_their_own(emulator):
         step.check(*fwd(emulator, step, num_splits=8))
         rows = len(step.queries) * 4
         counts = 4 * len(step.queries)
-        counters = -(-len(step.queries) * 2 // 4) * 4  # words of four; one row tile of each of two key heads
+        counters = -(-len(step.queries) * 2 // 4) * 4  # a byte per sequence and key head, rounded up to words
         assert int(ALLOCATIONS().split()[1]) == 8 * rows * (step.dim + 1) * 4 + counts + counters
 
 

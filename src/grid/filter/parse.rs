@@ -362,7 +362,7 @@ fn require(i: &mut Input<'_>, expected: &'static str, label: &str, help: &str) -
     Err(reject(format!("`{expected}` is missing"), rest_of_token(i), label, help))
 }
 
-/// Position of the next word or run of punctuation; empty at the end of the text. Expects no blanks before it.
+/// Position of the next word or run of punctuation; empty at the end of the text. Expects no white space before it.
 fn rest_of_token(i: &Input<'_>) -> Range<usize> {
     let start = i.current_token_start();
     let rest: &str = i.as_ref();

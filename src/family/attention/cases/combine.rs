@@ -61,7 +61,7 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (one.clone(), 3, None, Nothing, Bf16, 32),
         (one.clone(), 6, None, Low, Bf16, 24),
         (one.clone(), 1, None, Near, Fp16, 256),
-        // The largest is among those that lanes read in their second round.
+        // The largest log-sum-exp is among those that lanes read in their second round.
         (one.clone(), 60, None, Rising, Bf16, 48),
         (Problem::new(&[(3, 7); 2], 2, 2).layout(Layout::Padded), 200, None, Near, Bf16, 16),
         (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned), 4, None, Far, Bf16, 72),

@@ -192,7 +192,7 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(64, 257)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed),
         // Logits far apart, and no LSE pointer.
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
-        // LSE shows the number of visible keys.
+        // All weights are equal, so LSE reveals the number of visible keys.
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
         // A scale that overflows if the maximum is too low.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)),

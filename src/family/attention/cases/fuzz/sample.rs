@@ -10,10 +10,10 @@ use crate::family::attention::oracle::{
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// Maximum products of Q Kᵀ in the reference of one call: about 50 ms of one core.
+/// Maximum number of multiplications for Q Kᵀ in the reference of one call: about 50 ms on one core.
 const PRODUCTS: usize = 20 << 20;
 
-/// [`PRODUCTS`] if every product is rounded as in Hopper's FP8 tensor cores.
+/// [`PRODUCTS`] if every sum is truncated as in Hopper's FP8 tensor cores.
 const TRUNCATED_PRODUCTS: usize = 6 << 20;
 
 /// Minimum number of heads over which a large call's samples are distributed, if it has as many.
