@@ -48,7 +48,7 @@ KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
 // A shuffle on a GPU, so a warp-wide primitive here too.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
 
-// Hides how `value` was computed from a GPU's compiler; here there is nothing to hide.
+// The GPU's version hides from the compiler how `value` was computed; the emulator's returns it unchanged.
 template <class T>
 KGEN_DEVICE T* opaque(T* value) {
     return value;

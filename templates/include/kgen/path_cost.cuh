@@ -186,7 +186,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
-    // in sequence: tiles and steps of a slot, steps of a multiprocessor
+    // numbers processed one after another: tiles and steps per slot, steps per multiprocessor
     double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
         const auto turns = [&](double places) {
