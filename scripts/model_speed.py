@@ -52,7 +52,7 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
     """Speed with torch.compile(mode=mode) of prefill or of generation (`what`). Compiled generation has a cache of
     fixed size, and compiles the steps after the prompt, as `generate` does; the other has a growing cache. `await_turn`
     is called once everything is compiled, before anything is timed."""
-    # Like in `model_of`, but without keeping a float32 copy: other processes may need the memory.
+    # As in `model_of`, but without keeping a float32 copy: other processes may need the memory.
     model = initial_model.__wrapped__(shape, device, seed).to(torch.bfloat16)
     if device == "cuda":
         torch.cuda.empty_cache()

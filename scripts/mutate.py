@@ -115,7 +115,7 @@ class Campaign:
         return [mutant for mutants in chosen.values() for mutant in mutants]
 
     def fill(self, quotas, candidates, places, chosen):
-        """Tries the next candidates of each file until it has its quota or no more of them."""
+        """Tries the next candidates of each file until the file has its quota or no candidates are left."""
         pending = {}
         while True:
             for file, quota in quotas.items():

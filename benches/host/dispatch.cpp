@@ -1,5 +1,5 @@
-// Times the generated dispatcher on a device whose queries are counted, for benches/host.py: a line for each request,
-// name, queries of a call and microseconds of a call by round, with tabs.
+// Times the generated dispatcher on a device whose queries are counted, for benches/host.py. Prints a line for each
+// request: its name, the queries per call, and microseconds per call by round, separated by tabs.
 #include <stdlib.h>
 #include <chrono>
 #include "kgen/launch.cuh"

@@ -1,4 +1,4 @@
-// An op without a body that has the schema of `_vllm_fa3_C.fwd`, which benches/host.py puts in.
+// An op without a body. benches/host.py inserts the schema of `_vllm_fa3_C.fwd`.
 #include <torch/csrc/stable/library.h>
 #include <optional>
 #include <vector>

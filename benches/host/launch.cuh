@@ -1,4 +1,4 @@
-// In place of kgen/launch.cuh, for benches/host.py.
+// Replaces kgen/launch.cuh, for benches/host.py.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdarg.h>

@@ -12,7 +12,7 @@ from . import record, stats, timing
 from .peers import MAKERS, first_line, found as made_of
 
 NAN = float("nan")
-SUITES = {}  # name: function, options of its command, and how it ends
+SUITES = {}  # by name: the function, the options of its command, and how the suite ends
 PLACES = {
     "site": {"default": os.environ.get("PEERS_SITE"), "help": "folder with the unpacked wheel fa3-fwd (PEERS_SITE)"},
     "fa3": {"metavar": "FILE", "help": "_vllm_fa3_C.abi3.so out of vLLM's wheel",

@@ -31,7 +31,7 @@ def check_lengths(name: str, tensor: torch.Tensor, most: int, of: str) -> None:
 def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor] = None) -> None:
     """Raises `ValueError` for starts of packed sequences that decrease, exceed the rows of `of`, or are further apart
     than `longest`, the value of the argument named `said`. If `used` is passed, only that many rows of each sequence
-    are read: the last entry may then be beyond the tensor, like for ranges of a cache."""
+    are read: the last entry may then be beyond the tensor, as in ranges of a cache."""
     values = _known(tensor)
     if not values:
         return

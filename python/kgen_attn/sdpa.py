@@ -35,7 +35,7 @@ def scaled_dot_product_attention(
 
     Arguments:
         dropout_p: as for `flash_attn_func`. It applies in every call, in training and otherwise, as in PyTorch.
-        is_causal: query i sees key j if j <= i, also if the lengths differ. Not with `attn_mask`.
+        is_causal: query i sees key j if j <= i, even if the lengths differ. Not with `attn_mask`.
         scale: default 1 / sqrt(head_dim).
 
     With `torch.use_deterministic_algorithms(True)` the gradients are the same bits for the same inputs. Errors are those of

@@ -27,7 +27,7 @@ def _poison():
 
 @pytest.fixture
 def without_bias(monkeypatch):
-    """Makes the package behave like with a library without `bias` kernels."""
+    """Makes the package behave as with a library without `bias` kernels."""
     monkeypatch.setattr(bands, "has_bias", lambda: False)
 
 

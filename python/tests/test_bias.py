@@ -251,7 +251,7 @@ def test_packed_sequences(draw, device, repeats, used):
 
 
 def test_packed_sequences_without_rows(draw, device):
-    """The gradient is zeroed here too."""
+    """The gradient of the bias is zeroed even if there are no queries."""
     q, k, bias = draw(0, 2, 64), draw(4, 2, 64), draw(1, 2, 3, 4, grad=True)
     starts = lambda *at: torch.tensor(at, dtype=torch.int32, device=device)
     out = flash_attn_varlen_func(q, k, k, starts(0, 0), starts(0, 4), 3, 4, attn_bias=bias)

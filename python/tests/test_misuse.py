@@ -231,7 +231,7 @@ def test_the_command_for_a_missing_kernel_is_one_that_kgen_takes(draw, shape, mo
 
 
 def test_a_cache_of_more_entries_than_the_batch(draw, integers):
-    """Like in FlashAttention, the first entries are read."""
+    """As in FlashAttention, the first entries are read."""
     q, cache = draw(2, 1, 2, 32), draw(5, 20, 2, 32)
     assert torch.equal(flash_attn_with_kvcache(q, cache, cache), flash_attn_with_kvcache(q, cache[:2], cache[:2]))
     new, before = draw(2, 1, 2, 32), cache.clone()

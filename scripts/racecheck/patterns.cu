@@ -1,6 +1,6 @@
 // The last accesses of fwd_short_sm90 to shared memory, in isolation and correct by construction: one warpgroup, the
-// owner, stores parts into the memory of its stages; __syncthreads; the other warpgroup loads them. Each pattern has one
-// ingredient more or less.
+// owner, stores parts into the memory of its stages; __syncthreads; the other warpgroup loads them. Each pattern
+// adds or omits one ingredient.
 //   patterns WHICH
 #include <cstdint>
 #include <cstdio>

@@ -31,7 +31,7 @@ fn names_error(line: &str) -> bool {
     before_warning.match_indices("error").any(|(at, word)| before_warning[at + word.len()..].trim_start().starts_with(':'))
 }
 
-/// True if the log shows that the kernel's out-of-memory killer ended a part of the compiler, or that an allocation
+/// True if the log shows that Linux's out-of-memory killer ended a part of the compiler, or that an allocation
 /// failed.
 pub(super) fn ran_out_of_memory(log: &str) -> bool {
     [

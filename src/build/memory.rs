@@ -65,7 +65,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Memory available to new processes (bytes): the kernel's `MemAvailable`, or the rest of the container's limit.
+/// Memory available to new processes (bytes): `MemAvailable` of Linux, or the rest of the container's limit.
 pub(super) fn available() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();

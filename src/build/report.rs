@@ -112,7 +112,7 @@ pub enum FailureKind {
     Died,
     /// The machine code is not what the plan promised.
     MachineCode,
-    /// The compiler ran out of memory, also when it ran alone.
+    /// The compiler ran out of memory, even when it ran alone.
     Memory,
     /// The compiler exceeded the time limit.
     TimeLimit,

@@ -57,7 +57,7 @@ impl Cancel {
 pub enum Ending {
     /// The child exited with this code.
     Exited(i32),
-    /// Another process killed the child with this signal; the kernel's out-of-memory killer uses 9.
+    /// Another process killed the child with this signal; Linux's out-of-memory killer uses 9.
     Signalled(i32),
     /// The child exceeded its time limit and was killed by kgen.
     TimeLimit,

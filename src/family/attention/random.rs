@@ -38,7 +38,7 @@ pub struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// A length at the end of a tile, or one beside it, or any length up to the longest.
+    /// A length at the end of a tile, or one more or less, or any length up to the longest.
     pub fn length(&mut self) -> usize {
         let Self { rng, longest } = self;
         if once_in(rng, 3) { rng.random_range(0..=*longest + 1) } else { pick(rng, &BORDERS) + rng.random_range(0..3) - 1 }

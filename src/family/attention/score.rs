@@ -88,7 +88,7 @@ impl Score {
         self.declared.map_or(own, |declared| declared.of(own, self.position(row), key))
     }
 
-    /// [`of`](Self::of) computed in fp32, like by an unfused kernel.
+    /// [`of`](Self::of) computed in fp32, as by an unfused kernel.
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };

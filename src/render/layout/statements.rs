@@ -124,7 +124,7 @@ fn marks(code: &str) -> Vec<(usize, Mark)> {
     found
 }
 
-/// True if the line is `if (...)` or alike.
+/// True if the line is `if (...)` or the like.
 fn starts_with_condition(code: &str) -> bool {
     let code = code.strip_prefix("} ").unwrap_or(code);
     let code = code.strip_prefix("else ").unwrap_or(code);

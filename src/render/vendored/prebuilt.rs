@@ -1,6 +1,6 @@
 //! Replaces the attention modules of an installed vLLM with prebuilt ones. The originals are kept beside them.
 //!
-//! The replacement can be undone byte for byte, also after an interruption: all files are first written under temporary
+//! The replacement can be undone byte for byte, even after an interruption: all files are first written under temporary
 //! names, the record is written before a file is moved, and an original is renamed, never copied.
 
 use super::changes::{Action, Change, Changes};

@@ -95,7 +95,7 @@ KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __built
 // a * b, rounded; host code is compiled without contraction.
 KGEN_DEVICE float rounded_product(float a, float b) { return a * b; }
 
-// The larger and the smaller of two values. Of a number and a NaN, the result is the number, like on the GPU.
+// The larger and the smaller of two values. Of a number and a NaN, the result is the number, as on the GPU.
 KGEN_DEVICE float maximum(float a, float b) { return a >= b || b != b ? a : b; }
 KGEN_DEVICE float minimum(float a, float b) { return a <= b || b != b ? a : b; }
 

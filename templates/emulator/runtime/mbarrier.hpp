@@ -201,7 +201,7 @@ void land_a_copy(mbarrier& b);
 
 constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // failed polls before a delayed copy completes
 
-// Decides if a poll makes a copy complete.
+// Decides whether a poll makes a copy complete.
 inline bool poll_lands_a_copy(const mbarrier& b) {
     if (b.copies.empty()) return false;
     return self.order.copies == landing::late ? self.polls > POLLS_WITHOUT_COPY : self.random.below(4) == 0;

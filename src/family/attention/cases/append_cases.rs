@@ -26,7 +26,7 @@ fn counts() -> Vec<usize> {
     vec![4, 1, 2, 1, 1, 0, 3, 2]
 }
 
-/// Many new rows, in several slices and splits; one sequence has only new rows, one has one key more.
+/// Many new rows, in several slices and splits; one sequence has only new rows, another one more key.
 const CHUNKS: [(usize, usize); 5] = [(2, 300), (1, 40), (0, 64), (3, 41), (1, 0)];
 
 /// The cases of a kernel; those with a workspace can also be computed without one.

@@ -34,7 +34,7 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
 }
 
 /// The cases of a split-KV kernel's features. Windows and chunks leave a whole number of units of keys for the splits,
-/// and one key more and less; some splits get no key.
+/// and one key more or fewer; some splits get no key.
 pub fn splits(variant: Point) -> Vec<Listed> {
     let mut cases: Vec<Listed> = rooms(variant.served_features()).flat_map(FeatureRoom::splits).collect();
     let all: Vec<Feature> = variant.features.iter().collect();

@@ -77,7 +77,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (Problem::new(&[(0, 0)], 2, 1), 132, 4),
         // No sequence, and no output pointer.
         (Problem::new(&[], 2, 1), 132, 4),
-        // One row less than a tile, a whole tile, and one row more, which needs two.
+        // One row fewer than a tile, a whole tile, and one row more, which needs two tiles.
         (Problem::new(&[(15, 5000), (16, 6000), (17, 7000), (31, 3000)], 2, 2).lengths(Lengths::Used), 40, 256),
         (Problem::new(&[(4, 20_000)], 8, 2), 66, 256),
     ];

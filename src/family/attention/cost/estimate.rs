@@ -15,7 +15,7 @@ use crate::{
     plan::Plan,
 };
 
-/// Bytes that L2 delivers in a cycle to one multiprocessor: fitted on an H100, like the bandwidths of
+/// Bytes per cycle that L2 delivers to one multiprocessor: fitted on an H100, like the bandwidths of
 /// [`DEVICES`](super::DEVICES).
 const L2_BYTES_A_CYCLE: f64 = 53.5;
 
@@ -27,7 +27,7 @@ mod backward {
     pub const TILE_CYCLES: f64 = 2500.0;
     pub const TILE_CYCLES_A_COLUMN: f64 = 12.0;
     pub const WAIT_CYCLES: f64 = 900.0;
-    /// Of L2, per column of Q and of V: Q or dO, and half of dQ, which is read and written.
+    /// Bytes of L2 traffic per column of Q and of V: Q or dO, and half of dQ, which is read and written.
     pub const BYTES_A_COLUMN: f64 = 6.0;
 }
 

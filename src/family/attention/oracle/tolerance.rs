@@ -22,7 +22,7 @@
 //! * for a declared score, the largest possible error of its fp32 steps, each propagated by the derivatives of later
 //!   ones (`expression::rounding`), including the errors of the product and the cap.
 //!
-//! The first two terms are tiny beside the effect of one key more or less, which is 1/seqlen.
+//! The first two terms are tiny compared with the effect of one key more or less, which is 1/seqlen.
 
 use crate::check::Number;
 
