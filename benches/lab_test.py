@@ -215,7 +215,8 @@ class Benches(unittest.TestCase):
 
 LIBRARIES = [f"--library={name}={name}/libkgen.so" for name in ("plain", "window", "features")]
 CACHES = [f"--library={name}={name}/libkgen.so" for name in ("bf16", "e4m3", "e5m2", "fp8", "old")]
-# Cases that execute every line of a suite without a GPU; {folder} is a temporary one, with rows of `regret`.
+# Command lines that together execute every line of the suites without a GPU. {folder}: a temporary folder that
+# contains rows of `regret`.
 REHEARSALS = """
 dense.py forward --head-dim 64 --seqlen 512 --fa3 x
 dense.py forward --dtype fp8 --head-dim 64 --seqlen 512 --peers fa3 fa2_bf16

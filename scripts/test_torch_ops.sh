@@ -4,9 +4,9 @@
 #
 #   scripts/test_torch_ops.sh [PYTEST_ARGUMENT...]
 #
-# KGEN names the kgen binary (default target/release/kgen), PYTHON a Python with torch 2.10 or newer and pytest (python3),
-# CXX the compiler (c++). VLLM_INTERFACE names vLLM's vllm_flash_attn/flash_attn_interface.py, for the tests that run it
-# unmodified; without it they are skipped. BUILD, a folder, keeps what is built between runs.
+# KGEN names the kgen binary (default target/release/kgen), PYTHON a Python with torch 2.10 or newer and pytest
+# (python3), CXX the compiler (c++). VLLM_INTERFACE names vLLM's vllm_flash_attn/flash_attn_interface.py, for the tests
+# that run it unmodified; without it they are skipped. BUILD, a folder, keeps what is built between runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [[ -z ${BUILD:-} ]]; then

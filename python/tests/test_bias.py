@@ -166,7 +166,8 @@ def test_finite_numbers_hide_nothing(draw, inputs, dtype, value):
     out, lse, _ = flash_attn_func(q, k, v, attn_bias=bias, return_attn_probs=True)
     mean = v.float().mean(1).repeat_interleave(q.shape[2] // v.shape[2], 1)
     assert torch.allclose(out[:, 3].float(), mean, atol=2e-2)
-    # The product of the least number and log2(e) exceeds float32: the log-sum-exp is -infinity, or with split keys -2^127.
+    # The product of the least number and log2(e) exceeds float32: the log-sum-exp is -infinity, or -2^127 if keys are
+    # split.
     assert (lse[:, :, 3] <= -(2.0**126.9)).all() if value == "least" else lse.isfinite().all()
     gradients = torch.autograd.grad(out, (q, k, v, bias), draw(*out.shape))
     assert all(gradient.isfinite().all() for gradient in gradients)

@@ -30,8 +30,8 @@ const fn card(
     (name, [capability, multiprocessors, clock_mhz, dram_gbs, l2_mb])
 }
 
-/// Capability, multiprocessors, clock, bandwidth and L2 of each card: NVIDIA's data sheets and architecture papers, with
-/// the boost clock. H100, H200 and GH200: 1755 MHz, the clock that an H100 holds under attention kernels.
+/// Capability, multiprocessors, clock, bandwidth and L2 of each card: NVIDIA's data sheets and architecture papers,
+/// with the boost clock. H100, H200 and GH200: 1755 MHz, the clock that an H100 holds under attention kernels.
 const CARDS: &[(&str, [u32; 5])] = &[
     card("t4", 75, 40, 1590, 320, 4),
     card("rtx-2080-ti", 75, 68, 1545, 616, 5),
@@ -59,7 +59,8 @@ const CARDS: &[(&str, [u32; 5])] = &[
 ];
 
 impl Card {
-    /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as its driver names it (`NVIDIA H100 80GB HBM3`).
+    /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as the driver reports it
+    /// (`NVIDIA H100 80GB HBM3`).
     pub fn named(word: &str) -> Option<Self> {
         let wanted = normal(word);
         let wanted = if wanted == "dgxspark" || wanted == "spark" { "gb10".to_owned() } else { wanted };

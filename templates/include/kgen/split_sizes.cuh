@@ -1,5 +1,5 @@
-// Sizes of splits, which kernels, launchers and the dispatcher's cost model share. For the host compiler as well as nvcc;
-// includes nothing, because kgen's own build compiles the cost model without CUDA.
+// Sizes of splits, which kernels, launchers and the dispatcher's cost model share. For the host compiler as well as
+// nvcc; includes nothing, because kgen's own build compiles the cost model without CUDA.
 #pragma once
 
 namespace kgen {

@@ -19,9 +19,9 @@ use crate::{
 /// [`DEVICES`](super::DEVICES).
 const L2_BYTES_A_CYCLE: f64 = 53.5;
 
-/// The backward pass. Three launches (deltas, gradients, rounding of dQ), and per block of keys the loads of K and V and
-/// the stores of dK and dV. A step reads a tile of Q and dO and adds one of dQ in fp32. Starting values: the residual of
-/// `kgen predict` is learned from measured times.
+/// The backward pass. Three launches (deltas, gradients, rounding of dQ), and per block of keys the loads of K and V
+/// and the stores of dK and dV. A step reads a tile of Q and dO and adds one of dQ in fp32. Starting values: the
+/// residual of `kgen predict` is learned from measured times.
 mod backward {
     pub const LAUNCHES_NS: f64 = 7000.0;
     pub const TILE_CYCLES: f64 = 2500.0;

@@ -104,12 +104,12 @@ const MMA: [f64; 2] = [1.03, 1.18];
 /// [`WGMMA`] for blocks of 16 rows, which load K and V from shared memory for few products.
 const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
 
-/// [`WGMMA`] for MLA decoding. Assumption: scores are limited by shared memory, because each warpgroup reads all queries
-/// for half of the keys.
+/// [`WGMMA`] for MLA decoding. Assumption: scores are limited by shared memory, because each warpgroup reads all
+/// queries for half of the keys.
 const LATENT: [f64; 2] = [1.3, 1.0];
 
-/// [`WGMMA`] for the five products of the backward pass with `mma.sync`: starting values; the residual of `kgen predict`
-/// is learned from measured times.
+/// [`WGMMA`] for the five products of the backward pass with `mma.sync`: starting values; the residual of `kgen
+/// predict` is learned from measured times.
 const MMA_BACKWARD: [f64; 2] = [1.3, 1.5];
 
 /// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65

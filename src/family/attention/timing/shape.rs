@@ -51,7 +51,7 @@ impl Shape {
         if self.page_size == 0 { 0 } else { self.seqlen_k.div_ceil(self.page_size) }
     }
 
-    /// The shape of a size with these named numbers.
+    /// The shape that the named numbers of a size describe; `None` if one is missing.
     pub fn of(size: &Size) -> Option<Self> {
         let number = |name| size.get(name).and_then(|number| u32::try_from(number).ok());
         Some(Self {
