@@ -79,7 +79,7 @@ pub struct Args {
 /// The sizes; every combination of the listed values.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Shapes")]
-struct ShapeArgs {
+pub(super) struct ShapeArgs {
     /// Sequences [default: as many as make 16384 tokens].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size())]
     batch: Vec<u32>,

@@ -25,6 +25,7 @@ mod list;
 mod man;
 mod names;
 mod pack;
+mod predict;
 mod progress;
 mod score;
 mod select;
@@ -231,6 +232,8 @@ pub enum Command {
     Db(db::Args),
     /// Show why a kernel is as it is: its tile with reasons, its neighbours, its limits and its measured times.
     Explain(explain::Args),
+    /// Predict the time of kernels on a card, without a GPU.
+    Predict(predict::Args),
     /// Show how two kernels differ: plan, source and machine code.
     Diff(diff::Args),
     /// Show the code that kgen generates for a user-defined score or mask.
@@ -275,6 +278,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Bench(args) => bench::run(&global, args),
         Command::Db(args) => db::run(&global, args),
         Command::Explain(args) => explain::run(&global, args),
+        Command::Predict(args) => predict::run(&global, args),
         Command::Diff(args) => diff::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),

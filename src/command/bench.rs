@@ -234,11 +234,11 @@ impl Shape {
         ]
     }
 
-    fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> Wanted {
         Wanted::new(self.lists())
     }
 
-    fn refuse_out_of_range(&self) -> Result<(), CommandError> {
+    pub(super) fn refuse_out_of_range(&self) -> Result<(), CommandError> {
         if !self.seqlen.is_empty() && !self.seqlen_k.is_empty() {
             return Err(CommandError::Usage("`seqlen` and `seqlen_k` are both set; leave one out".to_owned()));
         }

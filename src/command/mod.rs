@@ -40,6 +40,7 @@ pub mod list;
 mod names;
 mod observer;
 pub mod pack;
+pub mod predict;
 mod record;
 mod score;
 mod selection;

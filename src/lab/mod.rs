@@ -13,6 +13,7 @@ mod flat;
 mod foreign;
 mod import;
 mod noise;
+pub mod predict;
 mod regress;
 mod row;
 mod store;

@@ -51,7 +51,6 @@ pub struct Request {
 /// A kernel; as `kernel_cost`, which documents the fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(missing_docs, reason = "path_cost.cuh and `KernelCost` document them")]
 pub struct Kernel {
     pub rows: f64,
     pub group_rows: f64,

@@ -1,0 +1,128 @@
+//! `kgen predict`.
+
+use super::{
+    Global,
+    bench::ShapeArgs,
+    select::SelectionArgs,
+    show,
+    table::{self, Column},
+};
+use crate::{
+    bench::Unit,
+    command::{
+        self, CommandError,
+        predict::{Call, Request},
+    },
+    family,
+    lab::predict::{Errors, Validation},
+};
+use std::{fmt::Write, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen predict flash_fwd_hdim128_bf16_sm90 --gpu h100,h200 --seqlen 4096
+  kgen predict --kind fwd --head-dim 72 --dtype bf16 --target sm80 --gpu a100
+  kgen predict --validate             errors for calls that were held out";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+
+    /// Cards by name: h100, h200, a100, l40s, rtx-pro-6000, …
+    #[arg(long = "gpu", value_name = "CARD", value_delimiter = ',', help_heading = "Prediction")]
+    gpus: Vec<String>,
+
+    /// Also learn from the measured rows of these files, as `kgen db export` writes them.
+    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Prediction")]
+    learn: Vec<PathBuf>,
+
+    /// Print the errors for lengths, head dims and cards that the model has not seen.
+    #[arg(long, help_heading = "Prediction", conflicts_with = "gpus")]
+    validate: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The errors of [`command::predict::run`].
+pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    let Args { selection, shape, gpus, learn, validate } = args;
+    let request = Request { selection: selection.into(), shape: shape.into(), gpus, rows: learn, validate };
+    let outcome = command::predict::run(&request, &global.context(), &global.console())?;
+    show(global, &outcome, || {
+        if validate { outcome.validation.iter().map(errors).collect::<Vec<_>>().join("\n") } else { calls(&outcome.calls) }
+    })
+}
+
+/// Units in the order of columns.
+const UNITS: [Unit; 6] =
+    [Unit::Launch, Unit::Latency, Unit::TensorCores, Unit::Exponentials, Unit::L2, Unit::Memory];
+
+/// A table for each kernel.
+fn calls(calls: &[Call]) -> String {
+    let mut text = String::new();
+    for kernel in calls.chunk_by(|a, b| a.name == b.name) {
+        let columns = ["size", "card", "µs", "9 of 10 within", "TFLOP/s", "GB/s", "limited by"].map(Column::text);
+        let units = UNITS.map(|unit| Column::text(unit.word()));
+        let columns = [&columns[..], &units[..]].concat();
+        // Writing into a string cannot fail.
+        writeln!(text, "{}", kernel[0].name).ok();
+        text += &table::of(&columns, kernel.iter().map(|call| line(call)));
+        text += "\n";
+    }
+    if calls.iter().any(|call| call.prediction.lessons == 0) {
+        text += "intervals of ±50 %: nothing like these kernels was measured, and the plan alone predicts\n";
+    }
+    text + "parts: µs of each unit by the plan; they overlap\n"
+}
+
+fn line(call: &Call) -> Vec<String> {
+    let Call { prediction, .. } = call;
+    let mut line = vec![
+        family::of(call.variant.kind()).label(&call.size),
+        call.gpu.clone(),
+        short(prediction.microseconds),
+        format!("{} to {}", short(prediction.interval[0]), short(prediction.interval[1])),
+        format!("{:.0}", call.tflops),
+        call.gbs.map_or_else(String::new, |gbs| format!("{gbs:.0}")),
+        call.limit.word().to_owned(),
+    ];
+    let of = |unit| call.parts.iter().find(|part| part.unit == unit).map_or_else(String::new, |part| short(part.microseconds));
+    line.extend(UNITS.map(of));
+    line
+}
+
+/// Three digits.
+fn short(number: f64) -> String {
+    match number {
+        n if n < 10.0 => format!("{n:.2}"),
+        n if n < 100.0 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+fn errors(validation: &Validation) -> String {
+    let held = validation.held.word();
+    let by_plan = 100.0 * validation.estimate_mean;
+    let mut text = format!("{held} held out (the plan alone: mean {by_plan:.1} %)\n");
+    let columns = ["calls", "n", "mean, %", "p95, %", "worst, %", "worst call"].map(Column::text);
+    let line = |errors: &Errors| {
+        let percent = |error: f64| format!("{:.1}", 100.0 * error);
+        vec![
+            errors.of.clone(),
+            errors.calls.to_string(),
+            percent(errors.mean),
+            percent(errors.p95),
+            percent(errors.worst),
+            errors.worst_call.clone(),
+        ]
+    };
+    text += &table::of(&columns, validation.errors.iter().map(line));
+    text
+}

@@ -1,0 +1,220 @@
+//! Predicted times of kernels on cards, without a GPU.
+
+use super::{
+    CommandError, Context, Observer, SelectionRequest, bench::Shape, session::Session,
+};
+use crate::{
+    bench::{Part, Size, Unit},
+    family,
+    kernel::{Card, Variant},
+    lab::{
+        self, Row,
+        predict::{self, Features, Held, Lesson, Model, Prediction, Validation},
+    },
+    plan::{Plan, runs_on},
+    text::ticked,
+};
+use serde::{Deserialize, Serialize};
+use std::{fs, path::PathBuf};
+
+/// Request of a prediction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// The variants; without any, only [`validate`](Self::validate) does something.
+    pub selection: SelectionRequest,
+    /// The sizes; every combination of the values listed.
+    pub shape: Shape,
+    /// Names of cards: `h100`, `rtx-pro-6000`.
+    pub gpus: Vec<String>,
+    /// Files of measured rows from which the model learns, in addition to those of the project.
+    pub rows: Vec<PathBuf>,
+    /// Report the errors for calls that the model has not seen, in place of predictions.
+    pub validate: bool,
+}
+
+/// Outcome of a prediction.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// One prediction for each variant, size and card.
+    pub calls: Vec<Call>,
+    /// Errors, if they were requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub validation: Vec<Validation>,
+}
+
+/// A predicted call.
+#[derive(Debug, Serialize)]
+pub struct Call {
+    /// Name of the kernel.
+    pub name: String,
+    /// The variant.
+    #[serde(skip)]
+    pub variant: Variant,
+    /// Sizes.
+    pub size: Size,
+    /// Name of the card.
+    pub gpu: String,
+    /// The time.
+    #[serde(flatten)]
+    pub prediction: Prediction,
+    /// Microseconds by the plan alone, without a correction.
+    pub estimate: f64,
+    /// Least time that the card's peak rates allow, in microseconds.
+    pub floor: f64,
+    /// Floating-point operations per second at the predicted time, in 10^12.
+    pub tflops: f64,
+    /// Bytes that the call must move per second at the predicted time, in 10^9.
+    pub gbs: Option<f64>,
+    /// The unit that takes the longest.
+    pub limit: Unit,
+    /// Microseconds of each unit, by the plan alone. They overlap.
+    pub parts: Vec<Part>,
+    /// Blocks of the launch by blocks that run at once; 0 if unknown.
+    pub waves: f64,
+    /// Splits of each sequence, if the kernel splits the keys.
+    pub splits: Option<u32>,
+}
+
+/// Predicts the times of the variants.
+///
+/// # Errors
+/// [`CommandError::Usage`] if nothing is selected, a card is unknown, no variant runs on it, or a file holds no rows.
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    request.shape.refuse_out_of_range()?;
+    let session = Session::open(context)?;
+    let mut lessons = predict::built_in().to_vec();
+    for path in &request.rows {
+        lessons.extend(lessons_of_file(path, &session)?);
+    }
+    if request.validate {
+        return Ok(Outcome { calls: Vec::new(), validation: predict::validate(&lessons) });
+    }
+    if request.selection.is_empty() {
+        let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`";
+        return Err(CommandError::Usage(why.to_owned()));
+    }
+    let cards = cards(&request.gpus)?;
+    let variants = request.selection.resolve(context, &session.grid, observer)?;
+    let model = Model::learn(&lessons);
+    let mut calls = Vec::new();
+    for variant in variants {
+        let plan = session.plan(variant).map_err(CommandError::Usage)?;
+        let sizes = family::of(variant.kind()).sizes(&variant, &request.shape.wanted());
+        for card in cards.iter().filter(|card| runs_on(variant.target(), card.capability, true)) {
+            calls.extend(sizes.iter().filter_map(|size| call(&plan, size, card, &model)));
+        }
+    }
+    if calls.is_empty() {
+        let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+        let why = format!("no selected kernel with a time of its own runs on {}; select others with `--target`", ticked(&names));
+        return Err(CommandError::Usage(why));
+    }
+    Ok(Outcome { calls, validation: Vec::new() })
+}
+
+fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
+    let estimate = family::estimate(plan, size, card)?;
+    let features = Features::of(plan, size, &estimate, card);
+    let prediction = model.predict(&features, estimate.microseconds, estimate.floor_microseconds);
+    Some(Call {
+        name: plan.variant.name(),
+        variant: plan.variant,
+        size: size.clone(),
+        gpu: card.name.clone(),
+        prediction,
+        estimate: estimate.microseconds,
+        floor: estimate.floor_microseconds,
+        tflops: estimate.work.flops / prediction.microseconds / 1e6,
+        gbs: estimate.work.bytes.map(|bytes| bytes / prediction.microseconds / 1e3),
+        limit: estimate.limit(),
+        parts: estimate.parts,
+        waves: estimate.waves,
+        splits: estimate.splits,
+    })
+}
+
+fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
+    if names.is_empty() {
+        return Err(CommandError::Usage(format!("no card is named; known: {}", ticked(&Card::names()))));
+    }
+    let card = |name: &String| {
+        Card::named(name).ok_or_else(|| {
+            CommandError::Usage(format!("`{name}` is no card whose numbers are known; known: {}", ticked(&Card::names())))
+        })
+    };
+    names.iter().map(card).collect()
+}
+
+/// The lessons of a file of rows. Rows of peers, failures, other programs and other tiles teach nothing.
+fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<Vec<Lesson>, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::Usage(format!("`{}`: {error}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let rows = lab::parse(&path.display().to_string(), &text).map_err(|error| failed(&error))?.rows;
+    let lessons = rows.iter().filter_map(|row| lesson(row, |variant| session.plan(variant).ok()));
+    Ok(with_held_out(lessons.collect()))
+}
+
+/// The lesson of a row, whose plan is `plan` of its variant.
+pub fn lesson(row: &Row, plan: impl Fn(Variant) -> Option<Plan>) -> Option<Lesson> {
+    let measured = row.median_us().filter(|_| row.own && row.foreign.is_none())?;
+    let (variant, card) = (row.variant()?, Card::named(row.gpu())?);
+    let plan = plan(variant)?;
+    if row.kernel.as_ref()?.get("tile") != serde_json::to_value(plan.tile()).ok().as_ref() {
+        return None;
+    }
+    let names = ["batch", "heads", "heads_k", "seqlen_q", "seqlen_k", "page_size", "rows", "columns"];
+    let size = Size::new(names.into_iter().filter_map(|name| Some((name, row.shape.get(name)?.as_u64()?))));
+    let estimate = family::estimate(&plan, &size, &card)?;
+    let features = Features::of(&plan, &size, &estimate, &card);
+    let head_dim = variant.head_dim().map_or(0, |head_dim| head_dim.qk);
+    Some(Lesson::new(variant.name(), head_dim, &size, &card.name, features, [measured, estimate.microseconds]))
+}
+
+/// The lessons with their held-out errors.
+pub fn with_held_out(mut lessons: Vec<Lesson>) -> Vec<Lesson> {
+    let errors = [Held::Length, Held::HeadDim].map(|held| predict::held_out(&lessons, held));
+    for (place, lesson) in lessons.iter_mut().enumerate() {
+        let known = errors.iter().filter_map(|errors| errors[place]);
+        let largest = known.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+        lesson.held_out = largest.map(|error| (error * 1e5).round() / 1e5);
+    }
+    lessons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The published rows from which the built-in lessons are made.
+    const ROWS: [&str; 2] = ["2026-11-27-timings-h200.jsonl", "2026-11-27-timings-h100.jsonl"];
+
+    fn published() -> Vec<Lesson> {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
+        let lessons_of = |name: &&str| {
+            let text = fs::read_to_string(results.join(name)).expect(name);
+            let rows = lab::parse(name, &text).expect(name).rows;
+            rows.into_iter().filter_map(|row| lesson(&row, |variant| Plan::new(variant, None).ok())).collect::<Vec<_>>()
+        };
+        with_held_out(ROWS.iter().flat_map(lessons_of).collect())
+    }
+
+    #[test]
+    fn the_built_in_lessons_are_those_of_the_published_rows() {
+        let lessons = published();
+        if std::env::var_os("KGEN_UPDATE_LESSONS").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lab/predict/lessons.jsonl");
+            fs::write(path, predict::text_of(&lessons)).expect("writable");
+            return;
+        }
+        let built_in = predict::built_in();
+        let update = "a tile or the cost model has changed: run this test with KGEN_UPDATE_LESSONS=1";
+        assert_eq!(lessons.len(), built_in.len(), "{update}");
+        for (fresh, built_in) in lessons.iter().zip(built_in) {
+            let near = |a: f64, b: f64| (a - b).abs() < 1e-3;
+            let same = fresh.kernel == built_in.kernel && fresh.size == built_in.size && near(fresh.ratio, built_in.ratio);
+            assert!(same && fresh.numbers.iter().zip(built_in.numbers).all(|(a, b)| near(*a, b)), "{update}: {fresh:?}");
+        }
+    }
+}
