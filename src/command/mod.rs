@@ -40,6 +40,7 @@ pub mod list;
 mod names;
 mod observer;
 pub mod pack;
+pub mod profile;
 mod record;
 mod score;
 mod selection;

@@ -23,5 +23,5 @@ pub(crate) use flat::flat;
 pub use import::{ImportError, Imported, parse};
 pub use noise::{Noise, noise};
 pub use regress::{Change, Regression, Side, Verdict, regress};
-pub use row::{FORMAT, Row, Run, Status};
+pub use row::{FORMAT, Profiled, Row, Run, Status};
 pub use store::{Merged, Store, StoreError};

@@ -1,7 +1,7 @@
 //! One measurement with all that determines it, in the form of its JSON.
 
 use crate::{
-    bench::{Made, Measurement, Report, Status as BenchStatus},
+    bench::{Made, Measurement, Report, Size, Status as BenchStatus},
     check::{Status as CheckStatus, Verdict},
     files::FieldHasher,
     kernel::Variant,
@@ -15,6 +15,9 @@ pub const FORMAT: u32 = 1;
 
 /// The program whose rows have counts of cases instead of times.
 const CHECK: &str = "kgen check";
+
+/// The program whose rows have counts of accesses and counters instead of times.
+const PROFILE: &str = "kgen profile";
 
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -158,6 +161,27 @@ impl Run {
     }
 }
 
+/// A profile of one kernel at one size.
+#[derive(Debug)]
+pub struct Profiled<'a> {
+    /// The variant.
+    pub variant: Variant,
+    /// Its tile and text.
+    pub made: &'a Made,
+    /// The library's manifest entry for it, empty if there is none.
+    pub built: &'a Map<String, Value>,
+    /// The size.
+    pub shape: &'a Size,
+    /// The outcome.
+    pub status: BenchStatus,
+    /// The reason for missing numbers.
+    pub message: &'a str,
+    /// Counts and counters.
+    pub numbers: Value,
+    /// What else is known of the kernel.
+    pub details: Value,
+}
+
 impl Row {
     /// The row of one measurement of `kgen bench`. Of the report, only the circumstances are read. `built` is the
     /// library's manifest entry for the variant, empty if there is none.
@@ -232,6 +256,32 @@ impl Row {
         })
     }
 
+    /// The row of a profile: `numbers` are its counts. `circumstances` are those of the run.
+    pub fn of_profile(profiled: &Profiled<'_>, run: &Run, circumstances: &Value) -> Self {
+        let Profiled { variant, made, built, shape, status, message, numbers, details } = profiled;
+        let name = variant.name();
+        let mut sizes = object(shape);
+        sizes.extend(of_variant(variant));
+        Self {
+            format: FORMAT,
+            bench: PROFILE.to_owned(),
+            case: format!("{name} {shape}"),
+            contender: "kgen".to_owned(),
+            own: true,
+            shape: sizes,
+            dtype: variant.dtype().map(|dtype| dtype.to_string()),
+            layout: None,
+            status: (*status).into(),
+            message: (*message).to_owned(),
+            numbers: (*status == BenchStatus::Ok).then(|| object(numbers)),
+            card: Map::new(),
+            kernel: Some(kernel(&name, *variant, made, built)),
+            details: object(details),
+            run: run.with(circumstances),
+            foreign: None,
+        }
+    }
+
     /// BLAKE3 of the row, which identifies it in every store.
     pub fn id(&self) -> String {
         let mut hasher = FieldHasher::default();
@@ -247,7 +297,7 @@ impl Row {
         if (self.status == Status::Ok) != self.numbers.is_some() {
             return Some("`numbers` belong to the status `ok` and to no other".to_owned());
         }
-        let is_timed = self.bench != CHECK && self.foreign.is_none();
+        let is_timed = ![CHECK, PROFILE].contains(&self.bench.as_str()) && self.foreign.is_none();
         if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(f64::is_finite) {
             return Some("`numbers` have no finite `microseconds.median`".to_owned());
         }
