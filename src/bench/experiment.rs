@@ -74,7 +74,7 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2 })
 }
 
-/// Launches the kernel once on the tensors of `trial`, without timing it, and returns the relative error of its results.
+/// Launches the kernel once on the tensors of `trial`, without timing it; returns the relative error of its results.
 ///
 /// # Errors
 /// [`Failure`].

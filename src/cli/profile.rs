@@ -199,11 +199,19 @@ fn describe_lines(lines: &[Line]) -> String {
     };
     let (shared, global) = (of_space(|line| line.shared), of_space(|line| line.global));
     let mut text = String::new();
-    for (memory, unit, sum) in [("shared memory", "wavefront", shared), ("device memory", "sector", global)] {
-        let (accesses, needed) = (count(sum.accesses as usize, "access"), count(sum.needed as usize, unit));
-        let ratio = ratio(sum);
+    for (memory, unit, sum) in [("shared memory", "wavefronts", shared), ("device memory", "sectors", global)] {
+        let Count { accesses, needed, ideal, excess } = sum;
         // Writing into a string cannot fail.
-        writeln!(text, "{memory}: {accesses} of a warp, {needed}, {} in excess ({ratio} of the fewest)", sum.excess).ok();
+        if accesses == 0 {
+            writeln!(text, "{memory}: no accesses").ok();
+        } else {
+            let ratio = ratio(sum);
+            writeln!(
+                text,
+                "{memory}: {accesses} accesses by warps, {needed} {unit} of at least {ideal} ({ratio}), {excess} in excess"
+            )
+            .ok();
+        }
     }
     let columns = [
         Column::text("line").needed(),

@@ -59,6 +59,12 @@ impl Ncu {
         find_in_path("ncu").map(|path| Self { path }).ok_or(NcuError::Missing)
     }
 
+    /// The one at a path.
+    #[cfg(test)]
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// Names of the counters that it knows for this machine's GPUs; all of them if it does not say.
     pub(super) fn counters(&self, cancel: &Cancel) -> Vec<&'static str> {
         let known = self.known(cancel).unwrap_or_default();

@@ -108,3 +108,76 @@ fn answer(job: &Job, prefix: &[OsString], options: &Options) -> Result<Answer, (
 fn absolute(library: &Path) -> PathBuf {
     std::path::absolute(library).unwrap_or_else(|_| library.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bench::Size,
+        device::DeviceKind,
+        family::attention::{Kind, Point},
+        files::write_script,
+        kernel::{Dtype, Features, HeadDim, Target},
+    };
+
+    /// Answers a request as a worker does.
+    const WORKER: &str = r#"read -r line
+token=$(echo "$line" | sed 's/.*"token":"\([0-9a-f]*\)".*/\1/')
+echo "$token {\"ran\":{\"lines\":[],\"relative_error\":0.25}}""#;
+
+    /// An `ncu` that knows one counter of those that kgen asks for, and runs the program behind its own arguments. It
+    /// writes what `say` prints to its log.
+    fn ncu(say: &str) -> String {
+        let known = "if [ \"$1\" = --query-metrics ]; then echo \"dram__bytes Counter byte\"; exit 0; fi";
+        let log = "while [ \"$1\" != --log-file ]; do shift; done\nlog=$2\nshift 2";
+        format!("{known}\necho \"$@\" >arguments\n{log}\n{say} >\"$log\"\nexec \"$@\"")
+    }
+
+    /// Prints the report of one launch.
+    const REPORT: &str = r#"printf '"Kernel Name","Block Size","Grid Size","dram__bytes.sum"\n"","","","byte"\n"attention","(1, 1, 1)","(2, 1, 1)","7"\n'"#;
+
+    fn job() -> Job {
+        let point = Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(64),
+            dtype: Dtype::Fp16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
+        let (device, size) = (DeviceKind::Gpu, Size::new([("batch", 1)]));
+        Job { variant: point.into(), device, capability: 80, library: "any.so".into(), size, seed: 1 }
+    }
+
+    /// The outcome with these scripts as worker and as `ncu`, which run in the folder.
+    fn run(folder: &Path, worker: &str, profiler: &str) -> Result<Found, NcuError> {
+        let (program, ncu) = (folder.join("worker"), folder.join("ncu"));
+        write_script(&program, worker);
+        write_script(&ncu, &format!("cd '{}'\n{profiler}", folder.display()));
+        let options = Options { program, time_limit: Duration::from_secs(20), cancel: Cancel::default() };
+        with_counters(&Ncu::at(ncu), &job(), &options)
+    }
+
+    #[test]
+    fn a_worker_behind_ncu_gives_its_answer_and_ncu_the_counters() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = run(folder.path(), WORKER, &ncu(REPORT)).expect("counters");
+        assert_eq!((found.status, found.relative_error), (Status::Ok, Some(0.25)));
+        let launches = found.counters.expect("a launch");
+        assert_eq!((launches.len(), launches[0].value("dram__bytes.sum")), (1, Some(7.0)));
+        let arguments = fs::read_to_string(folder.path().join("arguments")).expect("they were kept");
+        assert!(arguments.contains("--metrics dram__bytes.sum --log-file"), "{arguments}");
+        assert!(arguments.trim_end().ends_with("worker __worker profile"), "{arguments}");
+    }
+
+    #[test]
+    fn a_refusal_of_the_driver_stops_everything_and_a_kernel_that_dies_only_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = ncu("echo '==ERROR== ERR_NVGPUCTRPERM - no'");
+        assert_eq!(run(folder.path(), WORKER, &refused), Err(NcuError::NotPermitted));
+        let found = run(folder.path(), "echo oh >&2; exit 3", &ncu(REPORT)).expect("the next kernel may run");
+        assert!(found.status == Status::Crash && found.message.contains("it said: oh"), "{found:?}");
+        let silent = ncu("echo '==WARNING== No kernels were profiled.'");
+        assert!(matches!(run(folder.path(), WORKER, &silent), Err(NcuError::Nothing(_))));
+    }
+}

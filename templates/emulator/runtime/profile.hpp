@@ -1,6 +1,6 @@
 // Counts for `kgen profile`, by line of source: the wavefronts that each warp-wide access to shared memory takes, and
 // the sectors of device memory that each access touches. Compiled with -DKGEN_PROFILE only; otherwise these functions
-// are empty. docs/lab.md (Profiling) states the rules.
+// are empty. docs/lab.md states the rules.
 //
 // The lanes of a warp run one after another, so an access of the warp is put together: the n-th access of each lane at
 // one call of a primitive, between two warp-wide primitives or block barriers, is one instruction.
