@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("device", &["files", "toolchain"]),
     ("check", &["device", "files", "isolate", "jobs", "kernel", "plan"]),
     ("bench", &["check", "device", "isolate", "kernel", "plan"]),
-    ("profile", &["bench", "device", "isolate", "kernel", "toolchain"]),
+    ("profile", &["bench", "check", "device", "isolate", "kernel", "toolchain"]),
     ("grid", &["expression", "files", "kernel", "text"]),
     ("family", &["bench", "check", "device", "expression", "grid", "isolate", "jobs", "kernel", "plan"]),
     ("lab", &["bench", "check", "files", "grid", "kernel"]),

@@ -194,7 +194,9 @@ fn describe_lines(lines: &[Line]) -> String {
     let measured = || lines.iter().filter(|line| line.shared.accesses + line.global.accesses > 0);
     let of_space = |space: fn(&Line) -> Count| {
         let mut sum = Count::default();
-        lines.iter().for_each(|line| sum.add(space(line)));
+        for line in lines {
+            sum.add(space(line));
+        }
         sum
     };
     let (shared, global) = (of_space(|line| line.shared), of_space(|line| line.global));

@@ -3,6 +3,7 @@
 use super::{Line, line, worker::Failure};
 use crate::{
     bench::{Output, Status, Trial},
+    check::Number,
     device::{Call, Device, Element, Emulator, Image, Schedule},
 };
 
@@ -39,7 +40,7 @@ fn image_of(bytes: &[u8]) -> Image {
 
 /// Unwritten memory of an output.
 fn space_for(output: &Output) -> Image {
-    let element = output.number.map_or(Element::Bits32, |number| number.element());
+    let element = output.number.map_or(Element::Bits32, Number::element);
     let count = output.bytes.div_ceil(element.bytes());
     let mut image = Image::poisoned(element, count, 0);
     for offset in (0..).take(count) {
