@@ -108,6 +108,9 @@ fn a_swizzled_kernel_has_no_conflicts_and_its_profile_is_a_row() {
     assert_eq!(copies["file"], "kgen/tile.cuh");
     assert!(found["relative_error"].as_f64().is_some_and(|error| error > 0.0 && error < 0.02), "{found}");
     assert_eq!((&found["facts"]["threads"], &found["facts"]["compiled"]), (&json!(128), &Value::Null));
+    let shared = |line: &Value| number(&line["shared"]["needed"]);
+    let all = found["lines"].as_array().expect("lines");
+    assert_eq!(number(&found["totals"]["shared"]["needed"]), all.iter().map(shared).sum::<u64>());
     let output = kgen(folder.path(), &["db", "query", "--format", "json"]).output().expect("it runs");
     let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let row = &rows["rows"][0];

@@ -18,7 +18,7 @@ use crate::{
     },
     device::DeviceChoice,
     family,
-    profile::{Count, Counter, KernelCounters, Line, METRICS, Metric},
+    profile::{Count, Counter, KernelCounters, Line, METRICS, Metric, Totals},
     text::{count, size},
 };
 use console::style;
@@ -147,7 +147,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
 }
 
 fn describe(profile: &Profile) -> String {
-    let Profile { name, variant, shape, device, status, message, facts, relative_error, lines, counters } = profile;
+    let Profile { name, variant, shape, device, status, message, facts, relative_error, totals, lines, counters } = profile;
     let label = family::of(variant.kind()).label(shape);
     let mut text = format!("{name} {label}, {device}\n{}", describe_facts(facts));
     // Writing into a string cannot fail.
@@ -157,8 +157,8 @@ fn describe(profile: &Profile) -> String {
     if let Some(error) = relative_error {
         writeln!(text, "  results are right: largest relative error {error:.1e}").ok();
     }
-    if let Some(lines) = lines {
-        text = text + "\n" + &describe_lines(lines);
+    if let Some((totals, lines)) = totals.as_ref().zip(lines.as_ref()) {
+        text = text + "\n" + &describe_totals(totals) + "\n" + &describe_lines(lines);
     }
     for launch in counters.iter().flatten() {
         text = text + "\n" + &describe_launch(launch);
@@ -190,31 +190,25 @@ fn describe_facts(facts: &Facts) -> String {
     text + "\n"
 }
 
+fn describe_totals(totals: &Totals) -> String {
+    let Totals { shared, global } = *totals;
+    let mut text = String::new();
+    for (memory, unit, count) in [("shared memory", "wavefronts", shared), ("device memory", "sectors", global)] {
+        let Count { accesses, needed, ideal, excess } = count;
+        if accesses == 0 {
+            text = text + memory + ": no accesses\n";
+            continue;
+        }
+        let of = ratio(count);
+        // Writing into a string cannot fail.
+        writeln!(text, "{memory}: {accesses} accesses by warps, {needed} {unit} of at least {ideal} ({of}), {excess} in excess")
+            .ok();
+    }
+    text
+}
+
 fn describe_lines(lines: &[Line]) -> String {
     let measured = || lines.iter().filter(|line| line.shared.accesses + line.global.accesses > 0);
-    let of_space = |space: fn(&Line) -> Count| {
-        let mut sum = Count::default();
-        for line in lines {
-            sum.add(space(line));
-        }
-        sum
-    };
-    let (shared, global) = (of_space(|line| line.shared), of_space(|line| line.global));
-    let mut text = String::new();
-    for (memory, unit, sum) in [("shared memory", "wavefronts", shared), ("device memory", "sectors", global)] {
-        let Count { accesses, needed, ideal, excess } = sum;
-        // Writing into a string cannot fail.
-        if accesses == 0 {
-            writeln!(text, "{memory}: no accesses").ok();
-        } else {
-            let ratio = ratio(sum);
-            writeln!(
-                text,
-                "{memory}: {accesses} accesses by warps, {needed} {unit} of at least {ideal} ({ratio}), {excess} in excess"
-            )
-            .ok();
-        }
-    }
     let columns = [
         Column::text("line").needed(),
         Column::text("access").needed(),
@@ -230,8 +224,7 @@ fn describe_lines(lines: &[Line]) -> String {
     let shown: Vec<&Line> =
         measured().enumerate().filter(|(place, _)| verbosity::verbose() || *place < FEW).map(|(_, line)| line).collect();
     let left_out = measured().count() - shown.len();
-    text += "\n";
-    text += &table::of(&columns, shown.into_iter().map(cells));
+    let mut text = table::of(&columns, shown.into_iter().map(cells));
     if left_out > 0 {
         writeln!(text, "… and {left_out} more lines that waste no more; `--verbose` lists all").ok();
     }
@@ -287,4 +280,51 @@ fn describe_launch(launch: &KernelCounters) -> String {
         writeln!(text, "warps that wait at an issue: {}", words.join(", ")).ok();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: u32, shared: Count) -> Line {
+        let (file, primitive, text) = ("k.cu".to_owned(), "load_shared".to_owned(), format!("text {number};"));
+        Line { file, line: number, primitive, text, shared, ..Line::default() }
+    }
+
+    #[test]
+    fn lines_have_their_counts_and_those_that_are_left_out_are_counted() {
+        let count = |needed| Count { accesses: 4, needed, ideal: 4, excess: needed - 4 };
+        let mut lines: Vec<Line> = (1..=20).map(|number| line(number, count(if number == 1 { 32 } else { 4 }))).collect();
+        lines.push(Line { unmeasured: 7, primitive: "tma_load".to_owned(), ..line(21, Count::default()) });
+        let text = describe_totals(&Totals::of(&lines)) + &describe_lines(&lines);
+        assert!(
+            text.starts_with("shared memory: 80 accesses by warps, 108 wavefronts of at least 80 (1.35x), 28 in excess\n"),
+            "{text}"
+        );
+        assert!(text.contains("device memory: no accesses\n") && text.contains("8.00x") && text.contains("text 1;"), "{text}");
+        assert!(text.contains("… and 8 more lines that waste no more") && !text.contains("text 20;"), "{text}");
+        assert!(text.contains("here 7 tma_load (k.cu:21)"), "{text}");
+    }
+
+    #[test]
+    fn counters_have_their_units_and_stalls_one_line() {
+        let counter = |metric: &str, unit: &str, value| Counter { metric: metric.to_owned(), unit: unit.to_owned(), value };
+        let launch = KernelCounters {
+            kernel: "attention(p)".to_owned(),
+            block: "(128, 1, 1)".to_owned(),
+            grid: "(8, 1, 1)".to_owned(),
+            counters: vec![
+                counter("dram__bytes.sum", "byte", 33_554_432.0),
+                counter("gpu__time_duration.sum", "ns", 12_500.0),
+                counter("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", 61.26),
+                counter("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", "inst", 1.5),
+            ],
+        };
+        let text = describe_launch(&launch);
+        for part in ["attention(p) grid (8, 1, 1) block (128, 1, 1)\n", "12.50 µs", "61.3 %", "at an issue: wait 1.50\n"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        assert!(place("time of the launch") < place("bytes of device memory"), "in the order of the table: {text}");
+    }
 }

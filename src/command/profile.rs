@@ -25,7 +25,7 @@ use crate::{
     kernel::Variant,
     lab::{Profiled, Row},
     plan::Plan,
-    profile::{self, FLAG, Found, Job, KernelCounters, Line, NcuError, Options, Sources},
+    profile::{self, FLAG, Found, Job, KernelCounters, Line, NcuError, Options, Sources, Totals},
     text::count,
 };
 use place::Place;
@@ -108,6 +108,8 @@ pub struct Profile {
     pub facts: Facts,
     /// Largest relative error of the sampled rows of its results.
     pub relative_error: Option<f64>,
+    /// Accesses of all lines together; `None` unless the emulator has counted them.
+    pub totals: Option<Totals>,
     /// Accesses by line, the largest waste first; `None` unless the emulator has counted them.
     pub lines: Option<Vec<Line>>,
     /// Counters of each launch; `None` unless a GPU has counted them.
@@ -255,10 +257,12 @@ impl Request {
 }
 
 impl Profile {
+    /// The profile of what was found.
     fn of(kernel: &Kernel, shape: Size, device: DeviceKind, found: Found, built: &Map<String, Value>) -> Self {
         let Found { status, message, relative_error, lines, counters } = found;
         let (variant, facts) = (kernel.plan.variant, Facts::of(&kernel.plan, built));
-        Self { name: variant.name(), variant, shape, device, status, message, facts, relative_error, lines, counters }
+        let totals = lines.as_deref().map(Totals::of);
+        Self { name: variant.name(), variant, shape, device, status, message, facts, relative_error, totals, lines, counters }
     }
 
     /// The profile as the store takes it.
@@ -270,7 +274,9 @@ impl Profile {
             shape: &self.shape,
             status: self.status,
             message: &self.message,
-            numbers: json!({ "relative_error": self.relative_error, "lines": self.lines, "counters": self.counters }),
+            numbers: json!({
+                "relative_error": self.relative_error, "totals": self.totals, "lines": self.lines, "counters": self.counters,
+            }),
             details: json!({ "device": self.device, "facts": self.facts }),
         }
     }

@@ -57,6 +57,27 @@ impl Line {
     }
 }
 
+/// The accesses of all lines together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Wavefronts of shared memory.
+    pub shared: Count,
+    /// Sectors of device memory.
+    pub global: Count,
+}
+
+impl Totals {
+    /// The sum of these lines.
+    pub fn of(lines: &[Line]) -> Self {
+        let mut totals = Self::default();
+        for line in lines {
+            totals.shared.add(line.shared);
+            totals.global.add(line.global);
+        }
+        totals
+    }
+}
+
 /// Reads the text of `kgen_emulator_profile`: one entry for each line of source and primitive, without texts, the
 /// largest waste first.
 ///

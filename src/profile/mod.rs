@@ -11,7 +11,7 @@ mod run;
 mod source;
 mod worker;
 
-pub use line::{Count, Line};
+pub use line::{Count, Line, Totals};
 pub use metrics::{METRICS, Metric};
 pub use ncu::{Ncu, NcuError};
 pub use report::{Counter, KernelCounters};
