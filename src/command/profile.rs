@@ -172,6 +172,10 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
             }),
             (.., why) => Found::nothing(Status::Error, why.as_ref().map(ToString::to_string).unwrap_or_default()),
         };
+        if context.cancel.requested() {
+            observer.event(Event::GivenUp { step: &name });
+            break;
+        }
         let built = built.get(&name).cloned().unwrap_or_default();
         let profile = Profile::of(kernel, size, device, found, &built);
         if let Some(recorder) = &recorder {

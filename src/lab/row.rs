@@ -1,7 +1,7 @@
 //! One measurement with all that determines it, in the form of its JSON.
 
 use crate::{
-    bench::{Made, Measurement, Report, Size, Status as BenchStatus},
+    bench::{Made, Measurement, Report, Status as BenchStatus},
     check::{Status as CheckStatus, Verdict},
     files::FieldHasher,
     kernel::Variant,
@@ -17,7 +17,7 @@ pub const FORMAT: u32 = 1;
 const CHECK: &str = "kgen check";
 
 /// The program whose rows have counts of accesses and counters instead of times.
-const PROFILE: &str = "kgen profile";
+pub(super) const PROFILE: &str = "kgen profile";
 
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -153,33 +153,12 @@ impl Run {
     }
 
     /// The run as a row states it, with further circumstances.
-    fn with(&self, circumstances: &Value) -> Map<String, Value> {
+    pub(super) fn with(&self, circumstances: &Value) -> Map<String, Value> {
         let Self { id, command, process, harness } = self;
         let mut run = object(&json!({ "id": id, "command": command, "process": process, "harness": harness }));
         run.extend(object(circumstances));
         run
     }
-}
-
-/// A profile of one kernel at one size.
-#[derive(Debug)]
-pub struct Profiled<'a> {
-    /// The variant.
-    pub variant: Variant,
-    /// Its tile and text.
-    pub made: &'a Made,
-    /// The library's manifest entry for it, empty if there is none.
-    pub built: &'a Map<String, Value>,
-    /// The size.
-    pub shape: &'a Size,
-    /// The outcome.
-    pub status: BenchStatus,
-    /// The reason for missing numbers.
-    pub message: &'a str,
-    /// Counts and counters.
-    pub numbers: Value,
-    /// What else is known of the kernel.
-    pub details: Value,
 }
 
 impl Row {
@@ -254,32 +233,6 @@ impl Row {
             run: run.with(&circumstances),
             foreign: None,
         })
-    }
-
-    /// The row of a profile: `numbers` are its counts. `circumstances` are those of the run.
-    pub fn of_profile(profiled: &Profiled<'_>, run: &Run, circumstances: &Value) -> Self {
-        let Profiled { variant, made, built, shape, status, message, numbers, details } = profiled;
-        let name = variant.name();
-        let mut sizes = object(shape);
-        sizes.extend(of_variant(variant));
-        Self {
-            format: FORMAT,
-            bench: PROFILE.to_owned(),
-            case: format!("{name} {shape}"),
-            contender: "kgen".to_owned(),
-            own: true,
-            shape: sizes,
-            dtype: variant.dtype().map(|dtype| dtype.to_string()),
-            layout: None,
-            status: (*status).into(),
-            message: (*message).to_owned(),
-            numbers: (*status == BenchStatus::Ok).then(|| object(numbers)),
-            card: Map::new(),
-            kernel: Some(kernel(&name, *variant, made, built)),
-            details: object(details),
-            run: run.with(circumstances),
-            foreign: None,
-        }
     }
 
     /// BLAKE3 of the row, which identifies it in every store.
@@ -391,7 +344,7 @@ impl Row {
 }
 
 /// The facts about a kernel: its variant, tile and text, and the library's manifest entry.
-fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>) -> Map<String, Value> {
     let mut kernel = object(&variant);
     kernel.extend(object(made));
     kernel.insert("name".to_owned(), json!(name));
@@ -400,7 +353,7 @@ fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>)
 }
 
 /// What selects the work of a variant besides its sizes: head dim and mask.
-fn of_variant(variant: &Variant) -> Map<String, Value> {
+pub(super) fn of_variant(variant: &Variant) -> Map<String, Value> {
     let all = object(variant);
     ["head_dim", "causal"].into_iter().filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()
 }

@@ -62,26 +62,24 @@ pub fn on_emulator(job: &Job, options: &Options) -> Found {
 /// Runs the kernel on the GPU under `ncu`, which repeats its launch for each group of counters.
 ///
 /// # Errors
-/// [`NcuError`] if no counter can be read, for this kernel and any other.
+/// [`NcuError::NotPermitted`] if no counter of this kernel or any other can be read.
 pub fn with_counters(ncu: &Ncu, job: &Job, options: &Options) -> Result<Found, NcuError> {
-    let unwritable = |error: std::io::Error| NcuError::Unreadable(format!("cannot write a temporary file: {error}"));
-    let folder = tempfile::tempdir().map_err(unwritable)?;
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return Ok(Found::nothing(Status::Error, format!("cannot make a temporary folder: {error}"))),
+    };
     let log = folder.path().join("ncu.csv");
     let prefix = ncu.prefix(&ncu.counters(&options.cancel), &log);
     let answer = answer(job, &prefix, options);
-    let log = fs::read_to_string(&log).unwrap_or_default();
-    let launches = ncu::launches(&log);
-    if launches == Err(NcuError::NotPermitted) {
-        return Err(NcuError::NotPermitted);
-    }
-    match answer {
-        Ok(Answer::Ran { relative_error, .. }) => Ok(Found {
-            relative_error: Some(relative_error),
-            counters: Some(launches?),
-            ..Found::nothing(Status::Ok, String::new())
-        }),
-        Ok(Answer::Failed { status, message }) | Err((status, message)) => Ok(Found::nothing(status, message)),
-    }
+    let launches = ncu::launches(&fs::read_to_string(&log).unwrap_or_default());
+    Ok(match (answer, launches) {
+        (_, Err(NcuError::NotPermitted)) => return Err(NcuError::NotPermitted),
+        (Ok(Answer::Failed { status, message }) | Err((status, message)), _) => Found::nothing(status, message),
+        (Ok(Answer::Ran { .. }), Err(error)) => Found::nothing(Status::Error, error.to_string()),
+        (Ok(Answer::Ran { relative_error, .. }), Ok(launches)) => {
+            Found { relative_error: Some(relative_error), counters: Some(launches), ..Found::nothing(Status::Ok, String::new()) }
+        }
+    })
 }
 
 /// The answer of a worker that is started behind `prefix`; the reason if there is none.
@@ -178,6 +176,7 @@ echo "$token {\"ran\":{\"lines\":[],\"relative_error\":0.25}}""#;
         let found = run(folder.path(), "echo oh >&2; exit 3", &ncu(REPORT)).expect("the next kernel may run");
         assert!(found.status == Status::Crash && found.message.contains("it said: oh"), "{found:?}");
         let silent = ncu("echo '==WARNING== No kernels were profiled.'");
-        assert!(matches!(run(folder.path(), WORKER, &silent), Err(NcuError::Nothing(_))));
+        let found = run(folder.path(), WORKER, &silent).expect("the next kernel may run");
+        assert!(found.status == Status::Error && found.message.contains("No kernels were profiled"), "{found:?}");
     }
 }
