@@ -182,6 +182,25 @@ fn a_kernel_with_wrong_results_or_a_race_has_no_counts() {
 }
 
 #[test]
+fn the_manifest_of_a_build_gives_registers_and_instructions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = "rmsnorm_bf16_sm80";
+    let entry = json!({
+        "name": name, "kind": "rmsnorm", "target": "sm80", "registers": 56, "spill_bytes": 8, "tensor_cores": { "HMMA.16816": 12 },
+    });
+    let manifest = json!({ "format": 2, "nvcc": "13.0.88", "targets": { "sm80": {} }, "variants": [entry] });
+    fs::create_dir_all(folder.path().join("build/lib")).expect("made");
+    fs::write(folder.path().join("build/lib/manifest.json"), manifest.to_string()).expect("written");
+    let found = profile(folder.path(), &[name, "--rows", "2", "--columns", "256"]);
+    let compiled = &found["facts"]["compiled"];
+    assert_eq!((&compiled["registers"], &compiled["tensor_cores"]["HMMA.16816"]), (&json!(56), &json!(12)));
+    // Two rows of 256 elements: in, residual and weight are read once a row, the two outputs written.
+    assert_eq!(found["totals"]["global"]["needed"], 2 * 5 * 512 / 32);
+    let said = contains("compiled: 56 registers, 8 bytes spilled, 12 HMMA.16816").and(contains("shared memory: no accesses"));
+    kgen(folder.path(), &["profile", name, "--rows", "2", "--columns", "256"]).assert().success().stdout(said);
+}
+
+#[test]
 fn what_cannot_be_profiled_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = |arguments: &[&str], code: i32, said: &str| {

@@ -27,9 +27,10 @@ struct counts {
     bool are(uint64_t a, uint64_t u, uint64_t i) const { return accesses == a && units == u && ideal == i; }
 };
 
-// The counts of a space that the kernel's lines have together, of one primitive if it is named.
-counts of(body kernel, const char* space, const char* primitive = nullptr, uint32_t threads = 32) {
-    kgen_emulator_reset(1);
+// The counts of a space that the kernel's lines have together, of one primitive if it is named; with one order of
+// threads.
+counts with_seed(uint64_t seed, body kernel, const char* space, const char* primitive, uint32_t threads) {
+    kgen_emulator_reset(seed);
     kgen_emulator_tensor("numbers", numbers, sizeof numbers, nullptr, 4, 1);
     if (launch(kernel, "counts", 1, threads, 32768, 0, nullptr) != KGEN_SUCCESS) {
         expect(false, kgen_emulator_report());
@@ -53,6 +54,16 @@ counts of(body kernel, const char* space, const char* primitive = nullptr, uint3
         ++sum.lines;
     }
     return sum;
+}
+
+// The same, which must not depend on the order of threads.
+counts of(body kernel, const char* space, const char* primitive = nullptr, uint32_t threads = 32) {
+    const counts first = with_seed(1, kernel, space, primitive, threads);
+    for (uint64_t seed = 2; seed < 10; ++seed) {
+        const counts other = with_seed(seed, kernel, space, primitive, threads);
+        if (!other.are(first.accesses, first.units, first.ideal)) expect(false, "counts do not depend on the order of threads");
+    }
+    return first;
 }
 
 uint32_t at(uint32_t bytes) { return shared_base() + bytes; }
@@ -93,6 +104,9 @@ void pairs_of_stride_16(int) { store_shared_pair(at(lane() * 16), 1, 2); }
 void pairs_of_whole_banks(int) { store_shared_pair(at(lane() * 128), 1, 2); }
 void fours(int) { store_shared(at(lane() * 16), ZEROS); }
 void fours_of_stride_32(int) { store_shared(at(lane() * 32), ZEROS); }
+void fours_of_a_quarter(int) {
+    if (lane() / 8 == 2) store_shared(at(lane() * 16), ZEROS);
+}
 void rows_of_128_bytes(int) { store_shared(at(lane() * 128), ZEROS); }
 void swizzled_rows(int) { store_shared(at(lane() * 128 + (lane() % 8) * 16), ZEROS); }
 
@@ -170,6 +184,7 @@ void shared_vectors() {
     expect(of(pairs_of_whole_banks, "shared").are(1, 32, 2), "16 in each half-warp");
     expect(of(fours, "shared").are(1, 4, 4), "16 bytes a lane take four");
     expect(of(fours_of_stride_32, "shared").are(1, 8, 4), "each quarter-warp's conflicts add up");
+    expect(of(fours_of_a_quarter, "shared").are(1, 1, 1), "a quarter-warp without an access needs none");
     expect(of(rows_of_128_bytes, "shared").are(1, 32, 4), "rows of 128 bytes: 8 in each quarter-warp");
     expect(of(swizzled_rows, "shared").are(1, 4, 4), "and none if they are swizzled");
     expect(of(plain_matrices, "shared", "ldmatrix_x4").are(1, 32, 4), "ldmatrix reads each matrix of rows in one bank in 8 wavefronts");
