@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Vec<KernelCounters>, String> {
     let place = |name: &str| {
         let found = names.iter().position(|known| known == name);
         found.ok_or_else(|| {
-            format!("the report of ncu has no column `{name}`; kgen reads the raw page of Nsight Compute 2021 and newer")
+            format!("the report of ncu has no column `{name}`; kgen reads its raw page as CSV, which this release may print in another form")
         })
     };
     let [kernel, block, grid] = [place("Kernel Name")?, place("Block Size")?, place("Grid Size")?];
