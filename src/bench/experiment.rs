@@ -74,6 +74,21 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2 })
 }
 
+/// Launches the kernel once on the tensors of `trial`, without timing it; returns the relative error of its results.
+///
+/// # Errors
+/// [`Failure`].
+pub fn once(gpu: &Gpu, trial: &dyn Trial) -> Result<f64, Failure> {
+    let params = trial.params();
+    let outputs = trial.outputs(if trial.has_workspace() { gpu.workspace_bytes(&params)? } else { 0 });
+    let host = trial.inputs(0);
+    let set = on_device(&host, &outputs)?;
+    written(&set, &outputs).try_for_each(DeviceMemory::poison)?;
+    gpu.launch(&Gpu::prepare(&params, &set))?;
+    let results = written(&set, &outputs).map(bytes_of).collect::<Result<Vec<_>, _>>()?;
+    trial.judge(&host, &outputs, &results).map_err(Failure::Wrong)
+}
+
 /// A copy of the inputs, followed by space for the outputs.
 fn on_device(inputs: &[(&'static str, Vec<u8>)], outputs: &[Output]) -> Result<Tensors, DeviceError> {
     let given = inputs.iter().map(|(name, bytes)| Ok((*name, DeviceMemory::of(bytes)?)));

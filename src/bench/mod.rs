@@ -21,6 +21,7 @@ pub use data::Draws;
 pub use data::Normals;
 pub(crate) use data::{elements, fp32};
 pub use estimate::{Estimate, Part, Unit};
+pub(crate) use experiment::{Failure as ExperimentFailure, once};
 pub use measurement::{Made, Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, day, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};

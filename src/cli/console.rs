@@ -100,6 +100,7 @@ fn verb(work: Work) -> &'static str {
         Work::Checking => "checking",
         Work::Timing => "timing",
         Work::Calling => "calling",
+        Work::Profiling => "profiling",
     }
 }
 

@@ -26,6 +26,7 @@ mod man;
 mod names;
 mod pack;
 mod predict;
+mod profile;
 mod progress;
 mod score;
 mod select;
@@ -228,6 +229,8 @@ pub enum Command {
     Check(check::Args),
     /// Time kernels on the GPU of this machine.
     Bench(bench::Args),
+    /// Show where kernels lose time: bank conflicts and uncoalesced accesses by line, or counters of a GPU.
+    Profile(profile::Args),
     /// Query, export, merge or compare stored measurements.
     Db(db::Args),
     /// Show why a kernel is as it is: its tile with reasons, its neighbours, its limits and its measured times.
@@ -276,6 +279,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Wheel(args) => wheel::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
+        Command::Profile(args) => profile::run(&global, args),
         Command::Db(args) => db::run(&global, args),
         Command::Explain(args) => explain::run(&global, args),
         Command::Predict(args) => predict::run(&global, args),

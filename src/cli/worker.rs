@@ -27,6 +27,8 @@ enum TaskWord {
     Bench,
     /// Random calls to a library's dispatcher.
     Fuzz,
+    /// One run of a kernel that is profiled.
+    Profile,
     /// The C++ compiler that the environment names.
     HostCompiler,
 }
@@ -41,6 +43,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
         TaskWord::Check => Task::Check,
         TaskWord::Bench => Task::Bench,
         TaskWord::Fuzz => Task::Fuzz,
+        TaskWord::Profile => Task::Profile,
         TaskWord::HostCompiler => return ui::print_json(&toolchain::named_by_environment()),
     };
     let output = isolate::private_output();

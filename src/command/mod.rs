@@ -41,6 +41,7 @@ mod names;
 mod observer;
 pub mod pack;
 pub mod predict;
+pub mod profile;
 mod record;
 mod score;
 mod selection;

@@ -108,6 +108,8 @@ pub enum Work {
     Timing,
     /// Random calls; a step is a call.
     Calling,
+    /// Profiles; a step is a variant.
+    Profiling,
 }
 
 /// Result of a step.

@@ -4,6 +4,7 @@ use super::CommandError;
 use crate::{
     bench, check,
     family::{self, attention::fuzz},
+    profile,
 };
 use std::io::{BufRead, Write};
 
@@ -16,6 +17,8 @@ pub enum Task {
     Bench,
     /// Random calls to a library's dispatcher.
     Fuzz,
+    /// One run of a kernel that is profiled.
+    Profile,
 }
 
 /// Serves the one request in `input` and writes its answers to `output`.
@@ -27,6 +30,7 @@ pub fn serve(task: Task, input: &mut impl BufRead, output: impl Write) -> Result
         Task::Check => check::serve_worker(family::cases, input, output),
         Task::Bench => bench::serve_worker(family::trial, input, output),
         Task::Fuzz => fuzz::serve(input, output),
+        Task::Profile => profile::serve_worker(family::trial, input, output),
     };
     served.map_err(CommandError::Usage)
 }

@@ -76,6 +76,17 @@ impl Emulator {
         }
     }
 
+    /// Accesses by line of the last run, as the emulator writes them (`kgen/emulator.h`).
+    ///
+    /// # Errors
+    /// [`DeviceError::Symbol`] unless the library was compiled to count them.
+    pub fn profile(&self) -> Result<String, DeviceError> {
+        // SAFETY: the emulator's header declares this type, and `self` holds the library.
+        let profile: Report = unsafe { self.library.function("kgen_emulator_profile") }?;
+        // SAFETY: the emulator returns a NUL-terminated string that is valid until its next call.
+        Ok(unsafe { CStr::from_ptr(profile()) }.to_string_lossy().into_owned())
+    }
+
     /// Clears the declarations of the last run and applies the schedule.
     fn reset(&self, schedule: Schedule) {
         // SAFETY: the function takes any seed.

@@ -372,6 +372,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_of_the_compiler_makes_another_kit() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let mut counting = any(Path::new("c++"));
+        counting.flags.push("-DKGEN_PROFILE".to_owned());
+        let runtime = [("runtime.cpp", "#ifdef KGEN_PROFILE\nint answer() { return 42; }\n#endif\n")];
+        let kit = |host| {
+            let kit = EmulatorKit::new(cache.path(), [].into_iter(), runtime.into_iter(), host, &Cancel::default());
+            kit.expect("the kit compiles")
+        };
+        let (plain, counting) = (kit(&any(Path::new("c++"))), kit(&counting));
+        assert_ne!((plain.hash(), &plain.folder), (counting.hash(), &counting.folder));
+        let text = "int answer();\nextern \"C\" int f() { return answer(); }\n";
+        assert_ne!(plain.library("f", text).expect("it compiles"), counting.library("f", text).expect("it compiles"));
+    }
+
+    #[test]
     fn what_a_killed_process_left_is_removed_by_the_next_one() {
         let cache = tempfile::tempdir().expect("a temporary folder");
         let left = cache.path().join("emulator/.new-dead");

@@ -20,6 +20,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    ffi::OsString,
     io::{self, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
@@ -89,11 +90,25 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// The worker cannot be started or waited for.
-    pub fn run(&self, request: &impl Serialize, mut hear: impl FnMut(&[u8])) -> io::Result<(End, String)> {
+    pub fn run(&self, request: &impl Serialize, hear: impl FnMut(&[u8])) -> io::Result<(End, String)> {
+        self.run_behind(&[], request, hear)
+    }
+
+    /// [`run`](Self::run) with the worker's command line as the last arguments of another one, `prefix`, such as that
+    /// of a profiler.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_behind(
+        &self,
+        prefix: &[OsString],
+        request: &impl Serialize,
+        mut hear: impl FnMut(&[u8]),
+    ) -> io::Result<(End, String)> {
         let token = format!("{:032x}", rand::random::<u128>());
         // The mark differs from the token, which a kernel must not be able to read.
         let mark = format!("{:032x}", rand::random::<u128>());
-        let mut child = self.start(&Envelope { token: token.clone(), request }, &mark)?;
+        let mut child = self.start(prefix, &Envelope { token: token.clone(), request }, &mark)?;
         let mut streams = Streams::of(&mut child, token)?;
         let ended = self.watch(&child, &mut streams, &mut hear);
         // It is not reaped yet, so its id cannot belong to another group; if the group is gone, that is the goal.
@@ -104,10 +119,11 @@ impl Worker<'_> {
         Ok((ended?.unwrap_or(End::Exited(status)), streams.last_words()))
     }
 
-    fn start(&self, envelope: &impl Serialize, mark: &str) -> io::Result<Child> {
+    fn start(&self, prefix: &[OsString], envelope: &impl Serialize, mark: &str) -> io::Result<Child> {
         // A separate group: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
-        let mut command = Command::new(self.program);
-        command.args(["__worker", self.task]).env(strays::VARIABLE, mark).process_group(0);
+        let mut line = prefix.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).args(["__worker", self.task]).env(strays::VARIABLE, mark).process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut line = serde_json::to_string(envelope)?;
         line.push('\n');

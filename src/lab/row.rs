@@ -16,6 +16,9 @@ pub const FORMAT: u32 = 1;
 /// The program whose rows have counts of cases instead of times.
 const CHECK: &str = "kgen check";
 
+/// The program whose rows have counts of accesses and counters instead of times.
+pub(super) const PROFILE: &str = "kgen profile";
+
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -150,7 +153,7 @@ impl Run {
     }
 
     /// The circumstances of the run as a row states them, with further ones.
-    fn with(&self, circumstances: &Value) -> Map<String, Value> {
+    pub(super) fn with(&self, circumstances: &Value) -> Map<String, Value> {
         let Self { id, command, process, harness } = self;
         let mut run = object(&json!({ "id": id, "command": command, "process": process, "harness": harness }));
         run.extend(object(circumstances));
@@ -247,7 +250,7 @@ impl Row {
         if (self.status == Status::Ok) != self.numbers.is_some() {
             return Some("`numbers` belong to the status `ok` and to no other".to_owned());
         }
-        let is_timed = self.bench != CHECK && self.foreign.is_none();
+        let is_timed = ![CHECK, PROFILE].contains(&self.bench.as_str()) && self.foreign.is_none();
         if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(f64::is_finite) {
             return Some("`numbers` have no finite `microseconds.median`".to_owned());
         }
@@ -342,7 +345,7 @@ impl Row {
 }
 
 /// The facts about a kernel: its variant, tile and text, and the library's manifest entry.
-fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>) -> Map<String, Value> {
     let mut kernel = object(&variant);
     kernel.extend(object(made));
     kernel.insert("name".to_owned(), json!(name));
@@ -351,7 +354,7 @@ fn kernel(name: &str, variant: Variant, made: &Made, built: &Map<String, Value>)
 }
 
 /// The parameters that select the work of a variant besides its sizes: head dim and mask.
-fn of_variant(variant: &Variant) -> Map<String, Value> {
+pub(super) fn of_variant(variant: &Variant) -> Map<String, Value> {
     let all = object(variant);
     ["head_dim", "causal"].into_iter().filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()
 }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/named_barrier.hpp"
 #include "runtime/race.hpp"
+#include "runtime/profile.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/device_conflicts.hpp"
 #include "runtime/earlier_kernels.hpp"

@@ -39,7 +39,7 @@ bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared
 }
 
 // True if with each of 20 seeds the kernel is rejected and a line of the report starts with `kind`.
-bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
+[[maybe_unused]] bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
         if (runs(kernel, threads, seed, shared_bytes, blocks)) return false;
         if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;

@@ -47,6 +47,11 @@ void kgen_emulator_device(int capability);
 // items. Only launchers query it; blocks run one at a time.
 void kgen_emulator_multiprocessors(int count);
 
+#ifdef KGEN_PROFILE
+// Counts of accesses since the last reset, by line of source (runtime/profile.hpp). Valid until the next call.
+const char* kgen_emulator_profile(void);
+#endif
+
 }
 
 namespace kgen {

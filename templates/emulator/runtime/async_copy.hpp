@@ -18,6 +18,8 @@ void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, so
     if (bytes > 0) check_earlier_kernels(used);
     static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
     if (bytes > 0 && !tensors.allows(source_bytes, bytes, device_access::read_written, used, CHUNK)) source_bytes = nothing.data();
+    KGEN_COUNT(shared, used, destination, CHUNK);
+    if (bytes > 0) KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(source_bytes), bytes);
     const access a = access_of(me, destination, CHUNK, used);
     races.copy_issued(a, me.thread);
     memset(to, POISON, CHUNK);

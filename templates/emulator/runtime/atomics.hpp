@@ -103,6 +103,7 @@ uint64_t access_atomically(void* pointer, const atomic_access& access, source at
     check_earlier_kernels(used);
     const device_access how = only_reads(access.which) ? device_access::atomic_read : device_access::atomic;
     if (!tensors.allows(pointer, access.bytes, how, used)) return 0;
+    KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), access.bytes);
     uint64_t old = 0;
     memcpy(&old, pointer, access.bytes);
     const uint64_t now = changed(access, old);

@@ -154,6 +154,7 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
     const use used = {primitive::load_global, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::read, used)) {
+        KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), bytes);
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
@@ -165,6 +166,7 @@ void load_written(const void* pointer, void* value, uint32_t bytes, source at) {
     const use used = {primitive::load_written, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::read_written, used)) {
+        KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), bytes);
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
@@ -176,6 +178,7 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
     const use used = {primitive::store_global, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::write, used)) {
+        KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), bytes);
         memcpy(pointer, value, bytes);
     } else {
         count_step();
@@ -185,7 +188,9 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
 void add_global(float* pointer, float value, source at) {
     const use used = {primitive::add_global, at};
     check_earlier_kernels(used);
-    if (tensors.allows(pointer, sizeof value, device_access::atomic, used)) *pointer += value;
+    if (!tensors.allows(pointer, sizeof value, device_access::atomic, used)) return;
+    KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), sizeof value);
+    *pointer += value;
 }
 
 }  // namespace kgen::emulator

@@ -9,6 +9,7 @@ void kgen_emulator_reset(uint64_t seed) {
     kgen::emulator::settings.steps = 0;
     kgen::emulator::tensors.clear();
     kgen::emulator::self.violations.clear();
+    kgen::emulator::clear_profile();
 }
 
 void kgen_emulator_priorities(uint32_t depth) { kgen::emulator::settings.depth = static_cast<int32_t>(std::min(depth, kgen::emulator::MOST_FALLS)); }
@@ -24,6 +25,10 @@ const char* kgen_emulator_report(void) { return kgen::emulator::self.violations.
 void kgen_emulator_device(int capability) { kgen::emulator::settings.capability = capability; }
 
 void kgen_emulator_multiprocessors(int count) { kgen::emulator::settings.multiprocessors = count; }
+
+#ifdef KGEN_PROFILE
+const char* kgen_emulator_profile(void) { return kgen::emulator::profiled.text(); }
+#endif
 
 // Without the emulator, the kernels' own headers define it.
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }

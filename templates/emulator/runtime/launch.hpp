@@ -104,6 +104,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     if (settings.depth == SHUFFLED) settings.expected_steps[enter] = longest;
     current = nullptr;
     write_late_stores();
+    close_profile();
     if (self.violations.empty()) return nullptr;
     self.violations.finish(name, block, cluster, blocks, settings.seed);
     return self.violations.first_line();

@@ -62,6 +62,7 @@ void store_shared(uint32_t address, const void* value, uint32_t bytes, source at
     unsigned char* to = shared.at(address, bytes, used, me.warp, me.lane);
     if (to == nullptr) return;
     races.write(access_of(me, address, bytes, used));
+    KGEN_COUNT(shared, used, address, bytes);
     memcpy(to, value, bytes);
 }
 
@@ -74,6 +75,7 @@ void load_shared(uint32_t address, void* value, uint32_t bytes, source at) {
         return;
     }
     races.read(access_of(me, address, bytes, used));
+    KGEN_COUNT(shared, used, address, bytes);
     memcpy(value, from, bytes);
 }
 

@@ -91,6 +91,7 @@ inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint3
     if (!b.fenced) complain_of_mbarrier("proxy", used, text_of(b) + " counts its bytes, and no fence_mbarrier_init has followed " + text_of(self.uses[b.made.used]));
     const uint32_t bytes = row_bytes(map) * box_rows(map);
     if (!box_is_in_shared_memory(destination, bytes, used, by.warp, by.lane)) return;
+    count_unmeasured(used);
     pending_tile copy = {map, {}, destination - SHARED_BASE, bytes, used, by.warp, by.lane, self.interval, {}};
     std::copy_n(box, map.rank, copy.first);
     if (by.warp == VISITOR) copy.behind = self.warps[VISITOR].details;

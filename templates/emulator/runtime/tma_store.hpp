@@ -61,6 +61,7 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
         const box_row r = row_of(*c, box, row);
         if (r.bytes != 0 && !tensors.allows(r.from, r.bytes, device_access::write, used, c->element_bytes)) return;
     }
+    count_unmeasured(used);
     each_source_chunk(store, [&](uint32_t chunk, uint32_t) { races.proxy_reads(access_of(me, chunk, CHUNK, used)); });
     if (stores_early()) read_source(store);
     me.stores.push_back(std::move(store));

@@ -84,6 +84,7 @@ void warp_meet(source at) { meet(primitive::warp_meet, at); }
 
 // The 32 rows of 16 bytes addressed by the lanes of the warp; a row that is out of bounds is NaN.
 inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
+    count_rows(used);
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -132,6 +133,7 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
 // Writes the 32 rows of 16 bytes to the addresses of the lanes of the warp. A row counts as written by the lane that
 // addresses it, just after the warp-wide primitive.
 inline void scatter_rows(const uint16_t (&rows)[LANES][8], const use& used) {
+    count_rows(used);
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];
     for (uint32_t lane = 0; lane < LANES; ++lane) {

@@ -248,6 +248,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     bool inside = true;
     each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
     if (!inside) return;
+    count_unmeasured(used);
     each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { races.proxy_reads(product_access(p, index, address)); });
     ++p.d->in_flight;
     mine.pending.push_back(std::move(p));
