@@ -12,6 +12,7 @@ mod console;
 mod db;
 mod diff;
 mod doctor;
+mod emit;
 mod error;
 mod escape;
 mod estimate;
@@ -217,6 +218,8 @@ pub enum Command {
     Generate(generate::Args),
     /// Render and compile kernels.
     Build(build::Args),
+    /// Write the command lines of a build as a file for ninja, make or another scheduler.
+    Emit(emit::Args),
     /// Render, compile, link and smoke-test the whole grid.
     BuildAll(build_all::Args),
     /// Put kernels as sources into another project, and keep them up to date there.
@@ -268,6 +271,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::List(args) => list::run(&global, args),
         Command::Generate(args) => generate::run(&global, args),
         Command::Build(args) => build::run(&global, args),
+        Command::Emit(args) => emit::run(&global, args),
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Vendor(args) => vendor::run(&global, args),
         Command::Wheel(args) => wheel::run(&global, args),

@@ -27,6 +27,7 @@ pub mod db;
 pub mod diff;
 pub mod doctor;
 mod edited;
+pub mod emit;
 mod emulated;
 mod error;
 pub mod explain;
