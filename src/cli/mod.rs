@@ -27,6 +27,7 @@ mod man;
 mod names;
 mod pack;
 mod progress;
+mod report;
 mod score;
 mod select;
 mod table;
@@ -232,6 +233,8 @@ pub enum Command {
     Bench(bench::Args),
     /// Query, export, merge or compare stored measurements.
     Db(db::Args),
+    /// Make a page with pictures and tables of stored measurements.
+    Report(report::Args),
     /// Show why a kernel is as it is: its tile with reasons, its neighbours, its limits and its measured times.
     Explain(explain::Args),
     /// Show how two kernels differ: plan, source and machine code.
@@ -278,6 +281,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Db(args) => db::run(&global, args),
+        Command::Report(args) => report::run(&global, args),
         Command::Explain(args) => explain::run(&global, args),
         Command::Diff(args) => diff::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),

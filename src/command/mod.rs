@@ -42,6 +42,7 @@ mod names;
 mod observer;
 pub mod pack;
 mod record;
+pub mod report;
 mod score;
 mod selection;
 mod session;

@@ -1,11 +1,12 @@
 //! The laboratory: a store of measurements, each with all that determines it, and what can be learned from them.
 //!
 //! ```text
-//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise
+//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise, report
 //! ```
 //!
 //! A row is one contender's measurement in one case, in the form that `benches/` writes too (docs/lab.md lists the
-//! fields). A failure is a row as well. Independent of terminals, templates and compilers.
+//! fields). A failure is a row as well. Independent of terminals, compilers, and templates of
+//! kernels.
 
 mod condition;
 mod export;
@@ -14,6 +15,7 @@ mod foreign;
 mod import;
 mod noise;
 mod regress;
+pub mod report;
 mod row;
 mod store;
 
