@@ -282,6 +282,7 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::fuzz::Request>(&json!({}));
     refuses_unknown_keys::<command::bench::Request>(&json!({}));
     refuses_unknown_keys::<command::bench::Shape>(&json!({}));
+    refuses_unknown_keys::<command::report::Request>(&json!({ "rows": { "kernels": ["k"] }, "form": "svg" }));
     refuses_unknown_keys::<command::expression::Request>(&json!({ "text": { "text": "s" } }));
     refuses_unknown_keys::<command::cache::Request>(&json!({ "prune": { "days": 3 } }));
     refuses_unknown_keys::<command::doctor::Request>(&json!({}));

@@ -14,7 +14,7 @@ use crate::{
     text::count,
 };
 use clap::ValueEnum;
-use std::path::PathBuf;
+use std::{fmt::Write, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,7 +92,8 @@ fn describe(outcome: &Outcome) -> String {
     let mut text = format!("{}{files}: {}{date}\n", out.display(), count(*rows, "row"));
     for section in sections {
         let figures = if section.missing.is_some() { "none".to_owned() } else { count(section.figures, "figure") };
-        text += &format!("  {}: {figures}\n", section.title);
+        // Writing into a string cannot fail.
+        writeln!(text, "  {}: {figures}", section.title).ok();
     }
     text
 }

@@ -72,8 +72,8 @@ fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Fi
     let columns = [
         Column::text("kernel or peer"),
         Column::number("length"),
-        Column::text("batch"),
-        Column::text("queries"),
+        Column::number("batch"),
+        Column::number("queries"),
         Column::number(label),
         Column::text("95 % interval"),
         Column::number("µs"),

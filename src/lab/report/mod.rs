@@ -188,6 +188,9 @@ fn grouped<V, K: Ord>(values: impl IntoIterator<Item = V>, key: impl Fn(&V) -> K
 /// A number with about four digits; empty if there is none.
 fn number(value: impl Into<Option<f64>>) -> String {
     let Some(value) = value.into().filter(|value| value.is_finite()) else { return String::new() };
+    if value != 0.0 && !(1e-6..1e12).contains(&value.abs()) {
+        return format!("{value:.3e}");
+    }
     let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize };
     format!("{value:.digits$}")
 }
@@ -208,8 +211,8 @@ mod tests {
 
     #[test]
     fn numbers_have_four_digits() {
-        let of = [0.0, 0.012_345, 1.0, 12.345, 123.45, 123_456.7].map(number);
-        assert_eq!(of, ["0", "0.01235", "1.000", "12.35", "123.5", "123457"]);
+        let of = [0.0, 0.012_345, 1.0, 12.345, 123.45, 123_456.7, 1e-9].map(number);
+        assert_eq!(of, ["0", "0.01235", "1.000", "12.35", "123.5", "123457", "1.000e-9"]);
         assert_eq!(
             (number(None), number(f64::NAN), percent(0.123), range(Some([1.0, 2.0]))),
             (String::new(), String::new(), "12.3".to_owned(), "1.000 to 2.000".to_owned())

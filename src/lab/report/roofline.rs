@@ -45,9 +45,12 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
 }
 
 fn figure(card: &str, points: &[Point], place: usize) -> Figure {
-    let label = |point: &Point| match point.case.row.own {
-        true => format!("{} ({})", point.case.row.contender, point.case.program()),
-        false => point.case.row.contender.clone(),
+    let label = |point: &Point| {
+        if point.case.row.own {
+            format!("{} ({})", point.case.row.contender, point.case.program())
+        } else {
+            point.case.row.contender.clone()
+        }
     };
     let named = grouped(points, |point| (!point.case.row.own, label(point)));
     let mark = |point: &&Point| Mark {

@@ -174,19 +174,19 @@ impl Series {
         format!("{what}{} s{}", if self.solid { "" } else { " peer" }, place % COLOURS)
     }
 
-    fn draw(&self, place: usize, plane: &Plane, body: &mut String) {
+    fn draw(&self, nth: usize, plane: &Plane, body: &mut String) {
         let shown = || self.marks.iter().filter_map(|mark| Some((mark, plane.at(mark.x, mark.y)?)));
         if self.joined {
-            path(body, shown().map(|(_, at)| at), &self.class(place, "path"));
+            path(body, shown().map(|(_, at)| at), &self.class(nth, "path"));
         }
-        let range = self.class(place, "range");
-        let class = self.class(place, "mark");
+        let range = self.class(nth, "range");
+        let class = self.class(nth, "mark");
         for (mark, at) in shown() {
             let ends = mark.range.and_then(|[low, high]| Some([plane.at(mark.x, low)?, plane.at(mark.x, high)?]));
             if let Some([low, high]) = ends {
                 line(body, low, high, &range);
             }
-            shape(body, place, at, &class, &mark.note);
+            shape(body, nth, at, &class, &mark.note);
         }
     }
 }
@@ -198,13 +198,14 @@ fn shape(body: &mut String, place: usize, [x, y]: [f64; 2], class: &str, note: &
         let points: Vec<String> = points.iter().map(|[dx, dy]| format!("{:.1},{:.1}", x + dx * HALF, y + dy * HALF)).collect();
         format!("<polygon class=\"{class}\" points=\"{}\">{note}</polygon>\n", points.join(" "))
     };
-    *body += &match place % 5 {
+    let element = match place % 5 {
         0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{HALF}\">{note}</circle>\n"),
         1 => polygon(&[[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
         2 => polygon(&[[0.0, -1.2], [1.1, 0.8], [-1.1, 0.8]]),
         3 => polygon(&[[0.0, -1.3], [1.3, 0.0], [0.0, 1.3], [-1.3, 0.0]]),
         _ => polygon(&[[0.0, 1.2], [1.1, -0.8], [-1.1, -0.8]]),
     };
+    body.push_str(&element);
 }
 
 #[cfg(test)]
@@ -212,12 +213,8 @@ mod tests {
     use super::*;
 
     fn chart(marks: usize) -> Chart {
-        let mark = |place: usize| Mark {
-            x: 2_f64.powi(place as i32),
-            y: 1.0 + place as f64,
-            range: Some([0.5, 9.0]),
-            note: "<n>".into(),
-        };
+        let mark =
+            |place: usize| Mark { x: (place as f64).exp2(), y: 1.0 + place as f64, range: Some([0.5, 9.0]), note: "<n>".into() };
         let series =
             |label: &str, solid| Series { label: label.into(), solid, joined: true, marks: (0..marks).map(mark).collect() };
         Chart {

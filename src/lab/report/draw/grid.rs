@@ -1,6 +1,6 @@
 //! A grid of cells with numbers, coloured by how far they are from the middle.
 
-use super::svg::{Anchor, Picture, escaped, text};
+use super::svg::{Anchor, Picture, cut, escaped, text};
 use std::fmt::Write;
 
 /// A cell.
@@ -37,22 +37,30 @@ const LEFT: f64 = 110.0;
 const TOP: f64 = 44.0;
 const HEIGHT: f64 = 30.0;
 const WIDTH: f64 = 760.0;
+const MARGIN: f64 = 16.0;
+/// Least and most width of a cell.
+const NARROW: f64 = 50.0;
+const WIDE: f64 = 110.0;
+/// Most characters of a name beside the cells.
+const NAME: usize = 13;
 
 impl Grid {
     /// The picture of this identity and title.
     pub fn picture(&self, [id, title]: [String; 2], description: String) -> Picture {
-        let across = ((WIDTH - LEFT - 16.0) / self.columns.len().max(1) as f64).min(110.0);
+        let count = self.columns.len().max(1) as f64;
+        let across = ((WIDTH - LEFT - MARGIN) / count).clamp(NARROW, WIDE);
+        let width = WIDTH.max(LEFT + MARGIN + across * count);
         let corner = |[row, column]: [usize; 2]| [LEFT + across * column as f64, TOP + HEIGHT * row as f64];
         let mut body = String::new();
         text(&mut body, [LEFT, 16.0], Anchor::Start, "soft", self.columns_label);
         text(&mut body, [LEFT - 10.0, TOP - 8.0], Anchor::End, "soft", self.rows_label);
         for (place, name) in self.columns.iter().enumerate() {
             let [x, _] = corner([0, place]);
-            text(&mut body, [x + across / 2.0, TOP - 8.0], Anchor::Middle, "", name);
+            text(&mut body, [x + across / 2.0, TOP - 8.0], Anchor::Middle, "", &cut(name, NAME));
         }
         for (place, name) in self.rows.iter().enumerate() {
             let [_, y] = corner([place, 0]);
-            text(&mut body, [LEFT - 10.0, y + 20.0], Anchor::End, "", name);
+            text(&mut body, [LEFT - 10.0, y + 20.0], Anchor::End, "", &cut(name, NAME));
         }
         for cell in &self.cells {
             let [x, y] = corner(cell.at);
@@ -71,7 +79,7 @@ impl Grid {
         }
         let bottom = TOP + HEIGHT * self.rows.len() as f64;
         text(&mut body, [LEFT, bottom + 24.0], Anchor::Start, "soft", self.legend);
-        Picture { id, title, description, size: [WIDTH, bottom + 38.0], body }
+        Picture { id, title, description, size: [width, bottom + 38.0], body }
     }
 }
 
