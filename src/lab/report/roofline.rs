@@ -97,7 +97,7 @@ fn figure(card: &str, points: &[Point], place: usize) -> Figure {
     Figure::drawn(&format!("roofline-{place}"), &title, table, |names| chart.picture(names, description))
 }
 
-/// The ceilings that the rows of a card state: those of the tensor cores in use, and the memory's up to where they meet.
+/// The ceilings that the rows of a card state: those of the tensor cores in use, and the memory's up to them.
 fn rules(points: &[Point]) -> Vec<Rule> {
     let most = |name: &str| points.iter().filter_map(|point| point.case.ceiling(name)).max_by(f64::total_cmp);
     let ends = points.iter().map(|point| point.intensity).minmax().into_option();
