@@ -12,7 +12,8 @@ use itertools::Itertools;
 const WORDS: [&str; 3] = [
     "Roofline",
     "Rate against arithmetic intensity: operations for each byte that a call has to move at least (of attention, all tensors \
-     once). No kernel can lie above the lines: on the left the memory limits it, on the right the tensor cores.",
+     once). No kernel can lie above the lines of its element type: on the left the memory limits it, on the right the tensor \
+     cores.",
     "No timed case states a rate and the bytes that it moves. `kgen bench` times kernels on this machine's GPU and keeps the \
      rows in the store.",
 ];

@@ -66,7 +66,7 @@ pub(in crate::lab::report) struct Chart {
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 744.0;
+const RIGHT: f64 = 728.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 334.0;
 const LEGEND: f64 = 400.0;
@@ -104,7 +104,8 @@ impl Chart {
         for (class, rule) in self.rules() {
             path(&mut body, rule.points.iter().filter_map(|[x, y]| plane.at(*x, *y)), &class);
         }
-        for (place, series) in self.series.iter().enumerate() {
+        // The first lies on top.
+        for (place, series) in self.series.iter().enumerate().rev() {
             series.draw(place, &plane, &mut body);
         }
         let height = self.legend(&mut body);
