@@ -273,6 +273,7 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::list::Request>(&json!({}));
     refuses_unknown_keys::<command::generate::Request>(&json!({}));
     refuses_unknown_keys::<command::build::Request>(&json!({}));
+    refuses_unknown_keys::<command::emit::Request>(&json!({ "form": "ninja" }));
     refuses_unknown_keys::<command::build_all::Request>(&json!({ "device": "gpu" }));
     refuses_unknown_keys::<command::wheel::Request>(&json!({}));
     refuses_unknown_keys::<command::vendor::Request>(&json!({ "place": { "folder": "k" }, "remove": true }));
@@ -283,6 +284,8 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::bench::Shape>(&json!({}));
     refuses_unknown_keys::<command::profile::Request>(&json!({}));
     refuses_unknown_keys::<command::profile::Shape>(&json!({}));
+    refuses_unknown_keys::<command::report::Request>(&json!({ "rows": { "kernels": ["k"] }, "form": "svg" }));
+    refuses_unknown_keys::<command::predict::Request>(&json!({ "gpus": ["h100"] }));
     refuses_unknown_keys::<command::expression::Request>(&json!({ "text": { "text": "s" } }));
     refuses_unknown_keys::<command::cache::Request>(&json!({ "prune": { "days": 3 } }));
     refuses_unknown_keys::<command::doctor::Request>(&json!({}));

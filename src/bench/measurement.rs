@@ -84,12 +84,16 @@ pub struct Made {
     /// BLAKE3 of the kernel's text as rendered by this kgen; a library that was built earlier may contain another text.
     #[serde(default)]
     pub source: String,
+    /// Dynamic shared memory of a block by the plan, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_memory_bytes: Option<u32>,
 }
 
 impl Made {
-    /// The tile of a plan, and the hash of its text.
+    /// The tile and shared memory of a plan, and the hash of its text.
     pub fn of(plan: &Plan, source: String) -> Self {
-        Self { tile: serde_json::to_value(plan.tile()).unwrap_or_default(), source }
+        let shared_memory_bytes = Some(plan.shared_memory_bytes);
+        Self { tile: serde_json::to_value(plan.tile()).unwrap_or_default(), source, shared_memory_bytes }
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
     cache::{Entry, Stored},
     diagnostics,
     key::KeyHasher,
+    lines::{launcher_words, nvcc_words},
     memory::{Gate, Peaks},
     ptx, ptxas,
     report::{log_path, object_path},
@@ -20,7 +21,6 @@ use crate::{
     },
 };
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io::Write,
     path::Path,
@@ -191,19 +191,10 @@ impl Builder<'_> {
         write_atomic(&path, log).map(drop).map_err(BuildError::output("write", &path))
     }
 
-    /// `nvcc flags`, as words.
-    pub(super) fn nvcc_words(&self, flags: &[String]) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec![self.nvcc.path.clone().into()];
-        words.extend(flags.iter().map(OsString::from));
-        // Always passed, so that the compiler whose version is in the key is the one that runs.
-        words.extend(["-ccbin".into(), self.host.path.clone().into()]);
-        words
-    }
-
     /// `[launcher] nvcc flags`, with temporary files in the folder it runs in, so that a kill leaves none.
     pub(super) fn nvcc_command(&self, flags: &[String]) -> Command {
-        let launcher = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(OsString::from);
-        let mut words = launcher.chain(self.nvcc_words(flags));
+        let launcher = launcher_words(self.options.launcher.as_deref());
+        let mut words = launcher.chain(nvcc_words(self.nvcc, self.host, flags));
         // The words include nvcc.
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).env("LC_ALL", "C");

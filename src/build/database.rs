@@ -1,8 +1,11 @@
 //! `compile_commands.json` in the output folder: the command of every kernel, for clangd and other tools that read
 //! sources. nvcc itself works on a copy; the commands here use the original paths and give the same code.
 
-use super::{BuildError, Builder, Unit, report::object_path};
-use crate::files::{self, write_atomic};
+use super::{BuildError, Builder, Unit, lines::compile_words, report::object_path};
+use crate::{
+    files::{self, write_atomic},
+    toolchain::{HostCompiler, Nvcc},
+};
 use serde_json::{Value, json};
 use std::{
     collections::HashSet,
@@ -12,7 +15,7 @@ use std::{
 };
 
 /// The file name that tools search for.
-const FILE: &str = "compile_commands.json";
+pub(super) const FILE: &str = "compile_commands.json";
 
 /// The key with the path of an entry's source.
 const SOURCE: &str = "file";
@@ -53,17 +56,20 @@ impl Builder<'_> {
     fn entry(&self, unit: &Unit, folder: &Path) -> Result<Value, BuildError> {
         let object = self.options.out_dir.join(object_path(&unit.name));
         let object = absolute(&object).map_err(BuildError::output("resolve", &object))?;
-        let source = folder.join(&unit.path);
-        let ends: [&OsStr; 4] = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), object.as_ref()];
-        let words = joined(self.nvcc_words(&unit.flags).iter().map(|word| text(word)));
-        let words = words.into_iter().chain(ends.map(text));
-        Ok(json!({
-            "directory": text(folder.as_ref()),
-            SOURCE: text(source.as_ref()),
-            "arguments": words.collect::<Vec<_>>(),
-            "output": text(object.as_ref()),
-        }))
+        Ok(entry(self.nvcc, self.host, unit, folder, &object))
     }
+}
+
+/// The database entry of one unit. Its relative path is resolved against `folder`, which is absolute, as `object` is.
+pub(super) fn entry(nvcc: &Nvcc, host: &HostCompiler, unit: &Unit, folder: &Path, object: &Path) -> Value {
+    let source = folder.join(&unit.path);
+    let words = compile_words(nvcc, host, unit, source.as_ref(), object.as_ref());
+    json!({
+        "directory": text(folder.as_ref()),
+        SOURCE: text(source.as_ref()),
+        "arguments": joined(words.iter().map(|word| text(word))),
+        "output": text(object.as_ref()),
+    })
 }
 
 /// `words` with each of [`NVCC_FLAGS`] and its value joined, so that tools that support only clang's flags can drop

@@ -5,6 +5,7 @@ use super::{
     cache::{Entry, Stored},
     diagnostics,
     key::KeyHasher,
+    lines::{LINK_FLAGS, link_ends},
     workplace::link,
 };
 use crate::{
@@ -17,26 +18,10 @@ use std::{fs, path::Path};
 
 /// Exported symbols of the library: launchers and the interface. CUDA's static runtime stays hidden, so that it never
 /// conflicts with the runtime of a program that loads the library (`PyTorch` brings its own).
-fn exports() -> String {
+pub(super) fn exports() -> String {
     let launchers: Vec<&str> = FAMILIES.iter().map(|family| family.prefix()).collect();
     format!("{{ global: {}*; kgen_*; local: *; }};\n", launchers.join("*; "))
 }
-
-/// Link flags, the same on every machine. `--no-undefined` makes a missing launcher fail here instead of at load time.
-/// There is no device code to link, and nvcc's empty device link would write the path of its own folder into the
-/// library.
-const LINK_FLAGS: [&str; 10] = [
-    "-shared",
-    "-nodlink",
-    "-cudart",
-    "static",
-    "-Xlinker",
-    "--version-script=exports.map",
-    "-Xlinker",
-    "-soname=libkgen.so",
-    "-Xlinker",
-    "--no-undefined",
-];
 
 impl Builder<'_> {
     /// Links the objects of `artifacts`, including the dispatcher's, into `lib/libkgen.so`; the result for the same
@@ -83,7 +68,7 @@ impl Builder<'_> {
 
         let flags = LINK_FLAGS.map(String::from);
         let mut command = self.nvcc_command(&flags);
-        command.args(["-L", "cudart", "-o", "libkgen.so"]);
+        command.args(link_ends("cudart".as_ref(), "libkgen.so".as_ref()));
         command.args(artifacts.iter().map(|a| &a.object)).current_dir(scratch.path());
         let header = format!("# nvcc {} -o libkgen.so obj/*.o\n", shell_words(&flags));
         let done = self.run_logged(&mut command, &inside("log"), &header, &self.cancel)?;

@@ -6,16 +6,18 @@
 //! ```
 //!
 //! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `lib/manifest.json`, `report.json`,
-//! `compile_commands.json`.
+//! `compile_commands.json`. [`emit`] writes the same command lines as a file for other schedulers instead.
 
 mod builder;
 mod cache;
 mod compile;
 mod database;
 mod diagnostics;
+mod emit;
 mod error;
 mod inspect;
 mod key;
+mod lines;
 mod link;
 mod manifest;
 mod memory;
@@ -29,6 +31,7 @@ mod workplace;
 
 pub use builder::{BuildOptions, Builder};
 pub use cache::UNFINISHED as UNFINISHED_OBJECTS;
+pub use emit::{Form as EmitForm, emit};
 pub use error::BuildError;
 pub use manifest::built;
 pub use observer::{Observer, Outcome};

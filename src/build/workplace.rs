@@ -5,7 +5,7 @@
 //! that no two builds would give the same bytes. It therefore runs in a new folder of the cache that holds a copy of
 //! the source and a link to the headers, and sees only relative names, which are the same everywhere.
 
-use super::{BuildError, BuildOptions, Builder, Unit};
+use super::{BuildError, BuildOptions, Builder, Unit, lines::compile_ends};
 use crate::toolchain::{HostCompiler, Nvcc};
 use std::{
     ffi::OsStr,
@@ -32,17 +32,29 @@ fn obeyed_by_a_shell(path: &Path) -> Option<char> {
 /// # Errors
 /// [`BuildError::Obeyed`], which names the path and the remedy.
 pub(super) fn refuse_obeyed_paths(nvcc: &Nvcc, host: &HostCompiler, options: &BuildOptions) -> Result<(), BuildError> {
-    let mut seen = vec![
-        ("kgen's cache folder", options.cache_dir.as_path(), "set `XDG_CACHE_HOME` to a folder"),
+    let mut folders = vec![("kgen's cache folder", options.cache_dir.as_path(), "set `XDG_CACHE_HOME` to a folder")];
+    if options.launcher.is_some() {
+        let remedy = "do without `--launcher`, or choose a folder with `--generated` that is";
+        folders.push(("the generated folder", &options.generated_dir, remedy));
+    }
+    refuse_obeyed(nvcc, host, &folders)
+}
+
+/// Refuses paths that a shell would expand, among those of the compilers and `folders`: (what it is, path, remedy).
+///
+/// # Errors
+/// [`BuildError::Obeyed`].
+pub(super) fn refuse_obeyed(
+    nvcc: &Nvcc,
+    host: &HostCompiler,
+    folders: &[(&'static str, &Path, &'static str)],
+) -> Result<(), BuildError> {
+    let compilers = [
         ("nvcc", nvcc.path.as_path(), "name one with `--nvcc` whose path is"),
         ("nvcc's folder of libraries", &nvcc.library_dir, "name an nvcc with `--nvcc` whose path is"),
         ("the C++ compiler", &host.path, "name one with `CXX` whose path is"),
     ];
-    if options.launcher.is_some() {
-        let remedy = "do without `--launcher`, or choose a folder with `--generated` that is";
-        seen.push(("the generated folder", &options.generated_dir, remedy));
-    }
-    for (what, path, remedy) in seen {
+    for (what, path, remedy) in folders.iter().copied().chain(compilers) {
         // nvcc resolves the links in its arguments, so the resolved path is checked too. If the path does not exist
         // yet, its longest existing ancestor is resolved.
         let given = std::path::absolute(path).map_err(BuildError::output("resolve", path))?;
@@ -68,14 +80,15 @@ impl Builder<'_> {
         if self.options.launcher.is_some() {
             // A launcher identifies its cached results by paths and flags, so it gets plain ones, and objects differ
             // from build to build.
-            command.arg("-c").arg(&unit.path).arg("-o").arg(folder.join(OUTPUT)).current_dir(&self.options.generated_dir);
+            command.args(compile_ends(unit.path.as_ref(), folder.join(OUTPUT).as_ref()));
+            command.current_dir(&self.options.generated_dir);
             return Ok(command);
         }
         let name = unit.path.file_name().unwrap_or_default();
         let (source, include) = (folder.join(name), folder.join(INCLUDE));
         fs::write(&source, &unit.text).map_err(BuildError::cache("write", &source))?;
         link(&self.options.generated_dir.join(INCLUDE), &include)?;
-        command.args(PLAIN_NAMES).arg(path_in_symbols(name)).arg("-c").arg(name).args(["-o", OUTPUT]).current_dir(folder);
+        command.args(PLAIN_NAMES).arg(path_in_symbols(name)).args(compile_ends(name, OUTPUT.as_ref())).current_dir(folder);
         Ok(command)
     }
 }

@@ -113,7 +113,7 @@ enum Verb {
 /// Conditions on rows; without any, all rows.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Rows")]
-struct RowArgs {
+pub(super) struct RowArgs {
     /// Only these kernels; `*` and `?` stand for any text and any character.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     kernel: Vec<String>,

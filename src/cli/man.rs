@@ -61,6 +61,7 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
             ("~/.cache/kgen", "Compiled objects, passed checks, emulator libraries, and the nvcc that kgen installed."),
             ("generated/", "Rendered kernels, the dispatcher, headers and manifest.json."),
             ("build/", "Objects in obj/, logs in log/, the library in lib/, report.json, and compile_commands.json."),
+            ("emitted/", "What `kgen emit` writes: sources, and the command lines that build them."),
         ],
     ),
 ];

@@ -12,6 +12,7 @@ mod console;
 mod db;
 mod diff;
 mod doctor;
+mod emit;
 mod error;
 mod escape;
 mod estimate;
@@ -28,6 +29,7 @@ mod pack;
 mod predict;
 mod profile;
 mod progress;
+mod report;
 mod score;
 mod select;
 mod table;
@@ -219,6 +221,8 @@ pub enum Command {
     Generate(generate::Args),
     /// Render and compile kernels.
     Build(build::Args),
+    /// Write the command lines of a build as a file for ninja, make or another scheduler.
+    Emit(emit::Args),
     /// Render, compile, link and smoke-test the whole grid.
     BuildAll(build_all::Args),
     /// Put kernels as sources into another project, and keep them up to date there.
@@ -233,6 +237,8 @@ pub enum Command {
     Profile(profile::Args),
     /// Query, export, merge or compare stored measurements.
     Db(db::Args),
+    /// Make a page with pictures and tables of stored measurements.
+    Report(report::Args),
     /// Show why a kernel is as it is: its tile with reasons, its neighbours, its limits and its measured times.
     Explain(explain::Args),
     /// Predict the time of kernels on a card, without a GPU.
@@ -274,6 +280,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::List(args) => list::run(&global, args),
         Command::Generate(args) => generate::run(&global, args),
         Command::Build(args) => build::run(&global, args),
+        Command::Emit(args) => emit::run(&global, args),
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Vendor(args) => vendor::run(&global, args),
         Command::Wheel(args) => wheel::run(&global, args),
@@ -281,6 +288,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Bench(args) => bench::run(&global, args),
         Command::Profile(args) => profile::run(&global, args),
         Command::Db(args) => db::run(&global, args),
+        Command::Report(args) => report::run(&global, args),
         Command::Explain(args) => explain::run(&global, args),
         Command::Predict(args) => predict::run(&global, args),
         Command::Diff(args) => diff::run(&global, args),

@@ -178,7 +178,7 @@ pub(super) struct Tools {
 
 impl Request {
     /// Finds both compilers; installs nvcc if it is missing and installation is allowed.
-    fn tools(&self, context: &Context, observer: &dyn Observer) -> Result<Tools, CommandError> {
+    pub(super) fn tools(&self, context: &Context, observer: &dyn Observer) -> Result<Tools, CommandError> {
         let host = context.host_compiler()?;
         let cancel = &context.cancel;
         let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };

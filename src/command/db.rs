@@ -260,7 +260,7 @@ pub(super) fn path(requested: Option<&Path>) -> Result<PathBuf, CommandError> {
 }
 
 /// The rows of a file.
-fn read(file: &Path) -> Result<lab::Imported, CommandError> {
+pub(super) fn read(file: &Path) -> Result<lab::Imported, CommandError> {
     let text = fs::read_to_string(file)
         .map_err(|error| CommandError::Usage(format!("cannot read `{}`: {error}; name a file of rows", file.display())))?;
     let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
@@ -272,7 +272,7 @@ impl Rows {
     ///
     /// # Errors
     /// [`CommandError::Usage`] if the filter or a date cannot be read.
-    fn condition(&self) -> Result<Condition, CommandError> {
+    pub(super) fn condition(&self) -> Result<Condition, CommandError> {
         let Self { kernels, benches, contenders, runs, statuses, gpu, since, before, filter, limit } = self.clone();
         let filter = filter.as_deref().map(Filter::from_str).transpose();
         let filter = filter.map_err(|error| CommandError::Usage(error.to_string()))?;

@@ -42,7 +42,7 @@ fn csv(rows: &[Row]) -> String {
 }
 
 /// A cell as RFC 4180 specifies: quoted if it contains a separator.
-fn quoted(cell: &str) -> String {
+pub(super) fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
 }
 

@@ -1,11 +1,11 @@
 //! The laboratory: a store of measurements, each with everything that determines it, and the evaluations of them.
 //!
 //! ```text
-//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise
+//! bench, benches/ ─▶ row ─▶ store ─▶ condition ─▶ export, regress, noise, report
 //! ```
 //!
 //! A row is one contender's measurement in one case, in the format that `benches/` also writes (docs/lab.md lists the
-//! fields). A failure is a row as well. Independent of terminals, templates and compilers.
+//! fields). A failure is a row as well. Independent of terminals, compilers, and templates of kernels.
 
 mod condition;
 mod export;
@@ -16,6 +16,7 @@ mod noise;
 pub mod predict;
 mod profiled;
 mod regress;
+pub mod report;
 mod row;
 mod store;
 

@@ -58,7 +58,9 @@ pub fn noise(rows: &[Row]) -> Vec<Noise> {
         })
     };
     let found = cases.into_values().filter_map(of_case);
-    found.sorted_by(|a, b| b.floor.total_cmp(&a.floor).then_with(|| a.case.cmp(&b.case))).collect()
+    let place = |noise: &Noise| (noise.case.clone(), noise.gpu.clone(), noise.kernel.clone(), noise.runs);
+    let order = |a: &Noise, b: &Noise| b.floor.total_cmp(&a.floor).then_with(|| place(a).cmp(&place(b)));
+    found.sorted_by(|a, b| order(a, b).then_with(|| a.microseconds.total_cmp(&b.microseconds))).collect()
 }
 
 #[cfg(test)]

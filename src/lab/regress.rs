@@ -279,11 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn other_cards_sizes_and_caches_are_not_compared() {
+    fn other_cards_sizes_types_layouts_and_caches_are_not_compared() {
         let base = measured("a", "one", "x", 100.0);
         for edit in [
             |row: &mut Row| row.run["gpu"] = json!({ "name": "NVIDIA H100" }),
             |row: &mut Row| row.shape["batch"] = json!(2),
+            |row: &mut Row| row.dtype = Some("fp16".to_owned()),
+            |row: &mut Row| row.layout = Some("packed".to_owned()),
             |row: &mut Row| row.numbers.as_mut().expect("numbers")["l2"] = json!("cold"),
         ] {
             let mut other = measured("b", "one", "x", 100.0);

@@ -329,8 +329,9 @@ impl Row {
     /// state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
         let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
-        let shape = serde_json::to_string(&self.shape).unwrap_or_default();
-        [kernel.to_owned(), shape, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+        // A kernel's name has its dtype, and a peer's has not.
+        let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
+        [kernel.to_owned(), work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
     }
 
     /// One of the row's numbers: `tflops`, `gbs`, `relative_error`, …

@@ -38,6 +38,19 @@ const RENDERED: &[(&str, &str)] = &[
 /// # Errors
 /// [`RenderError::Empty`] without plans; [`RenderError::Template`] when a template fails.
 pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Result<Vec<OutputFile>, RenderError> {
+    tree_with(renderer, templates, plans, |_| Ok(Vec::new()))
+}
+
+/// [`tree`] with the files that `more` makes of its files, which the manifest lists too.
+///
+/// # Errors
+/// Those of [`tree`], and of `more`.
+pub fn tree_with<E: From<RenderError>>(
+    renderer: &Renderer,
+    templates: &Templates,
+    plans: &[Plan],
+    more: impl FnOnce(&[OutputFile]) -> Result<Vec<OutputFile>, E>,
+) -> Result<Vec<OutputFile>, E> {
     let plans = by_name(plans)?;
     let sources: Vec<Source> = plans.par_iter().map(|plan| renderer.kernel(plan)).collect::<Result<_, _>>()?;
     let context = context(&plans);
@@ -58,6 +71,7 @@ pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Resul
         })?;
         files.push(OutputFile { path: (*path).to_owned(), text: text.to_owned() });
     }
+    files.extend(more(&files)?);
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.push(manifest::render(&sources, &files, None));
     Ok(files)

@@ -23,7 +23,7 @@ pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_h
 pub use hashes::{HashDrift, are_hashes, hash_drift, hashes};
 pub use kernel::{Renderer, Source, file_name};
 use library::include_tree;
-pub use library::{kernel_header, tree};
+pub use library::{kernel_header, tree, tree_with};
 pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
 pub use vendored::{

@@ -13,7 +13,7 @@ use crate::{
     jobs,
     kernel::{Target, Variant},
     plan::Plan,
-    render::{self, Fingerprints, Folder, Prune, Templates},
+    render::{self, Fingerprints, Folder, OutputFile, Prune, Templates},
     text::count,
 };
 use itertools::Itertools;
@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Name of the dispatcher's unit.
-pub(super) const DISPATCHER: &str = "kgen_dispatch";
+pub(in crate::command) const DISPATCHER: &str = "kgen_dispatch";
 
 /// The flag that names the folder of kernels.
 const FLAG: &str = "--generated";
@@ -112,14 +112,7 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
     let dispatcher = session.renderer.dispatcher(&plans)?;
     let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;
 
-    let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
-    let fingerprints = Fingerprints::of(&session.templates);
-    let kernel = |plan: &Plan| {
-        let file = render::file_name(&plan.variant);
-        let text = text(&file);
-        Unit::kernel(plan, Path::new(&file), text, fingerprints.kernel(text), request.ptx)
-    };
-    let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
+    let mut units = kernel_units(&plans, &files, &session.templates, request.ptx);
     units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, request.ptx));
     let mut report = builder.compile(&units)?;
     units.pop();
@@ -146,6 +139,18 @@ fn make_and_report(request: &Request, context: &Context, observer: &dyn Observer
     let launch_shared_bytes = plans.iter().map(|plan| (plan.variant.name(), plan.shared_memory_bytes)).collect();
     let outcome = Outcome { report, link_error, out_dir, jobs, launch_shared_bytes };
     Ok(Made { plans, selected, kernels: units, templates: session.templates, tools, outcome, lock })
+}
+
+/// The units of the kernels of `plans`, whose sources are among `files`.
+pub(in crate::command) fn kernel_units(plans: &[Plan], files: &[OutputFile], templates: &Templates, ptx: bool) -> Vec<Unit> {
+    let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
+    let fingerprints = Fingerprints::of(templates);
+    let kernel = |plan: &Plan| {
+        let file = render::file_name(&plan.variant);
+        let text = text(&file);
+        Unit::kernel(plan, Path::new(&file), text, fingerprints.kernel(text), ptx)
+    };
+    plans.iter().map(kernel).collect()
 }
 
 /// The kernels that the library in the output folder holds by `names` and that are not among `requested`; the generated
