@@ -66,8 +66,8 @@ struct place {
     int batch, row;
 };
 
-// `index` counts the rows of all sequences. The last sequence that begins at or before it holds it: any others that do
-// are empty.
+// `index` counts the rows of all sequences. The row belongs to the last sequence that begins at or before it; others
+// that begin at the same row are empty.
 KGEN_DEVICE place place_of(int index, const int32_t* cu_seqlens, int batch, const divisor& seqlen) {
     if (cu_seqlens == nullptr) {
         const int b = quotient(index, seqlen);

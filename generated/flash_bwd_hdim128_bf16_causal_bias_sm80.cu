@@ -173,7 +173,7 @@ KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -367,8 +367,7 @@ KGEN_DEVICE bias_gradient bias_gradient_of(const bwd_arguments& p, int batch, in
     return {start, p.dbias_row_stride, p.dbias_column_stride, queries, keys, is_repeated};
 }
 
-// Zeroes a row of the gradient of the bias, one block for each: of the axes that are not repeated, all elements that
-// the lengths of the call allow.
+// Zeroes dBias, one block per row: all elements within the lengths of the call, once along axes that are repeated.
 KGEN_KERNEL(THREADS, 1) clear_bias_gradient(KGEN_PARAMETER bwd_arguments p) {
     const uint32_t rows = p.dbias_row_stride == 0 ? 1 : p.seqlen_q, heads = p.dbias_head_stride == 0 ? 1 : p.num_heads;
     const uint32_t block = block_index();
@@ -607,7 +606,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         }
         copy_queries(stage);
     };
-    // The query head of the step with `left` heads to go, its own included.
+    // The query head of the step at which `left` heads remain, including this one.
     const auto head_at = [&](int left) { return (work.head_k + 1) * (p.num_heads / p.num_heads_k) - left; };
     warp_bias staged;
     staged.rows = shared + BIAS_OFFSET + warp % PAIRS * BLOCK_M * warp_bias::pitch;

@@ -170,7 +170,7 @@ KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -417,7 +417,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         }
         copy_queries(stage);
     };
-    // The query head of the step with `left` heads to go, its own included.
+    // The query head of the step at which `left` heads remain, including this one.
     const auto head_at = [&](int left) { return (work.head_k + 1) * (p.num_heads / p.num_heads_k) - left; };
     // Adds dQ of the step whose queries have index `at` in the workspace.
     const auto add_dq = [&](int at, uint32_t ds) {

@@ -513,7 +513,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -892,7 +892,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             k_place.advance(CONSUMERS);
             at.first_key -= CONSUMERS * BLOCK_N;
         }
-        // Back to the place where the next item begins: the warpgroups have overshot it by different numbers of tiles.
+        // Moves back to where the next item begins: the warpgroups have overshot it by different numbers of tiles.
         k_place.back((at.begin - BLOCK_N - at.first_key) / BLOCK_N);
         v_place = k_place;
 

@@ -395,7 +395,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -480,7 +480,7 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        // Two copies of the loop, since applying a sign to each element would cost one more instruction.
         if (factors.slope > 0.0f) {
             add_distances<-1>(s, h, factors.slope, from_first);
         } else {

@@ -310,7 +310,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };

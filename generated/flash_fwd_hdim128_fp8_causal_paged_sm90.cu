@@ -398,8 +398,8 @@ KGEN_DEVICE void fetch_values(const parameters& given, uint32_t shared, barriers
     }
 }
 
-// A transposing warp: transposes its share of V, for all of the block's work, from the stages that TMA fills to those
-// that products read.
+// A transposing warp: transposes its share of V for all work items of the block, from the stages that TMA fills into
+// the stages that the products read.
 KGEN_DEVICE void transpose(uint32_t shared, barriers barrier) {
     const int warp = static_cast<int>(warp_index()) - FIRST_TRANSPOSER;
     ring_place<STAGES> place_of_tile;
@@ -450,7 +450,7 @@ struct row_state {
     float sum[2];  // this lane's part of the sum of exponentials
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };

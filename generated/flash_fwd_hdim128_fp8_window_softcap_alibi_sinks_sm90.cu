@@ -314,8 +314,8 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     }
 }
 
-// A transposing warp: transposes its share of V, for all of the block's work, from the stages that TMA fills to those
-// that products read.
+// A transposing warp: transposes its share of V for all work items of the block, from the stages that TMA fills into
+// the stages that the products read.
 KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()) - 1;
@@ -354,7 +354,7 @@ struct row_state {
     float sum[2];  // this lane's part of the sum of exponentials
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -439,7 +439,7 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        // Two copies of the loop, since applying a sign to each element would cost one more instruction.
         if (factors.slope > 0.0f) {
             add_distances<-1>(s, h, factors.slope, from_first);
         } else {

@@ -222,7 +222,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -326,7 +326,7 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// Fetches the first tiles, one per stage, by the fetching warp of a warpgroup. Thread 0 of the block also fetches Q.
+// Fetches a warpgroup's first tiles, one per stage. Called by its fetching warp; thread 0 of the block also fetches Q.
 // Pages are looked up together, so that their latencies overlap.
 KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared,
                              barriers barrier) {

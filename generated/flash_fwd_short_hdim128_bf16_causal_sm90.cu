@@ -195,7 +195,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -295,7 +295,7 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// Fetches the first tiles, one per stage, by the fetching thread of a warpgroup. That of the first warpgroup also
+// Fetches a warpgroup's first tiles, one per stage. Called by its fetching thread; the one of the first warpgroup also
 // fetches Q for all warpgroups.
 KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared,
                              barriers barrier) {

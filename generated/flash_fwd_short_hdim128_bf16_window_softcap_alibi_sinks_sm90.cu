@@ -214,7 +214,7 @@ struct row_state {
     float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -299,7 +299,7 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        // Two copies of the loop, since applying a sign to each element would cost one more instruction.
         if (factors.slope > 0.0f) {
             add_distances<-1>(s, h, factors.slope, from_first);
         } else {
@@ -376,7 +376,7 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// Fetches the first tiles, one per stage, by the fetching thread of a warpgroup. That of the first warpgroup also
+// Fetches a warpgroup's first tiles, one per stage. Called by its fetching thread; the one of the first warpgroup also
 // fetches Q for all warpgroups.
 KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared,
                              barriers barrier) {

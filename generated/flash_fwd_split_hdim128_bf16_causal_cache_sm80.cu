@@ -165,7 +165,7 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -819,7 +819,7 @@ extern "C" int flash_fwd_split_hdim128_bf16_causal_cache_sm80(const kgen_fwd_par
                                           params.k_row_stride, params.k_head_stride) &&
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride,
                                           params.v_row_stride, params.v_head_stride);
-    // Counts use few of the possible splits: blocks without an item would take longer than all the others.
+    // Counts use few of the possible splits: with a block for each, the empty blocks would take longer than the others.
     const bool counted = params.split_counts != nullptr && params.num_splits > 1 && aligned;
     uint64_t blocks = items;
     if (counted) {

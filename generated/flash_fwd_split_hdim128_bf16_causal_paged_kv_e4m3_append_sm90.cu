@@ -203,7 +203,7 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -973,7 +973,7 @@ extern "C" int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_append_sm90(con
         return fail(KGEN_ERROR_UNSUPPORTED,
                     "%s: new rows need tensors that are aligned to 16 bytes, with all their strides", self.name);
     const bool whole_slices = params.page_size % PIECE == 0;
-    // Counts use few of the possible splits: blocks without an item would take longer than all the others.
+    // Counts use few of the possible splits: with a block for each, the empty blocks would take longer than the others.
     const bool counted = params.split_counts != nullptr && params.num_splits > 1 && aligned && whole_slices;
     uint64_t blocks = items;
     if (counted) {

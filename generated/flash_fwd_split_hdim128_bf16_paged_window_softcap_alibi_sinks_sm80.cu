@@ -41,6 +41,7 @@
 #include "kgen/shared.cuh"
 #include "kgen/split_params.cuh"
 #include "kgen/split_plan.cuh"
+#include "kgen/split_sizes.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/types.cuh"
@@ -168,7 +169,7 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -265,7 +266,7 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        // Two copies of the loop, since applying a sign to each element would cost one more instruction.
         if (factors.slope > 0.0f) {
             add_distances<-1>(s, h, factors.slope, from_first);
         } else {
@@ -938,7 +939,7 @@ extern "C" int flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm8
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride,
                                           params.v_row_stride, params.v_head_stride);
     const bool whole_slices = params.page_size % SLICE == 0 && SPLIT_KEYS % SLICE == 0;
-    // Counts use few of the possible splits: blocks without an item would take longer than all the others.
+    // Counts use few of the possible splits: with a block for each, the empty blocks would take longer than the others.
     const bool counted = params.split_counts != nullptr && params.num_splits > 1 && aligned && whole_slices;
     uint64_t blocks = items;
     if (counted) {

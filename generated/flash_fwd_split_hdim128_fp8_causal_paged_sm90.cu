@@ -198,7 +198,7 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
     }
 }
 
-// Columns [low, high) of a tile: those that a row sees.
+// Columns [low, high) of a tile that a row sees.
 struct interval {
     int low, high;
 };
@@ -899,7 +899,7 @@ extern "C" int flash_fwd_split_hdim128_fp8_causal_paged_sm90(const kgen_fwd_para
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride,
                                           params.v_row_stride, params.v_head_stride, 1);
     const bool whole_slices = params.page_size % PIECE == 0;
-    // Counts use few of the possible splits: blocks without an item would take longer than all the others.
+    // Counts use few of the possible splits: with a block for each, the empty blocks would take longer than the others.
     const bool counted = params.split_counts != nullptr && params.num_splits > 1 && aligned && whole_slices;
     uint64_t blocks = items;
     if (counted) {

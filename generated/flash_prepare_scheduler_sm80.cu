@@ -35,6 +35,7 @@
 #include "kgen/platform.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/split_plan.cuh"
+#include "kgen/split_sizes.cuh"
 #include "kgen/sync.cuh"
 
 namespace {

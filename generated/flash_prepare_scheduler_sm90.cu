@@ -36,6 +36,7 @@
 #include "kgen/platform.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/split_plan.cuh"
+#include "kgen/split_sizes.cuh"
 #include "kgen/sync.cuh"
 
 namespace {

@@ -639,12 +639,13 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
     r.keys_to_mean = keys_to_mean(r);
     r.spread = 1;
     if (may_mix(p)) {
-        // As many long sequences, as a fraction, as the queries leave room for. More than half of a batch is not mixed.
+        // The number of sequences of the longest length, possibly a fraction, if every other one has one query. A batch
+        // of which more than half is long is not treated as mixed.
         const double beyond_one = static_cast<double>(p.total_q) - p.batch, longest = p.seqlen_q - 1.0,
             longer = fmax(1, beyond_one / longest);
         r.longer = 2 * longer > p.batch ? 0 : longer;
-        // If one sequence has all further queries, no other reading is possible; if half of the sequences do, either
-        // is.
+        // Weight of the guess that queries are spread evenly: 0 if all further queries fit into one sequence, 1 if they
+        // fill half of the batch.
         r.spread = r.longer == 0 ? 1 : fmin(1, (longer - 1) / fmax(p.batch / 2.0 - 1, 1));
     }
     return r;
@@ -667,9 +668,9 @@ bool has_arrivals(const kgen_fwd_params& p, uint64_t words) {
     return p.arrivals != nullptr && p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= words;
 }
 
-// Stores the time of a path: the mean of its times under each guess about unknown lengths, with the parts of the
-// likelier guess about queries. `spread(request)`: time if queries are spread evenly; `parted(parts)`: time if a few
-// sequences are long and each other one has one query.
+// Stores the time of a path: the mean of its times under each guess about unknown lengths. The parts that are reported
+// are those of the likelier guess about queries. `spread(request)`: time if queries are spread evenly; `parted(parts)`:
+// time if a few sequences are long and each other one has one query.
 template <class Spread, class Parted>
 void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread, const Parted& parted) {
     const auto total = [&](const request_cost& guess) {
@@ -816,8 +817,8 @@ void weigh_splits(const request& asked, candidates& all) {
     const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     const char* excluded = nullptr;
-    // Also if splits are requested, but not by a path's flag: a path that splits may turn out to be unable to read the
-    // tensors, and the others to have too little workspace.
+    // Considered even if splits are requested, unless by a path's flag: the kernels of a path that splits may be unable
+    // to read the tensors, and the other such path may have too little workspace.
     const bool worth_one = (p.seqlen_k > 0 && (p.num_splits <= 1 || asked.paths == 0)) || only_split_kernels_serve(p);
     if (split != nullptr && worth_one) weigh_unsplit(p, *split, all);
     if (split == nullptr || combine == nullptr) excluded = NOT_HELD;
@@ -944,7 +945,7 @@ void weigh_mixed(const request& asked, candidates& all) {
 }
 
 // If every sequence may have many queries but the total (`total_q`) is small, a grid with row tiles for the longest
-// possible sequences would consist of nearly only empty blocks. A path that sorts the sequences needs no such grid.
+// possible sequences would consist almost entirely of empty blocks. A path that sorts the sequences needs no such grid.
 void leave_out_empty_grids(const kgen_fwd_params& p, candidates& all) {
     constexpr double EMPTY = 4;  // blocks per block that may have rows
     if (!may_mix(p)) return;

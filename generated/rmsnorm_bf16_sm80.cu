@@ -74,7 +74,7 @@ KGEN_DEVICE piece scaled(piece h, float scale, piece w) {
 
 // ── Rows
 
-// The piece of a row that begins at column `at`; 0 stands for what lies at `end` or beyond. Rows are WHOLE if they are
+// The piece of a row that begins at column `at`; columns from `end` on count as 0. Rows are WHOLE if they are
 // multiples of 16 bytes at multiples of 16 bytes. Not load_global(): this launch may write what is read here.
 template <bool WHOLE>
 KGEN_DEVICE piece read(const element* row, uint64_t at, uint64_t end) {
@@ -170,7 +170,7 @@ KGEN_KERNEL(THREADS, WHOLE ? MIN_BLOCKS_PER_SM : 2) normalise(KGEN_PARAMETER wor
 
 // ── The launcher
 
-// The memory of a matrix of the call, from its first element to its last; refuses what no matrix has.
+// The memory of a matrix of the call, from its first element to its last. Refuses impossible sizes and strides.
 int check_matrix(const char* what, const void* start, int64_t stride, const kgen_rmsnorm_params& p, const char* self,
                  span& matrix) {
     constexpr uint64_t MOST = INT64_MAX / sizeof(element);

@@ -199,7 +199,7 @@ inline int check_append_kv_params(const kgen_append_kv_params* given, int32_t dt
 
 // Refuses more shares of rows than a kernel can count, which are far more than any memory holds.
 inline int check_shares(int64_t rows, int32_t groups, int32_t row_shares, const char* name) {
-    constexpr int32_t most = INT32_MAX - 1024;  // numbers of a last block's threads stay in range
+    constexpr int32_t most = INT32_MAX - 1024;  // thread numbers in the last block stay in range
     if (rows <= most / groups / row_shares) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: %lld rows of so many heads are more than one call takes", name,
                 static_cast<long long>(rows));

@@ -51,7 +51,7 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     return bytes > 0 ? bytes : 16;
 }
 
-// Refuses a gradient of the bias that has none, and sums in no fixed order where the order is requested to be fixed.
+// Refuses `dbias` without a bias or with a sum over keys, and sums in no fixed order if a fixed one is requested.
 inline int check_bias_gradient(const kgen_bwd_params& p, const char* name) {
     if (p.dbias == nullptr) return KGEN_SUCCESS;
     if (p.bias == nullptr)

@@ -40,7 +40,8 @@ struct dropout_mask {
     }
 };
 
-// floor((1 - p) * 255). The product of a float and 255 has 32 bits: its rounding error decides if it is an integer.
+// floor((1 - p) * 255). The product of a float and 255 has 32 bits, so it may round up to an integer: the sign of the
+// rounding error tells.
 KGEN_DEVICE uint32_t most_of_kept(float p_dropout) {
     const float kept = 1.0f - p_dropout, rounded = rounded_product(kept, 255.0f);
     const uint32_t whole = static_cast<uint32_t>(rounded);
@@ -65,9 +66,9 @@ KGEN_DEVICE dropout_mask read_dropout(const Params& p, int batch, int head) {
     return mask;
 }
 
-// Zeroes the dropped ones of weights in the accumulator layout of mma. `query`: of the warp's first row, `key`: of
-// column 0; both are multiples of 16. A lane has two keys of each 8x8 block, and so two calls to the generator for each
-// 32x32 block.
+// Zeroes the dropped weights of a fragment in the accumulator layout of mma. `query`: of the warp's first row, `key`:
+// of column 0; both are multiples of 16. A lane has two keys of each 8x8 block, and so two calls to the generator for
+// each 32x32 block.
 template <int TILES, int CHUNKS>
 KGEN_DEVICE void drop(float (&weights)[TILES][CHUNKS][4], const dropout_mask& mask, int query, int key) {
     constexpr int rows = TILES % 2 == 0 ? 2 : 1;    // tiles of 16 rows in a block
@@ -98,8 +99,8 @@ KGEN_DEVICE void drop(float (&weights)[TILES][CHUNKS][4], const dropout_mask& ma
     }
 }
 
-// Marks the dropped ones of the weights of S^T, as A operands of keys, with the sign bit. `key`: of the warp's first
-// row, a multiple of 16; `query`: of column 0, a multiple of 32.
+// Marks the dropped weights of S^T, A operands whose rows are keys, with the sign bit. `key`: of the warp's first row,
+// a multiple of 16; `query`: of column 0, a multiple of 32.
 template <int TILES, int STEPS>
 KGEN_DEVICE void mark_dropped(uint32_t (&weights)[TILES][STEPS][4], const dropout_mask& mask, int key, int query) {
     static_assert(TILES <= 2 && STEPS % 2 == 0, "a warp has up to 32 keys, and whole blocks of queries");

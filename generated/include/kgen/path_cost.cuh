@@ -1,5 +1,6 @@
-// Predicted time of a path of kgen_fwd(), from the numbers of the plans: the arithmetic of src/family/attention/cost,
-// which also has the sources of the numbers. docs/dispatch.md explains it. For the host compiler as well as nvcc.
+// Predicted time of a path of kgen_fwd(), from the numbers of the plans; src/family/attention/cost has the sources of
+// the numbers, and `kgen predict` calls these functions. docs/dispatch.md explains them. For the host compiler as well
+// as nvcc.
 //
 // The formula does not depend on names of kernels or devices: their differences are passed as numbers. Times are in
 // nanoseconds, bandwidths in bytes per nanosecond.
@@ -8,8 +9,9 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "kgen.h"
-#include "kgen/split_plan.cuh"
+#include <initializer_list>
+
+#include "kgen/split_sizes.cuh"
 
 namespace kgen {
 
@@ -184,7 +186,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
-    // in sequence: tiles and steps of a slot, steps of a multiprocessor
+    // numbers processed one after another: tiles and steps per slot, steps per multiprocessor
     double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
         const auto turns = [&](double places) {

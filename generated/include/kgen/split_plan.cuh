@@ -15,23 +15,13 @@
 #include "kgen/blocks.cuh"
 #include "kgen/features.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/split_sizes.cuh"
 
 #ifndef KGEN_HOST_DEVICE
 #define KGEN_HOST_DEVICE inline  // for the host compiler, which cannot read platform.cuh
 #endif
 
 namespace kgen {
-
-constexpr int MOST_SPLITS = 256;
-
-// Split boundaries are multiples of this many keys.
-constexpr int SPLIT_KEYS = 16;
-
-// The fewest units of a split (128 keys): a shorter split would take longer to start and to merge than to read.
-constexpr int SPLIT_LEAST = 8;
-
-// Rows of the tiles counted by the scheduler: query rows of all heads that read one key head.
-constexpr int SPLIT_TILE_ROWS = 16;
 
 // True if the workspace's rows are numbered like those of the packed queries.
 KGEN_HOST_DEVICE bool parts_lie_as_queries(const kgen_fwd_params& p) {

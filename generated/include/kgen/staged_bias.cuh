@@ -1,5 +1,5 @@
-// A warp's part of a tile of a 16-bit bias, copied to shared memory while the warp works on the tile before. What is
-// not staged (fp32, columns that are not adjacent) is read from device memory by add_bias.
+// A warp's part of a tile of a 16-bit bias, copied to shared memory while the warp works on the previous tile. Biases
+// that are not staged (fp32, columns that are not adjacent) are read from device memory by add_bias.
 #pragma once
 
 #include "kgen.h"
