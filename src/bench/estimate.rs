@@ -84,10 +84,13 @@ impl Estimate {
         }
     }
 
-    /// The unit that takes the longest.
+    /// The unit that takes the longest. Latency limits if its steps take longer than the tensor cores and the
+    /// exponentials of all blocks together, which overlap only in part.
     pub fn limit(&self) -> Unit {
-        let longest = self.parts.iter().max_by(|a, b| a.microseconds.total_cmp(&b.microseconds));
-        longest.map_or(Unit::Launch, |part| part.unit)
+        let steps = self.of(Unit::TensorCores) + self.of(Unit::Exponentials);
+        let waits = self.of(Unit::Latency) > steps;
+        let candidates = self.parts.iter().filter(|part| part.unit != Unit::Latency || waits);
+        candidates.max_by(|a, b| a.microseconds.total_cmp(&b.microseconds)).map_or(Unit::Launch, |part| part.unit)
     }
 
     /// Microseconds of a unit.
@@ -112,6 +115,9 @@ mod tests {
             splits: None,
         };
         assert_eq!((estimate.limit(), estimate.of(Unit::L2), estimate.of(Unit::Exponentials)), (Unit::Memory, 2.0, 0.0));
+        let steps = |latency| vec![part(Unit::Latency, latency), part(Unit::TensorCores, 5.0), part(Unit::Exponentials, 4.0)];
+        assert_eq!(Estimate { parts: steps(8.0), ..estimate.clone() }.limit(), Unit::TensorCores);
+        assert_eq!(Estimate { parts: steps(9.5), ..estimate.clone() }.limit(), Unit::Latency);
         assert_eq!(Estimate { parts: Vec::new(), ..estimate }.limit(), Unit::Launch);
     }
 }

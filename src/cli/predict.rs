@@ -61,8 +61,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
 }
 
 /// Units in the order of columns.
-const UNITS: [Unit; 6] =
-    [Unit::Launch, Unit::Latency, Unit::TensorCores, Unit::Exponentials, Unit::L2, Unit::Memory];
+const UNITS: [Unit; 6] = [Unit::Launch, Unit::Latency, Unit::TensorCores, Unit::Exponentials, Unit::L2, Unit::Memory];
 
 /// A table for each kernel.
 fn calls(calls: &[Call]) -> String {

@@ -1,8 +1,6 @@
 //! Predicted times of kernels on cards, without a GPU.
 
-use super::{
-    CommandError, Context, Observer, SelectionRequest, bench::Shape, session::Session,
-};
+use super::{CommandError, Context, Observer, SelectionRequest, bench::Shape, session::Session};
 use crate::{
     bench::{Part, Size, Unit},
     family,

@@ -82,7 +82,10 @@ impl Card {
 fn driver_says(whole: &str, name: &str) -> bool {
     let Some(rest) = whole.strip_prefix(name) else { return false };
     let digits = rest.chars().take_while(char::is_ascii_digit).count();
-    rest.starts_with("sxm") || rest.starts_with("pcie") || rest.starts_with("hbm") || (digits > 0 && rest[digits..].starts_with("gb"))
+    rest.starts_with("sxm")
+        || rest.starts_with("pcie")
+        || rest.starts_with("hbm")
+        || (digits > 0 && rest[digits..].starts_with("gb"))
 }
 
 #[cfg(test)]

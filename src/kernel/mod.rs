@@ -12,9 +12,9 @@ mod variant;
 mod words;
 
 pub use axes::{Dtype, Target, UnknownWord};
+pub use cards::Card;
 pub use features::{Feature, FeatureInfo, FeatureRule, Features};
 pub(crate) use features::{read_word as read_features, score_name_taken};
-pub use cards::Card;
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
 pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};
 pub use kind::{Axis, Kind, KindInfo};

@@ -66,10 +66,7 @@ impl Busy {
                 step(tile.m * tile.n * (tile.warps / 4), columns.qk + columns.v, rate(true), WGMMA_OF_ONE_STEP)
             }
             _ if design.hopper.is_some() => step(pairs, qk + v, rate(true) * twice_as_fast, WGMMA),
-            _ => Self {
-                widening: widening(point, tile.n * tile.warps),
-                ..step(pairs, qk + v, rate(false) * twice_as_fast, MMA)
-            },
+            _ => Self { widening: widening(point, tile.n * tile.warps), ..step(pairs, qk + v, rate(false) * twice_as_fast, MMA) },
         }
     }
 

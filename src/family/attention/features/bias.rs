@@ -224,6 +224,16 @@ const WITH_GRADIENT: &[Change] = &[
         },
         Refused(ERROR_UNSUPPORTED, "dbias_head_stride 0 sums over 2 heads in no fixed order"),
     ),
+    (
+        "the same bits from a bias that is one row",
+        |c| {
+            given(c);
+            add_gradient(c);
+            put_gradient_strides(c, [8, 4, 0, 1]);
+            bwd(c).deterministic = true;
+        },
+        Refused(ERROR_UNSUPPORTED, "dbias_row_stride 0 sums over 5 rows in no fixed order"),
+    ),
 ];
 
 /// Adds a bias to a call and returns its parameters.

@@ -1,0 +1,142 @@
+//! `kgen predict`: times without a GPU, errors for calls that were held out, and lessons of rows.
+
+use assert_cmd::Command;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+/// The kernel of most tests.
+const NAME: &str = "flash_fwd_hdim128_bf16_sm90";
+
+fn kgen(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.arg("predict").args(arguments).current_dir(folder);
+    command
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = kgen(folder, arguments).args(["--format", "json"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("no {name} in {value}"))
+}
+
+#[test]
+fn a_call_has_a_time_within_an_interval_above_the_floor_and_a_limiting_unit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &[NAME, "--gpu", "h100,h200", "--seqlen", "512,8192"]);
+    let calls = found["calls"].as_array().expect("a list");
+    assert_eq!(calls.len(), 4);
+    for call in calls {
+        let [time, floor] = [number(call, "microseconds"), number(call, "floor")];
+        let interval = [0, 1].map(|end| call["interval"][end].as_f64().expect("a number"));
+        assert!(floor <= time && interval[0] <= time && time <= interval[1], "{call}");
+        assert!(number(call, "tflops") < 1100.0 && call["lessons"].as_u64() > Some(100), "{call}");
+        assert!(call["parts"].as_array().is_some_and(|parts| parts.len() == 6), "{call}");
+    }
+    // The H200 has the multiprocessors of the H100 and more bandwidth.
+    let time = |gpu: &str, seqlen: u64| {
+        let call = calls.iter().find(|call| call["gpu"] == gpu && call["size"]["seqlen_k"] == seqlen).expect("it is there");
+        number(call, "microseconds")
+    };
+    assert!(time("h200", 512) < time("h100", 512));
+    assert_eq!(calls[1]["limit"], "tensor_cores");
+    let human = contains("9 of 10 within").and(contains("tensor cores")).and(contains("b2 h16 s8192"));
+    kgen(folder.path(), &[NAME, "--gpu", "h100"]).assert().success().stdout(human);
+}
+
+#[test]
+fn longer_and_wider_calls_take_longer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in ["fwd", "fwd_split", "bwd"] {
+        let lengths = ["--batch", "4", "--heads", "16", "--heads-k", "4", "--seqlen", "1024,4096,16384"];
+        let selection = ["--kind", kind, "--dtype", "bf16", "--target", "sm80", "--gpu", "a100", "--full"];
+        let all = [&selection[..], &["--head-dim", "64,128,256"], &lengths[..]].concat();
+        let found = json(folder.path(), &all);
+        let times: Vec<f64> =
+            found["calls"].as_array().expect("a list").iter().map(|call| number(call, "microseconds")).collect();
+        assert_eq!(times.len(), 9, "{kind}");
+        assert!(times.chunks(3).all(|kernel| kernel[0] < kernel[1] && kernel[1] < kernel[2]), "{kind}: {times:?}");
+        assert!(
+            (0..3).all(|length| times[length] < times[3 + length] && times[3 + length] < times[6 + length]),
+            "{kind}: {times:?}"
+        );
+    }
+}
+
+#[test]
+fn a_kernel_of_which_nothing_like_it_was_measured_has_a_wide_interval() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &["--kind", "append_kv", "--dtype", "bf16", "--target", "sm80", "--gpu", "l40s"]);
+    let call = &found["calls"][0];
+    assert_eq!(call["lessons"], 0, "{call}");
+    assert!(call["interval"][1].as_f64() > Some(1.3 * number(call, "microseconds")), "{call}");
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |arguments: &[&str], why: &str| {
+        kgen(folder.path(), arguments).assert().code(2).stderr(contains(why));
+    };
+    refused(&[], "nothing is selected");
+    refused(&[NAME], "no card is named; known: `t4`");
+    refused(&[NAME, "--gpu", "h1000"], "`h1000` is no card whose numbers are known");
+    refused(&[NAME, "--gpu", "a100"], "runs on `a100`");
+    refused(&["flash_fwd_combine_sm80", "--gpu", "a100"], "no selected kernel with a time of its own runs on `a100`");
+    refused(&[NAME, "--gpu", "h100", "--learn", "none.jsonl"], "`none.jsonl`");
+    refused(&[NAME, "--gpu", "h100", "--seqlen", "0"], "--seqlen");
+    fs::write(folder.path().join("bad.jsonl"), "{}\n").expect("written");
+    refused(&[NAME, "--gpu", "h100", "--learn", "bad.jsonl"], "`bad.jsonl`: line 1");
+}
+
+/// The figures that the project publishes: docs/results/2026-11-27-predictions.md. Not tighter than what was reached, so
+/// that a change of the model that makes it worse fails.
+#[test]
+fn held_out_calls_are_predicted_as_well_as_published() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &["--validate"]);
+    let axes = found["validation"].as_array().expect("a list");
+    for (axis, mean, p95) in [("length", 0.055, 0.16), ("head_dim", 0.06, 0.165), ("card", 0.06, 0.16)] {
+        let of_axis = axes.iter().find(|validation| validation["held"] == axis).expect(axis);
+        let all = &of_axis["errors"][0];
+        assert_eq!(all["of"], "all");
+        assert!(all["calls"].as_u64() > Some(800), "{all}");
+        assert!(number(all, "mean") < mean && number(all, "p95") < p95, "{axis}: {all}");
+        assert!(number(all, "mean") < 0.5 * number(of_axis, "estimate_mean"), "{axis}: the correction earns its keep");
+    }
+    kgen(folder.path(), &["--validate"]).assert().success().stdout(contains("head dim held out"));
+}
+
+#[test]
+fn rows_of_a_file_teach_kernels_that_the_project_has_not_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = "flash_fwd_hdim64_fp16_sm75";
+    let before = json(folder.path(), &[name, "--gpu", "t4", "--seqlen", "1024,2048,4096"]);
+    let list = Command::new(assert_cmd::cargo::cargo_bin!("kgen"))
+        .args(["list", name, "--plan", "--format", "json"])
+        .output()
+        .expect("it runs");
+    let plan: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    // Rows that take twice as long as their estimates.
+    let rows = before["calls"].as_array().expect("a list").iter().map(|call| {
+        json!({
+            "format": 1, "bench": "kgen bench", "case": "c", "contender": "kgen", "own": true, "shape": call["size"],
+            "dtype": "fp16", "layout": null, "status": "ok", "message": "", "card": {}, "details": {},
+            "numbers": { "microseconds": { "median": 2.0 * number(call, "estimate") } },
+            "kernel": {
+                "name": name, "kind": "fwd", "head_dim": 64, "dtype": "fp16", "causal": false, "features": [],
+                "target": "sm75", "tile": plan[0]["plan"]["tile"],
+            },
+            "run": { "id": "a", "date": "2026-11-27T00:00:00Z", "gpu": { "name": "Tesla T4" } },
+        })
+        .to_string()
+    });
+    fs::write(folder.path().join("rows.jsonl"), rows.collect::<Vec<_>>().join("\n")).expect("written");
+    let after = json(folder.path(), &[name, "--gpu", "t4", "--seqlen", "1024,2048,4096", "--learn", "rows.jsonl"]);
+    let ratio = |of: &Value| number(&of["calls"][1], "microseconds") / number(&of["calls"][1], "estimate");
+    assert!(ratio(&after) > 1.2 * ratio(&before) && ratio(&after) < 2.1, "{} then {}", ratio(&before), ratio(&after));
+}
