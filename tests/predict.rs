@@ -93,8 +93,8 @@ fn what_cannot_be_predicted_is_refused_by_name() {
     refused(&[NAME, "--gpu", "h100", "--learn", "bad.jsonl"], "`bad.jsonl`: line 1");
 }
 
-/// The figures that the project publishes: docs/results/2026-11-27-predictions.md. Not tighter than what was reached, so
-/// that a change of the model that makes it worse fails.
+/// The figures of docs/results/2026-11-27-predictions.md, rounded up, so that a change of the model that makes it worse
+/// fails.
 #[test]
 fn held_out_calls_are_predicted_as_well_as_published() {
     let folder = tempfile::tempdir().expect("a folder");

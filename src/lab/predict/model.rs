@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_call_beside_lessons_that_deviate_from_the_line_deviates_with_them() {
         let mut all = lessons("a", 0.0, 0.0);
-        all.iter_mut().filter(|lesson| lesson.numbers[0] > 1.65).for_each(|lesson| lesson.ratio = 0.4);
+        all.iter_mut().filter(|lesson| lesson.numbers[0] > 1.25).for_each(|lesson| lesson.ratio = 0.4);
         let model = Model::learn(&all);
         assert!(model.correction("a", &at(1.8)) > 0.3);
         assert!(model.correction("a", &at(0.2)).abs() < 0.1);

@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(of_dims.held, Held::HeadDim);
         let [all, of_64] = ["all", "head dim  64"].map(|of| of_dims.errors.iter().find(|errors| errors.of == of).expect(of));
         assert_eq!((all.calls, of_64.calls), (30, 10));
-        assert!(of_64.mean <= of_64.p95 && of_64.p95 <= of_64.worst && of_64.worst <= all.worst);
+        assert!(of_64.mean <= of_64.p95 + 1e-9 && of_64.p95 <= of_64.worst && of_64.worst <= all.worst);
     }
 
     #[test]

@@ -196,6 +196,6 @@ mod tests {
         // A causal mask halves the steps of the average tile of many; only the right flag does that.
         let many = Request { queries: 640.0, longest_queries: 640.0, heads: 100.0, ..request };
         let causal = Time::of(&Request { causal: true, ..many }, &kernel, &device, &Sharing::WHOLE);
-        assert!(causal.step < 0.7 * Time::of(&many, &kernel, &device, &Sharing::WHOLE).step);
+        assert!(causal.step < 0.75 * Time::of(&many, &kernel, &device, &Sharing::WHOLE).step);
     }
 }
