@@ -72,7 +72,7 @@ fn calls(calls: &[Call]) -> String {
         let columns = [&columns[..], &units[..]].concat();
         // Writing into a string cannot fail.
         writeln!(text, "{}", kernel[0].name).ok();
-        text += &table::of(&columns, kernel.iter().map(|call| line(call)));
+        text += &table::of(&columns, kernel.iter().map(line));
         text += "\n";
     }
     if calls.iter().any(|call| call.prediction.lessons == 0) {

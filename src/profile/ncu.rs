@@ -106,7 +106,9 @@ pub(super) fn launches(log: &str) -> Result<Vec<KernelCounters>, NcuError> {
     }
     let mut launches = report::parse(log).map_err(NcuError::Unreadable)?;
     // The raw page also has attributes of the device, of the session and of the host.
-    launches.iter_mut().for_each(|launch| launch.counters.retain(|counter| Metric::named(&counter.metric).is_some()));
+    for launch in &mut launches {
+        launch.counters.retain(|counter| Metric::named(&counter.metric).is_some());
+    }
     if launches.iter().any(|launch| !launch.counters.is_empty()) {
         return Ok(launches);
     }

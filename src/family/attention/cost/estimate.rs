@@ -147,7 +147,8 @@ fn request_of(point: Point, shape: &Shape, splits: Option<u32>) -> (Request, Sha
         // Masked pairs are counted in the mean number of queries; with equal lengths the diagonal is that of the
         // forward pass.
         let seen = pairs(point, shape) / keys;
-        let (causal, rows) = if point.causal && queries != keys { (false, seen) } else { (point.causal, queries) };
+        let (causal, rows) =
+            if point.causal && shape.seqlen_q != shape.seqlen_k { (false, seen) } else { (point.causal, queries) };
         let backward = Request {
             heads_k: shape.heads.into(),
             queries: keys,
