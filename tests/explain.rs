@@ -37,6 +37,26 @@ fn a_tile_has_reasons_and_neighbours() {
 }
 
 #[test]
+fn on_a_card_the_kernel_and_the_tiles_beside_it_have_predicted_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(&mut kgen(folder.path(), &["explain", "flash_fwd_hdim128_bf16_sm90", "--gpu", "h200"]));
+    let kernel = &found[0];
+    let predicted = kernel["predicted"].as_array().expect("a list");
+    assert_eq!(predicted.len(), 6);
+    assert!(predicted.iter().all(|call| call["of_peak"].as_f64().is_some_and(|part| part > 0.1 && part <= 1.0)), "{kernel}");
+    let ratios = kernel["neighbours"].as_array().expect("a list").iter().map(|neighbour| neighbour["predicted_ratio"].as_f64());
+    assert!(ratios.clone().count() > 1 && ratios.clone().all(|ratio| ratio.is_some_and(|ratio| ratio > 0.3 && ratio < 3.0)));
+    assert!(ratios.flatten().any(|ratio| (ratio - 1.0).abs() > 0.01), "tiles differ in their predicted times");
+    // It does not run there.
+    let found = json(&mut kgen(folder.path(), &["explain", "flash_fwd_hdim128_bf16_sm90", "--gpu", "a100"]));
+    assert_eq!(found[0]["predicted"], json!([]));
+    kgen(folder.path(), &["explain", NAME, "--gpu", "h1000"])
+        .assert()
+        .code(2)
+        .stderr(contains("no card whose numbers are known"));
+}
+
+#[test]
 fn measured_times_of_both_tiles_give_their_ratio() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = json(&mut kgen(folder.path(), &["list", NAME, "--plan"]));

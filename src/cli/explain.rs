@@ -10,8 +10,9 @@ use super::{
 use crate::{
     command::{
         self, CommandError,
-        explain::{Explanation, Measured, Neighbour, Reason, Request},
+        explain::{Explanation, Measured, Neighbour, Predicted, Reason, Request},
     },
+    family,
     text::size,
 };
 use std::fmt::Write;
@@ -19,6 +20,8 @@ use std::fmt::Write;
 const EXAMPLES: &str = "\
 Examples:
   kgen explain flash_fwd_hdim128_bf16_causal_sm90
+  kgen explain flash_fwd_hdim128_bf16_causal_sm90 --gpu h200
+                                                with predicted times
   kgen explain --head-dim 72 --dtype bf16 --causal --target sm80
   kgen explain flash_fwd_hdim64_fp16_sm80 --format json
                                                 for scripts";
@@ -30,6 +33,10 @@ pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
 
+    /// Also predict times on this card: of the kernel, and of the tiles beside it.
+    #[arg(long, value_name = "CARD")]
+    gpu: Option<String>,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -39,7 +46,7 @@ pub struct Args {
 /// # Errors
 /// As [`command::explain::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let request = Request { selection: args.selection.into(), db: args.store.db };
+    let request = Request { selection: args.selection.into(), db: args.store.db, gpu: args.gpu };
     let outcome = command::explain::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || outcome.kernels.iter().map(describe).collect::<Vec<_>>().join("\n"))
 }
@@ -61,9 +68,14 @@ fn describe(kernel: &Explanation) -> String {
         kernel.reasons.iter().for_each(|reason| text += &describe_reason(reason));
     }
     if !kernel.neighbours.is_empty() {
-        let columns = ["one key changed", "shared memory", "registers", "blocks", "limited by", "time/default"];
+        let columns = ["one key changed", "shared memory", "registers", "blocks", "limited by", "time/default", "predicted"];
         text += "\n";
         text += &table::of(&columns.map(Column::text), kernel.neighbours.iter().map(|neighbour| line(neighbour).into()));
+    }
+    if !kernel.predicted.is_empty() {
+        let columns = ["size", "µs, predicted", "of peak", "limited by", "card"];
+        text += "\n";
+        text += &table::of(&columns.map(Column::text), kernel.predicted.iter().map(|call| predicted_line(call, kernel)));
     }
     text += "\n";
     if kernel.measured.is_empty() {
@@ -84,8 +96,8 @@ fn describe_reason(Reason { when, keys, reason, measured }: &Reason) -> String {
     text
 }
 
-fn line(neighbour: &Neighbour) -> [String; 6] {
-    let Neighbour { key, value, shared_memory_bytes, registers, occupancy, time_ratio } = neighbour;
+fn line(neighbour: &Neighbour) -> [String; 7] {
+    let Neighbour { key, value, shared_memory_bytes, registers, occupancy, time_ratio, predicted_ratio } = neighbour;
     [
         format!("{key} = {value}"),
         size((*shared_memory_bytes).into()),
@@ -93,6 +105,18 @@ fn line(neighbour: &Neighbour) -> [String; 6] {
         occupancy.blocks_per_sm.to_string(),
         occupancy.limited_by.to_owned(),
         time_ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+        predicted_ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+    ]
+}
+
+fn predicted_line(predicted: &Predicted, kernel: &Explanation) -> Vec<String> {
+    let Predicted { size, gpu, microseconds, of_peak, limit } = predicted;
+    vec![
+        family::of(kernel.variant.kind()).label(size),
+        format!("{microseconds:.1}"),
+        format!("{:.0} %", 100.0 * of_peak),
+        limit.word().to_owned(),
+        gpu.clone(),
     ]
 }
 

@@ -1,12 +1,16 @@
 //! Explanation of a kernel: its tile and the reasons for it, neighbouring tiles, the resources that limit it, and its
 //! measured times.
 
-use super::{CommandError, Context, Observer, SelectionRequest, db, session::Session};
+use super::{CommandError, Context, Observer, SelectionRequest, db, predict, session::Session};
 use crate::{
+    bench::{Size, Unit, Wanted},
     family,
-    kernel::Variant,
-    lab::{Condition, Row, Store},
-    plan::{Occupancy, Plan},
+    kernel::{Card, Variant},
+    lab::{
+        Condition, Row, Store,
+        predict::{Model, built_in},
+    },
+    plan::{Occupancy, Plan, runs_on},
 };
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
@@ -21,6 +25,8 @@ pub struct Request {
     pub selection: SelectionRequest,
     /// The store of measured times; `None` for the user's, if it exists.
     pub db: Option<PathBuf>,
+    /// Name of a card for which times are predicted: of the kernel, and of the tiles beside it.
+    pub gpu: Option<String>,
 }
 
 /// Outcome: one explanation for each variant.
@@ -36,6 +42,9 @@ pub struct Outcome {
 pub struct Explanation {
     /// Name of the kernel.
     pub name: String,
+    /// The variant.
+    #[serde(skip)]
+    pub variant: Variant,
     /// Template of the kernel, a file in `templates/`.
     pub template: &'static str,
     /// Tile of the kernel as text.
@@ -52,8 +61,26 @@ pub struct Explanation {
     pub occupancy: Occupancy,
     /// Tiles that differ from this one in one key and have a plan, as [`family::candidates`] lists them.
     pub neighbours: Vec<Neighbour>,
+    /// The predicted time of each usual size on the card of the request; none without a card, or if the kernel does not
+    /// run there.
+    pub predicted: Vec<Predicted>,
     /// The latest measured time of each case.
     pub measured: Vec<Measured>,
+}
+
+/// A predicted time.
+#[derive(Debug, Serialize)]
+pub struct Predicted {
+    /// Sizes.
+    pub size: Size,
+    /// Name of the card.
+    pub gpu: String,
+    /// Microseconds of a launch.
+    pub microseconds: f64,
+    /// The least time that the card's peak rates allow, as a fraction of the predicted one.
+    pub of_peak: f64,
+    /// The unit that takes the longest.
+    pub limit: Unit,
 }
 
 /// A row that sets keys of the tile.
@@ -85,6 +112,8 @@ pub struct Neighbour {
     /// Median over the cases that both tiles have in the store of this tile's time by the default's: above 1 if the
     /// default is faster. `None` if no case was measured with both.
     pub time_ratio: Option<f64>,
+    /// Geometric mean over the usual sizes of this tile's predicted time by the default's; `None` without a card.
+    pub predicted_ratio: Option<f64>,
 }
 
 /// A measured time.
@@ -114,6 +143,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     if request.selection.is_empty() {
         return Err(CommandError::Usage("nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm80`".to_owned()));
     }
+    let forecast = request.gpu.as_deref().map(|name| predict::card(name).map(Forecast::on)).transpose()?;
     let session = Session::open(context)?;
     let variants = request.selection.resolve(context, &session.grid, observer)?;
     let path = db::path(request.db.as_deref())?;
@@ -121,15 +151,45 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let explained = |variant: &Variant| {
         let condition = Condition { kernels: vec![variant.name()], ..Condition::default() };
         let rows = store.as_ref().map(|store| store.rows(&condition)).transpose()?.unwrap_or_default();
-        explain(*variant, &session, &rows)
+        explain(*variant, &session, &rows, forecast.as_ref())
     };
     Ok(Outcome { kernels: variants.iter().map(explained).collect::<Result<_, _>>()? })
 }
 
-fn explain(variant: Variant, session: &Session, rows: &[Row]) -> Result<Explanation, CommandError> {
+/// A card, and what was learned of it.
+struct Forecast {
+    card: Card,
+    model: Model<'static>,
+}
+
+impl Forecast {
+    fn on(card: Card) -> Self {
+        Self { card, model: Model::learn(built_in()) }
+    }
+
+    /// The predicted times of a plan at the usual sizes of its variant; none if it does not run on the card.
+    fn of(&self, plan: &Plan) -> Vec<predict::Call> {
+        let variant = plan.variant;
+        if !runs_on(variant.target(), self.card.capability, true) {
+            return Vec::new();
+        }
+        let sizes = family::of(variant.kind()).sizes(&variant, &Wanted::default());
+        sizes.iter().filter_map(|size| predict::call(plan, size, &self.card, &self.model)).collect()
+    }
+}
+
+/// Geometric mean of the ratios of two lists of predicted times.
+fn mean_ratio(of: &[predict::Call], to: &[predict::Call]) -> Option<f64> {
+    let logarithms = of.iter().zip(to).map(|(a, b)| (a.prediction.microseconds / b.prediction.microseconds).ln());
+    (!of.is_empty() && of.len() == to.len()).then(|| (logarithms.sum::<f64>() / of.len() as f64).exp())
+}
+
+fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&Forecast>) -> Result<Explanation, CommandError> {
     let plan = session.plan(variant).map_err(CommandError::Usage)?;
     let source = session.renderer.kernel(&plan)?.hash;
     let default = tile(&plan);
+    let predicted = |plan: &Plan| forecast.map_or_else(Vec::new, |forecast| forecast.of(plan));
+    let of_default = predicted(&plan);
     let candidates = family::candidates(variant).map_err(|error| CommandError::Usage(error.to_string()))?;
     let neighbours = candidates.filter_map(|candidate| {
         let other = tile(&candidate);
@@ -141,10 +201,12 @@ fn explain(variant: Variant, session: &Session, rows: &[Row]) -> Result<Explanat
             registers: candidate.registers.total,
             occupancy: candidate.occupancy.clone(),
             time_ratio: time_ratio(rows, &default, &other),
+            predicted_ratio: mean_ratio(&predicted(&candidate), &of_default),
         })
     });
     Ok(Explanation {
         name: variant.name(),
+        variant,
         template: plan.template,
         tile: plan.tile().to_string(),
         reasons: reasons(variant, session),
@@ -154,6 +216,16 @@ fn explain(variant: Variant, session: &Session, rows: &[Row]) -> Result<Explanat
         occupancy: plan.occupancy.clone(),
         neighbours: neighbours.sorted_by_key(|neighbour| neighbour.key.clone()).collect(),
         measured: measured(rows, &default, &source),
+        predicted: of_default
+            .iter()
+            .map(|call| Predicted {
+                size: call.size.clone(),
+                gpu: call.gpu.clone(),
+                microseconds: call.prediction.microseconds,
+                of_peak: call.floor / call.prediction.microseconds,
+                limit: call.limit,
+            })
+            .collect(),
     })
 }
 

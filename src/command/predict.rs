@@ -111,7 +111,8 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     Ok(Outcome { calls, validation: Vec::new() })
 }
 
-fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
+/// The call of a plan at a size on a card; `None` if its kernel is not timed on its own.
+pub(super) fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
     let estimate = family::estimate(plan, size, card)?;
     let features = Features::of(plan, size, &estimate, card);
     let prediction = model.predict(&features, estimate.microseconds, estimate.floor_microseconds);
@@ -132,16 +133,21 @@ fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
     })
 }
 
+/// The card of this name.
+///
+/// # Errors
+/// [`CommandError::Usage`] if its numbers are unknown.
+pub(super) fn card(name: &str) -> Result<Card, CommandError> {
+    Card::named(name).ok_or_else(|| {
+        CommandError::Usage(format!("`{name}` is no card whose numbers are known; known: {}", ticked(&Card::names())))
+    })
+}
+
 fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
     if names.is_empty() {
         return Err(CommandError::Usage(format!("no card is named; known: {}", ticked(&Card::names()))));
     }
-    let card = |name: &String| {
-        Card::named(name).ok_or_else(|| {
-            CommandError::Usage(format!("`{name}` is no card whose numbers are known; known: {}", ticked(&Card::names())))
-        })
-    };
-    names.iter().map(card).collect()
+    names.iter().map(|name| card(name)).collect()
 }
 
 /// The lessons of a file of rows. Rows of peers, failures, other programs and other tiles teach nothing.
