@@ -31,6 +31,11 @@ def numbers(text):
     return set(re.findall(r"\d+(?:[.,]\d+)*", text))
 
 
+def values(text):
+    """The same as values, without commas."""
+    return {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text.replace(",", ""))}
+
+
 def plain(text):
     """A text with one space for all white space between words."""
     return " ".join(text.split())
@@ -110,9 +115,9 @@ def faults_of_page(path, known):
                 yield f"{where}: `{file.name}` does not have `{last}`"
         if content.startswith("| [`") and linked:
             # A row of constants: its numbers are those of the linked files.
-            has = set().union(*(numbers(file.read_text(encoding="utf-8").replace("_", "")) for _, file in linked))
+            has = set().union(*(values(file.read_text(encoding="utf-8").replace("_", "")) for _, file in linked))
             rest = re.sub(r"`[^`]*`|\]\([^)]*\)", "", content)
-            yield from (f"{where}: {one} is not a number of the linked code" for one in sorted(numbers(rest) - has))
+            yield from (f"{where}: {one:g} is not a number of the linked code" for one in sorted(values(rest) - has))
         if path.name == "decisions.md" and "→" in content and not re.search(r"K-\d{3}", content):
             yield f"{where}: a leaf without an ID"
 
