@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page docs/knowledge/patterns.md from its records, docs/knowledge/patterns.toml, and a check of the knowledge base.
+"""The page docs/knowledge/patterns.md from the records of docs/knowledge/patterns.toml; a check of the knowledge base.
 
     scripts/knowledge.py            writes the page
     scripts/knowledge.py --check    exits 1, with a line for each fault
@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path("docs/knowledge")
-STATUS = {"helps": "helps", "no effect": "has no effect", "hurts": "hurts"}
+# What a record of each status says, and what several say.
+STATUS = {"helps": ("helps", "help"), "no effect": ("has no effect", "have no effect"), "hurts": ("hurts", "hurt")}
 KEYS = ["id", "name", "status", "kinds", "targets", "when", "mechanism", "effect", "page", "quotes", "code"]
 # `code_of` is "instead" if the pattern was dropped: the code is then what stands in its place.
 OPTIONAL = ["code_of"]
@@ -144,17 +145,20 @@ def section(record):
         of_code: code,
     }
     lines = "\n".join(wrapped(f"* {key}: {value}", "  ") for key, value in points.items())
-    title = wrapped(f"**{record['name']}**: {STATUS[record['status']]}.")
+    title = wrapped(f"**{record['name']}**: {STATUS[record['status']][0]}.")
     return f"### {record['id']}\n\n{title}\n\n{lines}"
 
 
 def page(text, records):
     """The page: the comment at the head of the records, a table, and a section for each record."""
     head = [line.removeprefix("#").strip() for line in text.split("\n[[", 1)[0].splitlines() if line.startswith("#")]
-    count = {status: sum(record["status"] == status for record in records) for status in STATUS}
-    rows = [f"| [{one['id']}](#{one['id'].lower()}) | {one['name']} | {one['status']} | {', '.join(one['targets'])} |" for one in records]
+    number = {status: sum(record["status"] == status for record in records) for status in STATUS}
+    counted = ", ".join(f"{number[status]} {several}" for status, (_, several) in STATUS.items())
+    rows = [
+        f"| [{one['id']}](#{one['id'].lower()}) | {one['name']} | {one['status']} | {', '.join(one['targets'])} |"
+        for one in records
+    ]
     paragraphs = [plain(part) for part in "\n".join(head).split("\n\n")]
-    counted = "; ".join(f"{number} {STATUS[status].replace('helps', 'help').replace('has', 'have').replace('hurts', 'hurt')}" for status, number in count.items())
     return "\n\n".join([
         "# Patterns",
         "<!-- written by scripts/knowledge.py from patterns.toml -->",

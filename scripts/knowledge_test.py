@@ -50,7 +50,7 @@ class Knowledge(unittest.TestCase):
     def test_a_record_with_its_page_and_its_code_has_no_fault(self):
         self.assertEqual(self.faults("# Notes\n" + RECORD), [])
         page = (self.root / "docs/knowledge/patterns.md").read_text(encoding="utf-8")
-        self.assertIn("1 records: 1 help; 0 have no effect; 0 hurt.", page)
+        self.assertIn("1 records: 1 help, 0 have no effect, 0 hurt.", page)
         self.assertIn("### K-001\n\n**Turns**: helps.", page)
         self.assertIn("* Measured: 1.07 / 1.02 ([ladder.md](../results/ladder.md#turns))", page)
         self.assertIn("* Code: `await_turn` in `templates/turns.cuh`", page)
