@@ -258,6 +258,12 @@ fn the_table_of_targets_covers_the_grid_and_follows_from_the_records() {
 }
 
 #[test]
+fn the_knowledge_base_cites_figures_and_code_that_exist() {
+    python(&["scripts/knowledge.py", "--check"]);
+    python(&["-m", "unittest", "-q", "scripts/knowledge_test.py"]);
+}
+
+#[test]
 fn every_page_ends_with_a_newline() {
     let cut: Vec<String> = pages().into_iter().filter(|page| !read(page).ends_with('\n')).collect();
     assert!(cut.is_empty(), "pages without a newline at their end: {}", cut.join(", "));
