@@ -307,3 +307,25 @@ fn the_rows_that_the_project_publishes_make_a_report() {
     assert_eq!(elements(&pictures["noise-1"], "mark"), 24 + 2);
     assert!(page.contains("<td class=\"n\">7.95</td>"), "the largest floor of the record");
 }
+
+#[test]
+fn calls_of_known_kernels_on_known_cards_have_predictions_beside_their_times() {
+    let reports = Reports::new();
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/results/2026-11-27-timings-h100.jsonl");
+    let out = reports.report(&["--rows", published, "--as", "csv", "--out", "tables"]).assert().success();
+    drop(out);
+    let table = fs::read_to_string(reports.path("tables/predictions-1.csv")).expect("a table");
+    let ratios: Vec<f64> =
+        table.lines().skip(1).map(|line| line.rsplit(',').next().and_then(|cell| cell.parse().ok()).expect("a number")).collect();
+    assert!(ratios.len() > 220, "{}", ratios.len());
+    assert!(ratios.iter().all(|ratio| *ratio > 0.3 && *ratio < 3.0));
+    // Held-out errors, so that they are not those of a fit.
+    let mean = ratios.iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios.len() as f64;
+    assert!(mean > 0.03 && mean < 0.1, "{mean}");
+    // A tile that is not the default has no prediction.
+    let mut other = row("a", "kgen", 512, 100.0);
+    other["kernel"]["tile"] = json!({ "m": 1 });
+    reports.write("other.jsonl", &[other]);
+    reports.report(&["--rows", "other.jsonl", "--out", "page.md"]).assert().success();
+    assert!(fs::read_to_string(reports.path("page.md")).expect("a page").contains("`kgen predict` can compute"));
+}

@@ -13,7 +13,7 @@ use crate::{
     text::ticked,
 };
 use serde::{Deserialize, Serialize};
-use std::{fs, path::PathBuf};
+use std::{cell::RefCell, collections::HashMap, fs, path::PathBuf};
 
 /// Request of a prediction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -173,6 +173,39 @@ pub fn lesson(row: &Row, plan: impl Fn(Variant) -> Option<Plan>) -> Option<Lesso
     let features = Features::of(&plan, &size, &estimate, &card);
     let head_dim = variant.head_dim().map_or(0, |head_dim| head_dim.qk);
     Some(Lesson::new(variant.name(), head_dim, &size, &card.name, features, [measured, estimate.microseconds]))
+}
+
+/// Predictions of the calls of measured rows.
+pub(super) struct Forecast<'a> {
+    session: &'a Session,
+    model: Model<'static>,
+    /// Held-out error of each built-in lesson, by kernel, size and card.
+    held_out: HashMap<[&'static str; 3], f64>,
+    /// The plan of each variant that a row had.
+    plans: RefCell<HashMap<Variant, Option<Plan>>>,
+}
+
+impl<'a> Forecast<'a> {
+    pub(super) fn of(session: &'a Session) -> Self {
+        let lessons = predict::built_in();
+        let key = |lesson: &'static Lesson| [lesson.kernel.as_str(), lesson.size.as_str(), lesson.card.as_str()];
+        let held_out = lessons.iter().filter_map(|lesson| Some((key(lesson), lesson.held_out?))).collect();
+        Self { session, model: Model::learn(lessons), held_out, plans: RefCell::default() }
+    }
+
+    /// Microseconds of a row's call. The model does not predict what it has learned from: such a call has its measured
+    /// time with the error of a model that has not.
+    pub(super) fn of_row(&self, row: &Row) -> Option<f64> {
+        let plan = |variant| {
+            let mut plans = self.plans.borrow_mut();
+            plans.entry(variant).or_insert_with(|| self.session.plan(variant).ok()).clone()
+        };
+        let lesson = lesson(row, plan)?;
+        let known = [lesson.kernel.as_str(), lesson.size.as_str(), lesson.card.as_str()];
+        let error = self.held_out.get(&known).copied();
+        let error = error.unwrap_or_else(|| self.model.correction(&lesson.group, &lesson.numbers) - lesson.ratio);
+        Some(lesson.microseconds * error.exp())
+    }
 }
 
 /// The lessons with their held-out errors.

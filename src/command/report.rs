@@ -3,6 +3,8 @@
 use super::{
     CommandError, Context, Observer,
     db::{self, Rows},
+    predict::Forecast,
+    session::Session,
 };
 use crate::{
     files::path::lossy,
@@ -69,10 +71,13 @@ pub struct Section {
 ///
 /// # Errors
 /// [`CommandError::Usage`] for rows that cannot be read, a form that nothing names and a place that cannot be written.
-pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
+pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { db, files, rows, form, out } = request;
     let form = form.map_or_else(|| of_ending(out), Ok)?;
-    let report = Report::of(read(db.as_deref(), files, &rows.condition()?)?);
+    let rows = read(db.as_deref(), files, &rows.condition()?)?;
+    let session = Session::open(context)?;
+    let forecast = Forecast::of(&session);
+    let report = Report::of(rows, &|row| forecast.of_row(row));
     let written = report::write(&report, form, out).map_err(|error| {
         CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--out`", out.display()))
     })?;

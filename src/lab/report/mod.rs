@@ -11,9 +11,11 @@ mod list;
 mod measured;
 mod noise;
 mod page;
+mod predictions;
 mod roofline;
 mod write;
 
+pub use predictions::Forecast;
 pub use write::{Form, write};
 
 use super::Row;
@@ -85,7 +87,7 @@ const MOST_PICTURES: usize = 60;
 
 impl Report {
     /// The report of `rows`, each of which counts once, in whatever order.
-    pub fn of(rows: Vec<Row>) -> Self {
+    pub fn of(rows: Vec<Row>, forecast: &Forecast<'_>) -> Self {
         let mut named: Vec<(String, Row)> = rows.into_iter().map(|row| (row.id(), row)).collect();
         named.sort_by(|(a, _), (b, _)| a.cmp(b));
         named.dedup_by(|(a, _), (b, _)| a == b);
@@ -96,6 +98,7 @@ impl Report {
             roofline::section(&cases),
             lengths::section(&cases),
             heat::section(&cases),
+            predictions::section(&cases, forecast),
             noise::section(rows),
             changes::section(rows),
             kernels::section(rows),
@@ -221,7 +224,7 @@ mod tests {
 
     #[test]
     fn without_rows_every_section_says_what_to_do() {
-        let report = Report::of(Vec::new());
+        let report = Report::of(Vec::new(), &|_| None);
         assert!(report.sections.iter().all(|section| section.missing.is_some() && section.figures.is_empty()));
         assert_eq!((report.date(), report.figures().count()), ("", 0));
     }

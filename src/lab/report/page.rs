@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn an_empty_report_is_a_page_with_what_to_do() {
-        let page = page(&Report::of(Vec::new())).expect("the template is right");
+        let page = page(&Report::of(Vec::new(), &|_| None)).expect("the template is right");
         assert!(page.contains("<code>kgen bench</code>") && !page.contains("<svg") && page.ends_with("</html>\n"), "{page}");
     }
 }
