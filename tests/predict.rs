@@ -85,8 +85,13 @@ fn what_cannot_be_predicted_is_refused_by_name() {
     refused(&[], "nothing is selected");
     refused(&[NAME], "no card is named; known: `t4`");
     refused(&[NAME, "--gpu", "h1000"], "`h1000` is no card whose numbers are known");
-    refused(&[NAME, "--gpu", "a100"], "runs on `a100`");
-    refused(&["flash_fwd_combine_sm80", "--gpu", "a100"], "no selected kernel with a time of its own runs on `a100`");
+    refused(&[NAME, "--gpu", "a100"], "no selected kernel runs on `a100`");
+    refused(&["flash_fwd_combine_sm80", "--gpu", "a100"], "no selected kernel runs on `a100` and has a time of its own");
+    refused(&[NAME, "--gpu", "h100", "--heads", "7", "--heads-k", "3"], "a multiple of the other");
+    refused(&["--validate", NAME], "leave out the selection");
+    refused(&["rmsnorm_bf16_sm90", "--gpu", "h100", "--rows", "8589934592", "--columns", "1048576"], "2^40 elements");
+    let masked = ["--head-dim", "128", "--dtype", "bf16", "--target", "sm90", "--kind", "fwd", "--full", "--gpu", "h100"];
+    refused(&[&masked[..], &["--mask", "k <= q and q - k < 128", "--score-name", "w"]].concat(), "are not predicted");
     refused(&[NAME, "--gpu", "h100", "--learn", "none.jsonl"], "`none.jsonl`");
     refused(&[NAME, "--gpu", "h100", "--seqlen", "0"], "--seqlen");
     fs::write(folder.path().join("bad.jsonl"), "{}\n").expect("written");
@@ -126,7 +131,9 @@ fn rows_of_a_file_teach_kernels_that_the_project_has_not_measured() {
         json!({
             "format": 1, "bench": "kgen bench", "case": "c", "contender": "kgen", "own": true, "shape": call["size"],
             "dtype": "fp16", "layout": null, "status": "ok", "message": "", "card": {}, "details": {},
-            "numbers": { "microseconds": { "median": 2.0 * number(call, "estimate") } },
+            "numbers": {
+                "microseconds": { "median": 2.0 * number(call, "estimate") }, "repeated": "launch", "l2": "warm",
+            },
             "kernel": {
                 "name": name, "kind": "fwd", "head_dim": 64, "dtype": "fp16", "causal": false, "features": [],
                 "target": "sm75", "tile": plan[0]["plan"]["tile"],
@@ -139,4 +146,53 @@ fn rows_of_a_file_teach_kernels_that_the_project_has_not_measured() {
     let after = json(folder.path(), &[name, "--gpu", "t4", "--seqlen", "1024,2048,4096", "--learn", "rows.jsonl"]);
     let ratio = |of: &Value| number(&of["calls"][1], "microseconds") / number(&of["calls"][1], "estimate");
     assert!(ratio(&after) > 1.2 * ratio(&before) && ratio(&after) < 2.1, "{} then {}", ratio(&before), ratio(&after));
+}
+
+#[test]
+fn no_prediction_is_above_the_peak_of_the_card() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // TFLOP/s of 16-bit products with fp32 sums, from NVIDIA's data sheets and a tenth above them.
+    for (gpu, target, peak) in [
+        ("t4", "sm75", 65.0),
+        ("a100", "sm80", 312.0),
+        ("rtx-3090", "sm80", 71.0),
+        ("l4", "sm80", 121.0),
+        ("l40s", "sm80", 362.0),
+        ("l40s", "sm89", 362.0),
+        ("rtx-4090", "sm89", 165.0),
+        ("rtx-5090", "sm120", 210.0),
+        ("rtx-pro-6000", "sm120", 504.0),
+        ("h100", "sm90", 1070.0),
+        ("h100", "sm80", 1070.0),
+    ] {
+        let kernels = ["--kind", "fwd", "--head-dim", "64,128", "--dtype", "fp16", "--target", target, "--gpu", gpu];
+        let found =
+            json(folder.path(), &[&kernels[..], &["--batch", "4", "--heads", "16", "--seqlen", "512,8192,65536"]].concat());
+        for call in found["calls"].as_array().expect("a list") {
+            assert!(number(call, "tflops") < 1.1 * peak, "{gpu} {target}: {call}");
+        }
+    }
+}
+
+#[test]
+fn enormous_sizes_give_enormous_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let most = ["--batch", "16777216", "--heads", "1024", "--heads-k", "256", "--seqlen", "4096", "--gpu", "h100"];
+    let found = json(folder.path(), &[&["flash_fwd_split_hdim128_bf16_sm80"], &most[..]].concat());
+    assert!(number(&found["calls"][0], "microseconds") > 1e9, "{found}");
+}
+
+#[test]
+fn what_is_left_out_and_what_taught_nothing_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &[NAME, "flash_fwd_hdim128_bf16_sm80", "--gpu", "a100", "--seqlen", "1024"]);
+    assert_eq!((found["calls"].as_array().map(Vec::len), &found["left_out"][0]["name"]), (Some(1), &json!(NAME)));
+    let both = [NAME, "flash_fwd_hdim128_bf16_sm80", "--gpu", "a100"];
+    kgen(folder.path(), &both).assert().success().stdout(contains(format!("left out: {NAME} on a100")));
+    // The published rows are known already.
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/results/2026-11-27-timings-h100.jsonl");
+    let found = json(folder.path(), &[NAME, "--gpu", "h100", "--learn", published]);
+    assert_eq!((&found["learned"][0]["rows"], &found["learned"][0]["lessons"]), (&json!(230), &json!(0)));
+    fs::write(folder.path().join("empty.jsonl"), "").expect("written");
+    kgen(folder.path(), &[NAME, "--gpu", "h100", "--learn", "empty.jsonl"]).assert().code(2).stderr(contains("it holds no row"));
 }

@@ -3,6 +3,7 @@
 use super::{
     Global,
     bench::ShapeArgs,
+    escape::plain,
     select::SelectionArgs,
     show,
     table::{self, Column},
@@ -11,10 +12,11 @@ use crate::{
     bench::Unit,
     command::{
         self, CommandError,
-        predict::{Call, Request},
+        predict::{Call, Learned, Outcome, Request},
     },
     family,
     lab::predict::{Errors, Validation},
+    text::count,
 };
 use std::{fmt::Write, path::PathBuf};
 
@@ -39,7 +41,7 @@ pub struct Args {
     gpus: Vec<String>,
 
     /// Also learn from the measured rows of these files, as `kgen db export` writes them.
-    #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Prediction")]
+    #[arg(long, value_name = "FILE", help_heading = "Prediction")]
     learn: Vec<PathBuf>,
 
     /// Print the errors for lengths, head dims and cards that the model has not seen.
@@ -56,8 +58,20 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let request = Request { selection: selection.into(), shape: shape.into(), gpus, rows: learn, validate };
     let outcome = command::predict::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || {
-        if validate { outcome.validation.iter().map(errors).collect::<Vec<_>>().join("\n") } else { calls(&outcome.calls) }
+        let text =
+            if validate { outcome.validation.iter().map(errors).collect::<Vec<_>>().join("\n") } else { calls(&outcome.calls) };
+        text + &notes(&outcome)
     })
+}
+
+/// What was left out, and what was learned.
+fn notes(outcome: &Outcome) -> String {
+    let left_out = outcome.left_out.iter().map(|out| format!("left out: {} on {}\n", out.name, out.gpu));
+    let learned = outcome.learned.iter().map(|learned| {
+        let Learned { file, rows, lessons } = learned;
+        format!("{}: learned from {lessons} of {}\n", plain(&file.display().to_string()), count(*rows, "row"))
+    });
+    left_out.chain(learned).collect()
 }
 
 /// Units in the order of columns.
@@ -76,9 +90,10 @@ fn calls(calls: &[Call]) -> String {
         text += "\n";
     }
     if calls.iter().any(|call| call.prediction.lessons == 0) {
-        text += "intervals of ±50 %: nothing like these kernels was measured, and the plan alone predicts\n";
+        text +=
+            "intervals of -33 to +49 %: nothing like these kernels was measured on such a card, and the plan alone predicts\n";
     }
-    text + "parts: µs of each unit by the plan; they overlap\n"
+    text + "units: µs by the plan that are not hidden by others; they overlap in part\n"
 }
 
 fn line(call: &Call) -> Vec<String> {

@@ -4,7 +4,8 @@ use super::{CommandError, Context, Observer, SelectionRequest, bench::Shape, ses
 use crate::{
     bench::{Part, Size, Unit},
     family,
-    kernel::{Card, Variant},
+    files::path::lossy,
+    kernel::{Card, Kind, Variant},
     lab::{
         self, Row,
         predict::{self, Features, Held, Lesson, Model, Prediction, Validation},
@@ -13,7 +14,12 @@ use crate::{
     text::ticked,
 };
 use serde::{Deserialize, Serialize};
-use std::{cell::RefCell, collections::HashMap, fs, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    fs,
+    path::PathBuf,
+};
 
 /// Request of a prediction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -36,9 +42,34 @@ pub struct Request {
 pub struct Outcome {
     /// One prediction for each variant, size and card.
     pub calls: Vec<Call>,
+    /// Kernels without a prediction on a card.
+    pub left_out: Vec<LeftOut>,
+    /// What the files of rows taught.
+    pub learned: Vec<Learned>,
     /// Errors, if they were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validation: Vec<Validation>,
+}
+
+/// A kernel that does not run on a card, or whose time the model does not know.
+#[derive(Debug, Serialize)]
+pub struct LeftOut {
+    /// Name of the kernel.
+    pub name: String,
+    /// Name of the card.
+    pub gpu: String,
+}
+
+/// What a file of rows taught.
+#[derive(Debug, Serialize)]
+pub struct Learned {
+    /// The file.
+    #[serde(serialize_with = "lossy")]
+    pub file: PathBuf,
+    /// Its rows.
+    pub rows: usize,
+    /// Rows from which the model learned and which it did not know.
+    pub lessons: usize,
 }
 
 /// A predicted call.
@@ -77,16 +108,25 @@ pub struct Call {
 /// Predicts the times of the variants.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if nothing is selected, a card is unknown, no variant runs on it, or a file holds no rows.
+/// [`CommandError::Usage`] if nothing is selected, a card is unknown, no variant runs on it, or a file teaches nothing.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.shape.refuse_out_of_range()?;
     let session = Session::open(context)?;
     let mut lessons = predict::built_in().to_vec();
+    let mut learned = Vec::new();
     for path in &request.rows {
-        lessons.extend(lessons_of_file(path, &session)?);
+        let (rows, found) = lessons_of_file(path, &session)?;
+        let known: HashSet<String> = lessons.iter().map(Lesson::identity).collect();
+        let fresh: Vec<Lesson> = found.into_iter().filter(|lesson| !known.contains(&lesson.identity())).collect();
+        learned.push(Learned { file: path.clone(), rows, lessons: fresh.len() });
+        lessons.extend(fresh);
     }
     if request.validate {
-        return Ok(Outcome { calls: Vec::new(), validation: predict::validate(&lessons) });
+        if !request.selection.is_empty() || request.shape != Shape::default() {
+            let why = "the errors are those of all measured calls; leave out the selection and the sizes, or `--validate`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        return Ok(Outcome { calls: Vec::new(), left_out: Vec::new(), learned, validation: predict::validate(&lessons) });
     }
     if request.selection.is_empty() {
         let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`";
@@ -95,20 +135,35 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let cards = cards(&request.gpus)?;
     let variants = request.selection.resolve(context, &session.grid, observer)?;
     let model = Model::learn(&lessons);
-    let mut calls = Vec::new();
+    let (mut calls, mut left_out) = (Vec::new(), Vec::new());
     for variant in variants {
         let plan = session.plan(variant).map_err(CommandError::Usage)?;
         let sizes = family::of(variant.kind()).sizes(&variant, &request.shape.wanted());
-        for card in cards.iter().filter(|card| runs_on(variant.target(), card.capability, true)) {
-            calls.extend(sizes.iter().filter_map(|size| call(&plan, size, card, &model)));
+        if sizes.is_empty() && variant.dtype().is_some() {
+            let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        sizes.iter().try_for_each(refuse_beyond_memory)?;
+        for card in &cards {
+            let runs = runs_on(variant.target(), card.capability, true);
+            let found: Vec<Call> =
+                if runs { &sizes[..] } else { &[] }.iter().filter_map(|size| call(&plan, size, card, &model)).collect();
+            if found.is_empty() {
+                left_out.push(LeftOut { name: variant.name(), gpu: card.name.clone() });
+            }
+            calls.extend(found);
         }
     }
     if calls.is_empty() {
         let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
-        let why = format!("no selected kernel with a time of its own runs on {}; select others with `--target`", ticked(&names));
+        let why = format!(
+            "no selected kernel runs on {} and has a time of its own that the model knows; select others with `--target` \
+             (kernels with a declared score or mask are not predicted)",
+            ticked(&names)
+        );
         return Err(CommandError::Usage(why));
     }
-    Ok(Outcome { calls, validation: Vec::new() })
+    Ok(Outcome { calls, left_out, learned, validation: Vec::new() })
 }
 
 /// The call of a plan at a size on a card; `None` if its kernel is not timed on its own.
@@ -143,6 +198,16 @@ pub(super) fn card(name: &str) -> Result<Card, CommandError> {
     })
 }
 
+/// Refuses a matrix that no card's memory holds: its bytes may not fit into 64 bits.
+fn refuse_beyond_memory(size: &Size) -> Result<(), CommandError> {
+    const MOST_ELEMENTS: u128 = 1 << 40;
+    let sides = ["rows", "columns"].map(|name| u128::from(size.get(name).unwrap_or(1)));
+    if sides[0] * sides[1] <= MOST_ELEMENTS {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!("`{size}` is more than 2^40 elements, which no card's memory holds; choose a smaller size")))
+}
+
 fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
     if names.is_empty() {
         return Err(CommandError::Usage(format!("no card is named; known: {}", ticked(&Card::names()))));
@@ -150,19 +215,41 @@ fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
     names.iter().map(|name| card(name)).collect()
 }
 
-/// The lessons of a file of rows. Rows of peers, failures, other programs and other tiles teach nothing.
-fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<Vec<Lesson>, CommandError> {
+/// Most rows of a file: the errors of held-out calls take the square of their number.
+const MOST_ROWS: usize = 5000;
+
+/// The number of rows of a file, and its lessons; see [`lesson`].
+fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Lesson>), CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Usage(format!("`{}`: {error}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let rows = lab::parse(&path.display().to_string(), &text).map_err(|error| failed(&error))?.rows;
+    if rows.len() > MOST_ROWS {
+        return Err(failed(&format!(
+            "it has {} rows, and at most {MOST_ROWS} are learned; `kgen db export --limit`",
+            rows.len()
+        )));
+    }
     let lessons = rows.iter().filter_map(|row| lesson(row, |variant| session.plan(variant).ok()));
-    Ok(with_held_out(lessons.collect()))
+    let lessons = with_held_out(lessons.collect());
+    if lessons.is_empty() {
+        return Err(failed(&"it holds no row of `kgen bench` of a kernel with its default tile on a known card"));
+    }
+    Ok((rows.len(), lessons))
 }
 
-/// The lesson of a row, whose plan is `plan` of its variant.
+/// Largest ratio of measured and estimated time, as a logarithm, from which something is learned: a factor of 20. Beyond
+/// it the row is not about the time of a kernel.
+const MOST_RATIO: f64 = 3.0;
+
+/// The lesson of a row, whose plan is `plan` of its variant. Rows of peers, failures, other programs and other tiles
+/// teach nothing, nor do replays of graphs and caches in another state than `kgen bench` leaves them in.
 pub fn lesson(row: &Row, plan: impl Fn(Variant) -> Option<Plan>) -> Option<Lesson> {
-    let measured = row.median_us().filter(|_| row.own && row.foreign.is_none())?;
     let (variant, card) = (row.variant()?, Card::named(row.gpu())?);
+    let is_cold = row.word("l2") == "cold";
+    let is_as_usual = row.word("repeated") == "launch" && (is_cold || row.word("l2") == "warm");
+    let is_attention = variant.head_dim().is_some() && variant.kind() != Kind::FwdSplit;
+    let is_usual = row.own && row.foreign.is_none() && is_as_usual && !(is_attention && is_cold);
+    let measured = row.median_us().filter(|_| is_usual)?;
     let plan = plan(variant)?;
     if row.kernel.as_ref()?.get("tile") != serde_json::to_value(plan.tile()).ok().as_ref() {
         return None;
@@ -170,6 +257,9 @@ pub fn lesson(row: &Row, plan: impl Fn(Variant) -> Option<Plan>) -> Option<Lesso
     let names = ["batch", "heads", "heads_k", "seqlen_q", "seqlen_k", "page_size", "rows", "columns"];
     let size = Size::new(names.into_iter().filter_map(|name| Some((name, row.shape.get(name)?.as_u64()?))));
     let estimate = family::estimate(&plan, &size, &card)?;
+    if (measured / estimate.microseconds).ln().abs() > MOST_RATIO {
+        return None;
+    }
     let features = Features::of(&plan, &size, &estimate, &card);
     let head_dim = variant.head_dim().map_or(0, |head_dim| head_dim.qk);
     Some(Lesson::new(variant.name(), head_dim, &size, &card.name, features, [measured, estimate.microseconds]))

@@ -59,6 +59,30 @@ const CARDS: &[(&str, [u32; 5])] = &[
 ];
 
 impl Card {
+    /// Dense floating-point operations of a multiprocessor in a cycle with `mma.sync`, 16-bit inputs and fp32 sums: of
+    /// NVIDIA's data sheets, peak rate by multiprocessors and clock. `GeForce` has half the rate of its architecture if
+    /// sums are in fp32. From sm90 on, the full rate needs `wgmma` or `tcgen05`, and `mma.sync` is rated like an A100's.
+    pub fn mma_flops_a_cycle(&self) -> f64 {
+        let of_architecture = match self.capability {
+            80 | 87 | 90 | 100 | 103 | 110 => 2048.0,
+            _ => 1024.0,
+        };
+        if self.is_geforce() { of_architecture / 2.0 } else { of_architecture }
+    }
+
+    /// The same with the fastest instructions of the architecture.
+    pub fn peak_flops_a_cycle(&self) -> f64 {
+        match self.capability {
+            90 => 4096.0,
+            100 | 103 | 110 => 8192.0,
+            _ => self.mma_flops_a_cycle(),
+        }
+    }
+
+    fn is_geforce(&self) -> bool {
+        self.name.strip_prefix("rtx-").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    }
+
     /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as the driver reports it
     /// (`NVIDIA H100 80GB HBM3`).
     pub fn named(word: &str) -> Option<Self> {
@@ -116,6 +140,25 @@ mod tests {
             ("NVIDIA GB10", "gb10"),
         ] {
             assert_eq!(name(word).as_deref(), Some(expected), "{word}");
+        }
+    }
+
+    #[test]
+    fn peak_rates_are_those_of_the_data_sheets() {
+        for (name, tflops) in [
+            ("t4", 65.0),
+            ("a100", 312.0),
+            ("a40", 150.0),
+            ("rtx-3090", 71.0),
+            ("l4", 121.0),
+            ("l40s", 362.0),
+            ("rtx-4090", 165.0),
+            ("rtx-pro-6000", 504.0),
+            ("rtx-5090", 210.0),
+        ] {
+            let card = Card::named(name).expect(name);
+            let rate = card.peak_flops_a_cycle() * f64::from(card.multiprocessors * card.clock_mhz) / 1e6;
+            assert!((rate / tflops - 1.0).abs() < 0.1, "{name}: {rate}");
         }
     }
 

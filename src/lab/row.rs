@@ -251,8 +251,8 @@ impl Row {
             return Some("`numbers` belong to the status `ok` and to no other".to_owned());
         }
         let is_timed = ![CHECK, PROFILE].contains(&self.bench.as_str()) && self.foreign.is_none();
-        if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(f64::is_finite) {
-            return Some("`numbers` have no finite `microseconds.median`".to_owned());
+        if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(|time| time.is_finite() && time > 0.0) {
+            return Some("`numbers` have no finite `microseconds.median` above 0".to_owned());
         }
         if self.run_id().is_empty() || self.date().is_empty() {
             return Some("`run` has no `id` or no `date`".to_owned());

@@ -2,7 +2,7 @@
 
 use crate::{
     bench::{Estimate, Size, Unit},
-    kernel::{self, Card, Dtype, Feature, Target, Variant},
+    kernel::{self, Card, Dtype, Feature, Variant, capability_text},
     plan::Plan,
 };
 
@@ -12,7 +12,8 @@ pub const COUNT: usize = 22;
 /// Features of one call of one kernel on one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// Name of the kernels that share corrections: kind, instructions, element type.
+    /// Name of the calls that share corrections: kind, target, element type and features of the kernel, architecture of
+    /// the card.
     pub group: String,
     /// Numbers of similar magnitude.
     pub numbers: [f64; COUNT],
@@ -35,7 +36,7 @@ impl Features {
         let log = |number: f64| if number > 0.0 { number.log2() } else { 0.0 };
         let balance = f64::from(card.dram_gbs) / (f64::from(card.multiprocessors) * f64::from(card.clock_mhz) / 1000.0);
         Self {
-            group: group(variant),
+            group: group(variant, card),
             numbers: [
                 log(estimate.microseconds) / 4.0 - 1.5,
                 share(Unit::Launch),
@@ -69,9 +70,14 @@ fn is_widened(features: kernel::Features) -> bool {
     features.has(Feature::KvE4m3) || features.has(Feature::KvE5m2)
 }
 
-/// Name of the kernels with the same kind, instructions and element type.
-fn group(variant: &Variant) -> String {
+/// Name of the kernels with the same kind, target, element type and features, on cards of one architecture. FP8 caches
+/// and pages are numbers, so that kernels with them learn from those without.
+fn group(variant: &Variant, card: &Card) -> String {
     let dtype = if variant.dtype() == Some(Dtype::Fp8) { " fp8" } else { "" };
-    let target = if variant.target() == Target::Sm90 { " sm90" } else { "" };
-    format!("{}{target}{dtype}", variant.kind())
+    let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2];
+    let features = variant.features().unwrap_or(kernel::Features::NONE);
+    let others: Vec<&str> =
+        features.iter().filter(|feature| !numbered.contains(feature)).map(|feature| feature.info().name).collect();
+    let features = if others.is_empty() { String::new() } else { format!(" {}", others.join(",")) };
+    format!("{} {}{dtype}{features} on {}", variant.kind(), variant.target(), capability_text(card.capability))
 }

@@ -34,6 +34,11 @@ pub struct Lesson {
 }
 
 impl Lesson {
+    /// What two lessons of the same measurement have in common.
+    pub fn identity(&self) -> String {
+        format!("{} {} {} {}", self.kernel, self.size, self.card, self.microseconds)
+    }
+
     /// The lesson of a call with these features that took `microseconds` in place of the estimated time.
     pub fn new(
         kernel: String,

@@ -2,7 +2,7 @@
 
 use super::{
     super::Row,
-    Column, Figure, Section, Table,
+    Column, Figure, MOST_PICTURES, Section, Table,
     draw::{Axis, Chart, Mark, Rule, Scale, Series},
     grouped,
     measured::Measured,
@@ -36,7 +36,7 @@ impl Point<'_> {
 pub(super) fn section(cases: &[Measured<'_>], forecast: &Forecast<'_>) -> Section {
     let points = cases.iter().filter_map(|case| Some(Point { case, predicted: forecast(case.row)? }));
     let cards = grouped(points, |point| point.case.card());
-    let figures = cards.iter().zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
+    let figures = cards.iter().take(MOST_PICTURES).zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
     Section::new("predictions", WORDS, figures)
 }
 

@@ -1,7 +1,7 @@
 //! Rate against arithmetic intensity, below the ceilings of the card.
 
 use super::{
-    Column, Figure, Section, Table,
+    Column, Figure, MOST_PICTURES, Section, Table,
     draw::{Axis, Chart, Mark, Rule, Scale, Series},
     grouped,
     measured::Measured,
@@ -37,7 +37,7 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
     let points: Vec<Point> = cases.iter().filter_map(point).collect();
     let left_out = cases.len() - points.len();
     let cards = grouped(points, |point| point.case.card());
-    let figures = cards.iter().zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
+    let figures = cards.iter().take(MOST_PICTURES).zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
     let mut section = Section::new("roofline", WORDS, figures);
     if left_out > 0 && section.missing.is_none() {
         section.notes.push(format!("{left_out} of {} cases state no operations or no bytes and are not shown.", cases.len()));

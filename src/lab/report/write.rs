@@ -39,8 +39,13 @@ pub fn write(report: &Report, form: Form, out: &Path) -> io::Result<Vec<PathBuf>
     };
     if matches!(form, Form::Csv | Form::Svg) {
         std::fs::create_dir_all(out)?;
+    } else if std::fs::metadata(out).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("it exists and is no file"));
     }
-    files.into_iter().map(|(path, text)| write_atomic(&path, text.as_bytes()).map(|_| path)).collect()
+    // A link stays a link: its file is replaced.
+    let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
+    let files = files.into_iter().map(|(path, text)| (real(path), text));
+    files.map(|(path, text)| write_atomic(&path, text.as_bytes()).map(|_| path)).collect()
 }
 
 impl Report {

@@ -6,12 +6,12 @@ use super::{
         timing::{self, Shape},
     },
     DRAM_PER_MILLE, KernelCost,
-    kernel::{Busy, flops_a_cycle, resident},
+    kernel::{Busy, resident},
     shipped::{Device, Kernel, Request, Sharing, Time},
 };
 use crate::{
     bench::{Estimate, Part, Unit, Work},
-    kernel::{Card, Dtype},
+    kernel::{Card, Dtype, GPUS},
     plan::Plan,
 };
 
@@ -32,15 +32,18 @@ mod backward {
 }
 
 /// The time of a kernel with this plan. `None` for a kind without cost parameters, whose kernels are not timed on their
-/// own.
+/// own; for a declared score or mask, whose skipped tiles are unknown; and if a block does not fit on the card.
 pub fn estimate(point: Point, design: &Design, plan: &Plan, shape: &Shape, card: &Card) -> Option<Estimate> {
-    let kernel = kernel_of(point, design, plan)?;
+    if point.features.score().is_some() || shape.heads_k == 0 || !shape.heads.is_multiple_of(shape.heads_k) {
+        return None;
+    }
+    let busy = Busy::of(point, design).on(card, point, design);
+    let kernel = kernel_of(point, design, plan, busy, card)?;
     let device = device_of(card);
     let splits = (point.kind == Kind::FwdSplit).then(|| timing::splits(point, shape, card.multiprocessors));
     let (request, shares) = request_of(point, shape, splits);
     let time = Time::of(&request, &kernel, &device, &shares);
     let of_memory = Time::of(&request, &kernel, &Device { l2_bytes_per_ns: f64::INFINITY, ..device }, &shares).memory;
-    let busy = Busy::of(point, design);
     let part = |unit, ns: f64| Part { unit, microseconds: ns / 1000.0 };
     let parts = vec![
         part(Unit::Launch, time.launch + time.tile),
@@ -64,15 +67,24 @@ pub fn estimate(point: Point, design: &Design, plan: &Plan, shape: &Shape, card:
     })
 }
 
-/// The cost parameters of a kernel, with as many resident blocks as shared memory allows.
-fn kernel_of(point: Point, design: &Design, plan: &Plan) -> Option<Kernel> {
+/// The cost parameters of a kernel whose step takes `busy` on the card, with as many resident blocks as the card's
+/// shared memory allows.
+fn kernel_of(point: Point, design: &Design, plan: &Plan, busy: Busy, card: &Card) -> Option<Kernel> {
     let mut kernel = match point.kind {
         Kind::Bwd => of_backward(point, design),
         Kind::Fwd | Kind::FwdShort | Kind::FwdSplit => of_forward(&KernelCost::of(plan)),
         Kind::FwdCombine | Kind::PrepareScheduler => return None,
     };
-    let limits = &plan.limits;
-    let fit = limits.shared_memory_per_sm / (plan.shared_memory_bytes + limits.shared_memory_reserved).max(1);
+    let slower = busy.total() - Busy::of(point, design).total();
+    kernel.step_cycles += slower;
+    // The chain of a kernel made of `wgmma` does not depend on the rate, which is that of its only architecture.
+    kernel.chain_cycles += slower;
+    let of_block = GPUS.iter().find(|gpu| gpu.capability == card.capability)?.shared_memory_per_block;
+    if plan.shared_memory_bytes > of_block {
+        return None;
+    }
+    let reserved = plan.limits.shared_memory_reserved;
+    let fit = (of_block + reserved) / (plan.shared_memory_bytes + reserved).max(1);
     kernel.resident = f64::from(resident(design, plan).min(fit).max(1));
     Some(kernel)
 }
@@ -173,7 +185,9 @@ fn pairs(point: Point, shape: &Shape) -> f64 {
 /// Bytes of all tensors that a call must read and write once.
 fn least_bytes(point: Point, shape: &Shape) -> f64 {
     let columns = f64::from(point.head_dim.qk + point.head_dim.v);
-    let rows = f64::from(shape.batch) * f64::from(shape.seqlen_q) * f64::from(shape.heads);
+    // Under a causal mask, queries before the first key need not be read.
+    let queries = if point.causal { shape.seqlen_q.min(shape.seqlen_k) } else { shape.seqlen_q };
+    let rows = f64::from(shape.batch) * f64::from(queries) * f64::from(shape.heads);
     let of_output = if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
     let queries = rows * columns * f64::from(point.dtype.bytes()) * of_output;
     let keys = timing::key_value_bytes(&point, shape);
@@ -188,7 +202,7 @@ const BOOST: f64 = 1.13;
 fn floor(point: Point, work: Work, card: &Card) -> f64 {
     let faster = if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
     let cycles = BOOST * f64::from(card.clock_mhz) * f64::from(card.multiprocessors);
-    let of_products = work.flops / (flops_a_cycle(point.target, true) * faster * cycles);
+    let of_products = work.flops / (card.peak_flops_a_cycle() * faster * cycles);
     // What fits into L2 may still be there.
     let beyond_l2 = work.bytes.filter(|bytes| *bytes > f64::from(card.l2_mb) * 1e6).unwrap_or_default();
     of_products.max(beyond_l2 / (f64::from(card.dram_gbs) * 1000.0))

@@ -2,7 +2,7 @@
 
 use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
-    kernel::{Dtype, HeadDim, Target},
+    kernel::{Card, Dtype, HeadDim, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -81,6 +81,13 @@ impl Busy {
         }
     }
 
+    /// The same step on a card whose tensor cores have another rate than those of the kernel's target.
+    pub fn on(self, card: &Card, point: Point, design: &Design) -> Self {
+        let wgmma = design.hopper.is_some() || point.kind == Kind::FwdShort;
+        let rate = if wgmma { card.peak_flops_a_cycle() } else { card.mma_flops_a_cycle() };
+        Self { tensor: self.tensor * flops_a_cycle(point.target, wgmma) / rate, ..self }
+    }
+
     /// All units together.
     pub fn total(&self) -> f64 {
         self.tensor + self.exponentials + self.widening
@@ -112,7 +119,7 @@ const MMA_BACKWARD: [f64; 2] = [1.3, 1.5];
 /// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65
 /// TFLOP/s, A100 312, L40S 362, H100 989, divided by multiprocessors and boost clock. `mma.sync` reaches 0.62 of
 /// `wgmma`'s rate on an H100 and is rated there like an A100's.
-pub fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
+fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     match target {
         Target::Sm90 if wgmma => 4096.0,
         Target::Sm75 | Target::Sm89 | Target::Sm120 | Target::Sm121 => 1024.0,

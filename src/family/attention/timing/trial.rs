@@ -362,9 +362,11 @@ fn strides(heads: u32, seqlen: u32, head_dim: u32) -> Strides {
 pub fn splits(variant: Point, shape: &Shape, multiprocessors: u32) -> u32 {
     let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, .. } = *shape;
     let (rows, blocks) = if variant.has_latent_queries() { (LATENT_ROWS, 1) } else { (SPLIT_ROWS, SPLIT_BLOCKS) };
-    let tiles = (heads / heads_k * seqlen_q).div_ceil(rows) * batch * heads_k;
+    let [batch, heads, heads_k, seqlen_q] = [batch, heads, heads_k, seqlen_q].map(u64::from);
+    // Sizes are below 2^24, so the first product fits.
+    let tiles = (heads / heads_k * seqlen_q).div_ceil(rows.into()).saturating_mul(batch * heads_k);
     let most = seqlen_k.div_ceil(FEWEST_KEYS).min(MOST_SPLITS);
-    (multiprocessors * blocks / tiles).clamp(1, most)
+    (u64::from(multiprocessors * blocks) / tiles.max(1)).clamp(1, most.into()) as u32
 }
 
 /// Rejects an output that contains a NaN, including the initial pattern if it was not overwritten.
