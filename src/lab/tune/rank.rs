@@ -1,36 +1,81 @@
-//! The order in which candidates are measured: predictions, corrected by what was measured of similar tiles.
+//! The order in which candidates are measured: predictions, corrected by what was measured.
+//!
+//! The first wave takes the best predictions and, as predictions may be wrong alike for all similar tiles, as many that
+//! differ most from those taken. Later waves follow a ridge regression of the errors on the keys of the tiles, and the
+//! mean of the regression's errors over similar tiles.
 
 use super::{Candidate, Evidence};
+use crate::lab::predict::regression::ridge;
+use itertools::Itertools;
 use serde_json::Value;
 
-/// Weight of "the prediction is right" beside the measured candidates.
+/// Penalties of the ridge: of the mean, of coefficients of a key, and of the squares of a key's number.
+const PENALTIES: [f64; 3] = [0.01, 0.1, 0.2];
+
+/// Weight of "the regression is right" beside the measured candidates.
 const PRIOR: f64 = 0.3;
 
-/// The places in `left`, best first: by predicted time, times the mean factor by which measured candidates deviate from
-/// their predictions, in which similar tiles weigh most.
+/// The first `count` candidates besides the default: the best predictions, alternating with those that are farthest
+/// from all that are taken.
+pub(super) fn first(candidates: &[Candidate], count: usize) -> Vec<usize> {
+    let by_time = |a: &usize, b: &usize| candidates[*a].predicted.total_cmp(&candidates[*b].predicted);
+    let mut left: Vec<usize> = (1..candidates.len()).sorted_by(by_time).collect();
+    let mut taken = vec![0];
+    while taken.len() <= count && !left.is_empty() {
+        let nearest = |place: usize| {
+            let distances = taken.iter().map(|other| distance(&candidates[place], &candidates[*other]));
+            distances.min_by(f64::total_cmp).unwrap_or_default()
+        };
+        let farthest = || left.iter().map(|place| nearest(*place)).enumerate().rev().max_by(|a, b| a.1.total_cmp(&b.1));
+        let next = if taken.len() % 2 == 0 { farthest().map_or(0, |(next, _)| next) } else { 0 };
+        taken.push(left.remove(next));
+    }
+    taken.split_off(1)
+}
+
+/// The places in `left`, best first: by predicted time, times the factor by which measured candidates teach that
+/// predictions deviate.
 pub(super) fn rank(candidates: &[Candidate], left: &[usize], evidence: &Evidence) -> Vec<usize> {
-    let measured: Vec<(&Candidate, f64)> = candidates
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| evidence.passes(*place) > 0)
-        .map(|(place, candidate)| {
-            let expected = (candidate.predicted / candidates[0].predicted).ln();
-            (candidate, evidence.mean_logarithm(place, 0) - expected)
-        })
-        .filter(|(_, error)| error.is_finite())
-        .collect();
+    let error = |place: usize| {
+        let expected = (candidates[place].predicted / candidates[0].predicted).ln();
+        Some(evidence.mean_logarithm(place, 0) - expected).filter(|error| error.is_finite())
+    };
+    let measured: Vec<(usize, f64)> = (0..candidates.len()).filter_map(|place| Some((place, error(place)?))).collect();
+    let numbers = numbers(candidates);
+    let mut penalties = vec![PENALTIES[0]];
+    penalties.extend(numbers[0][1..].iter().enumerate().map(|(place, _)| PENALTIES[1 + place % 2]));
+    let rows: Vec<Vec<f64>> = measured.iter().map(|(place, _)| numbers[*place].clone()).collect();
+    let errors: Vec<f64> = measured.iter().map(|(_, error)| *error).collect();
+    let coefficients = if rows.is_empty() { vec![0.0; penalties.len()] } else { ridge(&rows, &errors, &penalties) };
+    let line = |place: usize| numbers[place].iter().zip(&coefficients).map(|(a, b)| a * b).sum::<f64>();
     let time = |place: usize| {
-        let candidate = &candidates[place];
         let (mut weights, mut weighted) = (PRIOR, 0.0);
         for (other, error) in &measured {
-            let weight = (-distance(candidate, other)).exp();
-            (weights, weighted) = (weights + weight, weighted + weight * error);
+            let weight = (-distance(&candidates[place], &candidates[*other])).exp();
+            (weights, weighted) = (weights + weight, weighted + weight * (error - line(*other)));
         }
-        candidate.predicted.ln() + weighted / weights
+        candidates[place].predicted.ln() + line(place) + weighted / weights
     };
-    let mut order: Vec<(f64, usize)> = left.iter().map(|place| (time(*place), *place)).collect();
-    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    order.into_iter().map(|(_, place)| place).collect()
+    let order = left.iter().map(|place| (time(*place), *place)).sorted_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    order.map(|(_, place)| place).collect()
+}
+
+/// Features of each tile: 1, and for each key the octaves from the default and their square; of a key without numbers,
+/// whether it differs from the default's, and 0.
+fn numbers(candidates: &[Candidate]) -> Vec<Vec<f64>> {
+    let default = &candidates[0].tile;
+    let of_key = |key: &String, value: &Value| match (value.as_f64(), default.get(key).and_then(Value::as_f64)) {
+        (Some(value), Some(usual)) if value > 0.0 && usual > 0.0 => {
+            let octaves = (value / usual).log2();
+            [octaves, octaves * octaves]
+        }
+        _ => [if default.get(key) == Some(value) { 0.0 } else { 1.0 }, 0.0],
+    };
+    let of_tile = |candidate: &Candidate| {
+        let keys = candidate.tile.iter().flat_map(|(key, value)| of_key(key, value));
+        std::iter::once(1.0).chain(keys).collect()
+    };
+    candidates.iter().map(of_tile).collect()
 }
 
 /// Distance of two tiles: for each key, the octaves between two numbers, and 1 between other values.
@@ -55,8 +100,7 @@ mod tests {
 
     #[test]
     fn before_a_measurement_predictions_decide_and_after_it_similar_tiles_follow() {
-        let candidates =
-            [candidate(64, 64, 100.0), candidate(64, 128, 99.0), candidate(128, 64, 101.0), candidate(128, 72, 102.0)];
+        let candidates = [candidate(64, 64, 100.0), candidate(64, 128, 99.0), candidate(128, 64, 101.0), candidate(128, 72, 102.0)];
         let mut evidence = Evidence::default();
         assert_eq!(rank(&candidates, &[0, 1, 2, 3], &evidence), [1, 0, 2, 3]);
         evidence.begin_pass();
@@ -64,5 +108,12 @@ mod tests {
             evidence.add(place, &[time]);
         }
         assert_eq!(rank(&candidates, &[1, 3], &evidence), [3, 1], "m = 128 is faster than predicted");
+    }
+
+    #[test]
+    fn the_first_wave_takes_good_predictions_and_tiles_unlike_them() {
+        let candidates: Vec<Candidate> = (1..=16).map(|n| candidate(64, 16 * n, 100.0 + f64::from(n))).collect();
+        assert_eq!(first(&candidates, 3), [1, 15, 2], "n = 32, the farthest 256, and 48");
+        assert_eq!(first(&candidates, 100).len(), 15);
     }
 }

@@ -1,12 +1,15 @@
 //! The search itself.
 
-use super::{Candidate, Evidence, Failure, Measurer, Ratio, Suite, rank::rank};
+use super::{Candidate, Evidence, Failure, Measurer, Ratio, Suite, rank::{first, rank}};
 use crate::lab::Status;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Parts of the candidates' budget that each wave measures: later waves follow what earlier ones found.
-const WAVES: [f64; 3] = [0.5, 0.75, 1.0];
+const WAVES: [f64; 4] = [0.4, 0.6, 0.8, 1.0];
+
+/// Candidates that are compiled together; the time is looked at in between.
+const BATCH: usize = 16;
 
 /// Candidates, besides the default, among which passes are repeated until the end.
 const FINALISTS: usize = 4;
@@ -147,19 +150,24 @@ impl Search<'_> {
                 continue;
             }
             // The default is timed in every wave, and counted in the first.
-            let others = if begun == 0 { size - 1 } else { size };
-            let left: Vec<usize> = (1..self.candidates.len()).filter(|place| self.is_untouched(*place)).collect();
-            let mut chosen: Vec<usize> = rank(self.candidates, &left, &self.evidence).into_iter().take(others).collect();
-            if begun == 0 {
-                chosen.insert(0, 0);
-            }
+            let mut chosen = if begun == 0 {
+                std::iter::once(0).chain(first(self.candidates, size - 1)).collect()
+            } else {
+                let left: Vec<usize> = (1..self.candidates.len()).filter(|place| self.is_untouched(*place)).collect();
+                rank(self.candidates, &left, &self.evidence)
+            };
+            chosen.truncate(size);
             begun += size;
-            self.prepare(&chosen);
+            for (number, batch) in chosen.chunks(BATCH).enumerate() {
+                if number == 0 || !self.is_late(SHARES[0]) {
+                    self.prepare(batch);
+                }
+            }
             if let Some(failure) = self.failures.get(&0) {
                 return Err(failure.clone());
             }
             chosen.retain(|place| *place != 0 && self.registers.contains_key(place));
-            self.pass(&chosen, SHARES[0])?;
+            self.pass(&chosen, SHARES[1])?;
         }
         Ok(())
     }
