@@ -64,7 +64,12 @@ struct Synthetic {
 
 impl Synthetic {
     fn new(seed: u64) -> Self {
-        Self { folder: tempfile::tempdir().expect("a folder"), rows: Vec::new(), noise: Noise(seed), gpu: "NVIDIA A100-SXM4-80GB" }
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            rows: Vec::new(),
+            noise: Noise(seed),
+            gpu: "NVIDIA A100-SXM4-80GB",
+        }
     }
 
     /// Adds a row: a time, or a failure with its status.
@@ -95,7 +100,8 @@ impl Synthetic {
             for tile in tiles(variant) {
                 for length in [1024, 2048, 4096, 8192, 16_384] {
                     let batch = (16_384 / length).max(1);
-                    let size = json!({ "batch": batch, "heads": heads, "heads_k": heads, "seqlen_q": length, "seqlen_k": length });
+                    let size =
+                        json!({ "batch": batch, "heads": heads, "heads_k": heads, "seqlen_q": length, "seqlen_k": length });
                     let time = time(&tile) * f64::from(length) / 1024.0 * (1.0 + noise * self.noise.next());
                     self.add(variant, &tile, &size, Ok(time), run);
                 }
@@ -270,7 +276,10 @@ fn a_confirmed_winner_is_written_as_an_entry_of_a_grid_and_a_default_is_not() {
     let file = store.folder.path().join("tiles.toml");
     let outcome = store.outcome(json!({ "write": file, "budget": 30 })).expect("an outcome");
     let search = &outcome.searches[0];
-    assert!(outcome.written == 1 && search.confirmation.as_ref().is_some_and(|confirmation| confirmation.confirmed), "{search:?}");
+    assert!(
+        outcome.written == 1 && search.confirmation.as_ref().is_some_and(|confirmation| confirmation.confirmed),
+        "{search:?}"
+    );
     let text = fs::read_to_string(&file).expect("it was written");
     assert!(text.contains(&format!("when = \"name == {NAME}\"")) && text.contains("measured = \"kgen tune, run run4 on a100\""));
     let grid = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("variants.toml")).expect("the grid") + &text;

@@ -78,11 +78,9 @@ fn card_of(path: &Path, rows: &[&Row], named: Option<&str>) -> Result<Card, Comm
             "`{}` has no row of the selected kernels with its tile; `kgen tune --db` and `kgen bench --db` add them",
             path.display()
         ))),
-        ref several => Err(CommandError::Usage(format!(
-            "`{}` has rows of {}; choose one with `--gpu`",
-            path.display(),
-            ticked(several)
-        ))),
+        ref several => {
+            Err(CommandError::Usage(format!("`{}` has rows of {}; choose one with `--gpu`", path.display(), ticked(several))))
+        }
     }
 }
 

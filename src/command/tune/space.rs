@@ -71,7 +71,8 @@ impl Space {
 
     /// Without the candidates that `keep` is false for; the default stays.
     pub fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
-        let kept: Vec<bool> = self.candidates.iter().enumerate().map(|(place, candidate)| place == 0 || keep(candidate)).collect();
+        let kept: Vec<bool> =
+            self.candidates.iter().enumerate().map(|(place, candidate)| place == 0 || keep(candidate)).collect();
         let mut of_plans = kept.iter();
         self.plans.retain(|_| of_plans.next() == Some(&true));
         let mut of_candidates = kept.iter();

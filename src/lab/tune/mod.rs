@@ -16,7 +16,7 @@ mod search;
 
 pub use evidence::{Evidence, Ratio};
 pub use quality::{Quality, quality};
-pub use replay::{Replay, plan_ms, tile_of};
+pub use replay::{Replay, size_key, tile_of};
 pub use search::{Confirmation, Found, Settings, Standing, search};
 
 use super::Status;

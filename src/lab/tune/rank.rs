@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn before_a_measurement_predictions_decide_and_after_it_similar_tiles_follow() {
-        let candidates = [candidate(64, 64, 100.0), candidate(64, 128, 99.0), candidate(128, 64, 101.0), candidate(128, 72, 102.0)];
+        let candidates =
+            [candidate(64, 64, 100.0), candidate(64, 128, 99.0), candidate(128, 64, 101.0), candidate(128, 72, 102.0)];
         let mut evidence = Evidence::default();
         assert_eq!(rank(&candidates, &[0, 1, 2, 3], &evidence), [1, 0, 2, 3]);
         evidence.begin_pass();

@@ -16,7 +16,7 @@ pub fn tile_of(row: &Row) -> Option<&Map<String, Value>> {
 }
 
 /// Milliseconds that the timing plan of a row's run takes; 0 if it is not stated.
-pub fn plan_ms(row: &Row) -> f64 {
+fn plan_ms(row: &Row) -> f64 {
     let ms = |name: &str| row.run.get("plan").and_then(|plan| plan.get(name)).and_then(Value::as_f64).unwrap_or_default();
     ms("warm_up_ms") + ms("measure_ms")
 }
@@ -68,7 +68,7 @@ impl<'a> Replay<'a> {
 
     /// The next row of a tile at a size.
     fn next(&mut self, tile: &str, size: &Size) -> Option<&'a Row> {
-        let key = (tile.to_owned(), key_of(size));
+        let key = (tile.to_owned(), size_key(size));
         let rows = self.rows.get(&key)?;
         if let Some(random) = &mut self.resampled {
             return Some(rows[random.random_range(0..rows.len())]);
@@ -101,7 +101,7 @@ impl<'a> Replay<'a> {
             return None;
         }
         let mean = |size: &Size| {
-            let rows = self.rows.get(&(tile.clone(), key_of(size)))?;
+            let rows = self.rows.get(&(tile.clone(), size_key(size)))?;
             let times: Vec<f64> = rows.iter().filter_map(|row| Some(row.median_us()?.ln())).collect();
             (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
         };
@@ -161,7 +161,7 @@ fn text(tile: &Map<String, Value>) -> String {
 }
 
 /// A size as [`Row::size_key`] writes it.
-pub(super) fn key_of(size: &Size) -> String {
+pub fn size_key(size: &Size) -> String {
     let sizes: BTreeMap<String, Value> = object(size).into_iter().collect();
     sizes.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }

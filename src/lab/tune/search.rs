@@ -1,6 +1,9 @@
 //! The search itself.
 
-use super::{Candidate, Evidence, Failure, Measurer, Ratio, Suite, rank::{first, rank}};
+use super::{
+    Candidate, Evidence, Failure, Measurer, Ratio, Suite,
+    rank::{first, rank},
+};
 use crate::lab::Status;
 use serde::Serialize;
 use std::collections::BTreeMap;
