@@ -93,6 +93,14 @@ struct SearchArgs {
     #[arg(long, value_name = "FILE")]
     nvcc: Option<PathBuf>,
 
+    /// Never use the network.
+    #[arg(long)]
+    offline: bool,
+
+    /// Prove candidates on the emulator, which also finds races, in place of the GPU; takes longer.
+    #[arg(long)]
+    prove_on_emulator: bool,
+
     /// Folder for the candidates' libraries.
     #[arg(long, value_name = "DIR", default_value = "build/tune")]
     build_dir: PathBuf,
@@ -134,7 +142,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 /// The errors of [`command::tune::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, shape, search, timing, store } = args;
-    let SearchArgs { budget, budget_s, held_out, gpu, replay, quality, shard, write, jobs, nvcc, build_dir } = search;
+    let SearchArgs { budget, budget_s, held_out, gpu, replay, quality, shard, write, jobs, nvcc, offline, prove_on_emulator, build_dir } = search;
     let TimingArgs { rounds, warm_up_ms, measure_ms, seed } = timing;
     let (selection, shape, db) = (selection.into(), shape.into(), store.db);
     let request = Request {
@@ -154,6 +162,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         seed,
         jobs,
         nvcc,
+        offline,
+        prove_on_emulator,
         build_dir,
         db,
     };

@@ -28,6 +28,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 /// Request of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
     /// The variants.
@@ -63,6 +64,10 @@ pub struct Request {
     pub jobs: Option<NonZeroUsize>,
     /// The nvcc to use; `None` for the one in the environment, else kgen's own.
     pub nvcc: Option<PathBuf>,
+    /// Never use the network.
+    pub offline: bool,
+    /// Prove candidates on the emulator in place of the GPU.
+    pub prove_on_emulator: bool,
     /// Folder for the candidates' libraries.
     pub build_dir: PathBuf,
     /// The store that measurements are added to; `None` for the user's.
@@ -88,6 +93,8 @@ impl Default for Request {
             seed: DEFAULT_SEED,
             jobs: None,
             nvcc: None,
+            offline: false,
+            prove_on_emulator: false,
             build_dir: "build/tune".into(),
             db: None,
         }

@@ -55,12 +55,12 @@ pub(super) fn run(
     if variants.is_empty() {
         return Err(CommandError::Usage(format!("none of the selected kernels runs on {}; choose another `--target`", gpu.info)));
     }
-    let tools = build::Request { nvcc: request.nvcc.clone(), ..build::Request::default() }.tools(context, observer)?;
+    let tools = build::Request { nvcc: request.nvcc.clone(), offline: request.offline, ..build::Request::default() }.tools(context, observer)?;
     let recorder = Recorder::open(request.db.as_deref(), context)?;
     let rows = Store::open_existing(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
     let lessons = lessons(&rows, &card, &variants, session);
     let machine = Machine::new(request, gpu, recorder, session, context, observer);
-    let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir };
+    let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir, offline: request.offline };
     let [tuned, held_out] = request.shapes();
     let mut searches = Vec::new();
     for variant in &variants {
@@ -188,19 +188,27 @@ impl Live<'_> {
         self.compiler.compile(made.collect(), jobs::busy(self.machine.request.jobs))
     }
 
-    /// Proves compiled candidates right on the GPU: a verdict for each.
+    /// Proves compiled candidates right: a verdict for each.
     ///
     /// # Errors
     /// [`CommandError`] if the whole check stops.
     fn prove(&self, compiled: &[&Compiled]) -> Result<Vec<Verdict>, CommandError> {
         let Machine { session, context, observer, request, report, .. } = self.machine;
-        let check = |compiled: &&Compiled| CheckRequest {
-            variant: compiled.plan.variant,
-            tiling: compiled.plan.tiling(),
-            compiled_for: compiled.plan.compiled_for(),
-            kernel: Kernel::Library { device: DeviceKind::Gpu, path: compiled.library.clone() },
+        let kernel = |compiled: &Compiled| {
+            if request.prove_on_emulator {
+                return session.renderer.kernel(&compiled.plan).map(|source| Kernel::Source(source.text));
+            }
+            Ok(Kernel::Library { device: DeviceKind::Gpu, path: compiled.library.clone() })
         };
-        let checks: Vec<CheckRequest> = compiled.iter().map(check).collect();
+        let check = |compiled: &&Compiled| {
+            kernel(compiled).map(|kernel| CheckRequest {
+                variant: compiled.plan.variant,
+                tiling: compiled.plan.tiling(),
+                compiled_for: compiled.plan.compiled_for(),
+                kernel,
+            })
+        };
+        let checks: Vec<CheckRequest> = compiled.iter().map(check).collect::<Result<_, _>>()?;
         let how = How {
             level: Level::Smoke,
             filter: None,

@@ -32,6 +32,7 @@ pub(super) struct Compiler<'a> {
     pub session: &'a Session,
     pub context: &'a Context,
     pub folder: &'a Path,
+    pub offline: bool,
 }
 
 /// A compiled candidate.
@@ -92,7 +93,7 @@ impl Compiler<'_> {
             cache_dir: self.context.cache_dir()?,
             out_dir,
             time_limit: TIME_LIMIT,
-            offline: false,
+            offline: self.offline,
             allow_spills: false,
         };
         let Tools { nvcc, host } = self.tools;
