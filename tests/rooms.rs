@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("profile", &["bench", "check", "device", "isolate", "kernel", "toolchain"]),
     ("grid", &["expression", "files", "kernel", "text"]),
     ("family", &["bench", "check", "device", "expression", "grid", "isolate", "jobs", "kernel", "plan"]),
-    ("lab", &["bench", "check", "files", "grid", "kernel"]),
+    ("lab", &["bench", "check", "files", "grid", "kernel", "plan"]),
     ("render", &["family", "files", "kernel", "plan"]),
     ("build", &["family", "files", "jobs", "kernel", "plan", "toolchain"]),
     (

@@ -93,10 +93,10 @@ impl Synthetic {
         self.rows.push(serde_json::from_value(row).expect("a row"));
     }
 
-    /// Adds five runs of each tile at the tuned and held-out sizes of the default suite, with a noise of `noise`.
+    /// Adds three runs of each tile at the tuned and held-out sizes of the default suite, with a noise of `noise`.
     fn add_all(&mut self, variant: Variant, noise: f64, time: impl Fn(&Tile) -> f64) {
         let heads = 2048 / variant.head_dim().expect("it has one").qk;
-        for run in 0..5 {
+        for run in 0..3 {
             for tile in tiles(variant) {
                 for length in [1024, 2048, 4096, 8192, 16_384] {
                     let batch = (16_384 / length).max(1);
@@ -137,7 +137,7 @@ impl Synthetic {
     }
 }
 
-/// A time with its least at a tile of `m` and `n`, which grows smoothly around it, and for each tile by its own up to 3 %.
+/// A time with its least at a tile of `m` and `n`: it grows smoothly around it, and by up to 3 % for each tile alone.
 fn valley(m: f64, n: f64) -> impl Fn(&Tile) -> f64 {
     move |tile| {
         let text = serde_json::to_string(tile).expect("JSON");
@@ -177,10 +177,11 @@ fn the_default_wins_ties_and_the_winners_are_those_within_the_floor() {
     let search = store.search(json!({ "budget": 1000, "budget_s": 1_000_000 }));
     let winner = search.winner.as_ref().expect("the default was timed");
     assert_eq!((winner.changes.as_str(), search.confirmation.is_none()), ("default", true), "{search:?}");
-    for measured in &search.measured {
-        let slow = measured.standing.to_default.mean > 1.05;
-        assert_eq!(measured.standing.tied, !slow, "{measured:?}");
-    }
+    let (slow, fast): (Vec<_>, Vec<_>) = search.measured.iter().partition(|measured| measured.standing.to_default.mean > 1.05);
+    let tied = |of: &[&tune::Measured]| of.iter().filter(|measured| measured.standing.tied).count();
+    // The floor covers 95 % of the pairs of passes, and candidates that were dropped early have one pass.
+    assert!(tied(&slow) == 0 && !slow.is_empty() && tied(&fast) * 10 >= fast.len() * 9, "{} of {}", tied(&fast), fast.len());
+    assert!(fast.iter().all(|measured| measured.standing.tied || !measured.standing.finalist));
     assert!(search.floor < 0.02 && search.truncated.is_none(), "{search:?}");
 }
 
@@ -281,7 +282,7 @@ fn a_confirmed_winner_is_written_as_an_entry_of_a_grid_and_a_default_is_not() {
         "{search:?}"
     );
     let text = fs::read_to_string(&file).expect("it was written");
-    assert!(text.contains(&format!("when = \"name == {NAME}\"")) && text.contains("measured = \"kgen tune, run run4 on a100\""));
+    assert!(text.contains(&format!("when = \"name == {NAME}\"")) && text.contains("measured = \"kgen tune, run run2 on a100\""));
     let grid = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("variants.toml")).expect("the grid") + &text;
     let path = store.folder.path().join("variants.toml");
     fs::write(&path, grid).expect("written");

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 const NAME: &str = "flash_fwd_hdim16_bf16_sm80";
 
-/// A compiler: the kernel on the host for every source, and spills for tiles of 32 keys.
+/// A compiler: the kernel on the host for every source, and spills for the tiles that are predicted
+/// to be the fastest.
 const NVCC: &str = r#"#!/bin/sh
 [ "$1" != --version ] || exec ROOT/tests/support/mock_nvcc.sh --version
 output= source= shared= objects=
@@ -25,7 +26,7 @@ done
 [ -z "$shared" ] || exec c++ -shared -o "$output" $objects
 echo compiled >>FOLDER/compiled
 spill=0
-! grep -q 'BLOCK_N = 32;' "$source" || spill=48
+if grep -q 'BLOCK_N = 80;' "$source" && grep -q 'WARPS = 8;' "$source"; then spill=48; fi
 echo "ptxas info    : Compiling entry function 'kernel' for 'sm_80'
 ptxas info    : Function properties for kernel
     $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads
@@ -59,7 +60,7 @@ impl Mock {
     fn tune(&self, flags: &[&str]) -> Value {
         let folder = self.0.path();
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-        command.args(["tune", NAME, "--gpu", "h100", "--budget", "5", "--prove-on-emulator", "--offline"]);
+        command.args(["tune", NAME, "--gpu", "h100", "--budget", "6", "--prove-on-emulator", "--offline"]);
         command.args(["--batch", "1", "--heads", "1", "--seqlen", "16,64", "--held-out", "32"]);
         command.args(["--rounds", "3", "--warm-up-ms", "1", "--measure-ms", "2", "--format", "json"]).args(flags);
         command.env("LD_LIBRARY_PATH", folder).env("XDG_CACHE_HOME", folder.join("cache")).env_remove("KGEN_VARIANTS");
@@ -84,8 +85,8 @@ fn candidates_are_compiled_proved_and_timed_and_a_second_call_reads_the_rows() {
     let found = mock.tune(&[]);
     let measured = found["measured"].as_array().expect("a list").len();
     let failed = found["failed"].as_array().expect("a list").len();
-    assert_eq!(measured + failed, 5, "{found}");
-    assert!(measured > 1 && failed == 1 && found["winner"]["tile"]["m"].is_u64(), "{found}");
+    assert_eq!(measured + failed, 6, "{found}");
+    assert!(measured > 1 && failed > 0 && found["winner"]["tile"]["m"].is_u64(), "{found}");
     let rows = mock.rows();
     assert!(rows.iter().all(|row| row.bench == "kgen tune" && row.gpu() == "Mock GPU 0"), "{rows:?}");
     let of = |status: Status| rows.iter().filter(|row| row.status == status).collect::<Vec<_>>();

@@ -142,7 +142,21 @@ fn shard(text: &str) -> Result<Shard, String> {
 /// The errors of [`command::tune::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let Args { selection, shape, search, timing, store } = args;
-    let SearchArgs { budget, budget_s, held_out, gpu, replay, quality, shard, write, jobs, nvcc, offline, prove_on_emulator, build_dir } = search;
+    let SearchArgs {
+        budget,
+        budget_s,
+        held_out,
+        gpu,
+        replay,
+        quality,
+        shard,
+        write,
+        jobs,
+        nvcc,
+        offline,
+        prove_on_emulator,
+        build_dir,
+    } = search;
     let TimingArgs { rounds, warm_up_ms, measure_ms, seed } = timing;
     let (selection, shape, db) = (selection.into(), shape.into(), store.db);
     let request = Request {

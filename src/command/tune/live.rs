@@ -55,7 +55,8 @@ pub(super) fn run(
     if variants.is_empty() {
         return Err(CommandError::Usage(format!("none of the selected kernels runs on {}; choose another `--target`", gpu.info)));
     }
-    let tools = build::Request { nvcc: request.nvcc.clone(), offline: request.offline, ..build::Request::default() }.tools(context, observer)?;
+    let tools = build::Request { nvcc: request.nvcc.clone(), offline: request.offline, ..build::Request::default() }
+        .tools(context, observer)?;
     let recorder = Recorder::open(request.db.as_deref(), context)?;
     let rows = Store::open_existing(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
     let lessons = lessons(&rows, &card, &variants, session);

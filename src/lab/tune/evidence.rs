@@ -117,7 +117,7 @@ mod tests {
         let noisy: Vec<Vec<f64>> = [0.99, 1.0, 1.01, 1.02].iter().map(|factor| vec![100.0, 90.0 * factor]).collect();
         let floor = evidence(&noisy.iter().map(Vec::as_slice).collect::<Vec<_>>()).floor();
         assert!((floor - (1.02 / 0.99 - 1.0)).abs() < 1e-9, "{floor}");
-        let same = evidence(&[&[100.0, 90.0]; 8]).floor();
+        let same = evidence(&[&[100.0, 90.0][..]; 8]).floor();
         assert!((same - USUAL_FLOOR).abs() < 1e-12, "one measurement read eight times says nothing: {same}");
     }
 }

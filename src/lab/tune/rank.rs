@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Penalties of the ridge: of the mean, of coefficients of a key, and of the squares of a key's number.
 const PENALTIES: [f64; 3] = [0.01, 0.1, 0.2];
 
+/// Logarithm by which a tile beside one that failed is taken to be slower: it will probably spill too.
+const RISK: f64 = 0.2;
+
 /// Weight of "the regression is right" beside the measured candidates.
 const PRIOR: f64 = 0.3;
 
@@ -34,8 +37,8 @@ pub(super) fn first(candidates: &[Candidate], count: usize) -> Vec<usize> {
 }
 
 /// The places in `left`, best first: by predicted time, times the factor by which measured candidates teach that
-/// predictions deviate.
-pub(super) fn rank(candidates: &[Candidate], left: &[usize], evidence: &Evidence) -> Vec<usize> {
+/// predictions deviate. Tiles similar to `failed` ones come later.
+pub(super) fn rank(candidates: &[Candidate], left: &[usize], evidence: &Evidence, failed: &[usize]) -> Vec<usize> {
     let error = |place: usize| {
         let expected = (candidates[place].predicted / candidates[0].predicted).ln();
         Some(evidence.mean_logarithm(place, 0) - expected).filter(|error| error.is_finite())
@@ -54,7 +57,9 @@ pub(super) fn rank(candidates: &[Candidate], left: &[usize], evidence: &Evidence
             let weight = (-distance(&candidates[place], &candidates[*other])).exp();
             (weights, weighted) = (weights + weight, weighted + weight * (error - line(*other)));
         }
-        candidates[place].predicted.ln() + line(place) + weighted / weights
+        let nearest = failed.iter().map(|other| distance(&candidates[place], &candidates[*other])).min_by(f64::total_cmp);
+        let risk = nearest.map_or(0.0, |distance| RISK * (-distance).exp());
+        candidates[place].predicted.ln() + line(place) + weighted / weights + risk
     };
     let order = left.iter().map(|place| (time(*place), *place)).sorted_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order.map(|(_, place)| place).collect()
@@ -103,12 +108,14 @@ mod tests {
         let candidates =
             [candidate(64, 64, 100.0), candidate(64, 128, 99.0), candidate(128, 64, 101.0), candidate(128, 72, 102.0)];
         let mut evidence = Evidence::default();
-        assert_eq!(rank(&candidates, &[0, 1, 2, 3], &evidence), [1, 0, 2, 3]);
+        assert_eq!(rank(&candidates, &[0, 1, 2, 3], &evidence, &[]), [1, 0, 2, 3]);
         evidence.begin_pass();
         for (place, time) in [(0, 100.0), (2, 80.0)] {
             evidence.add(place, &[time]);
         }
-        assert_eq!(rank(&candidates, &[1, 3], &evidence), [3, 1], "m = 128 is faster than predicted");
+        assert_eq!(rank(&candidates, &[1, 3], &evidence, &[]), [3, 1], "m = 128 is faster than predicted");
+        let unmeasured = Evidence::default();
+        assert_eq!(rank(&candidates, &[0, 2, 3], &unmeasured, &[1]), [2, 3, 0], "n = 128 failed, and m = 64 is nearer");
     }
 
     #[test]

@@ -156,8 +156,9 @@ impl Search<'_> {
             let mut chosen = if begun == 0 {
                 std::iter::once(0).chain(first(self.candidates, size - 1)).collect()
             } else {
+                let failed: Vec<usize> = self.failures.keys().copied().collect();
                 let left: Vec<usize> = (1..self.candidates.len()).filter(|place| self.is_untouched(*place)).collect();
-                rank(self.candidates, &left, &self.evidence)
+                rank(self.candidates, &left, &self.evidence, &failed)
             };
             chosen.truncate(size);
             begun += size;
