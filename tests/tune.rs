@@ -174,7 +174,7 @@ fn the_default_wins_ties_and_the_winners_are_those_within_the_floor() {
     let time = |tile: &Tile| if *tile == default || number(tile, "n") < 96.0 { 100.0 } else { 110.0 };
     let mut store = Synthetic::new(6);
     store.add_all(variant(64), 0.004, time);
-    let search = store.search(json!({ "budget": 1000, "budget_s": 1_000_000 }));
+    let search = store.search(json!({ "budget": 20 }));
     let winner = search.winner.as_ref().expect("the default was timed");
     assert_eq!((winner.changes.as_str(), search.confirmation.is_none()), ("default", true), "{search:?}");
     let (slow, fast): (Vec<_>, Vec<_>) = search.measured.iter().partition(|measured| measured.standing.to_default.mean > 1.05);
@@ -182,7 +182,7 @@ fn the_default_wins_ties_and_the_winners_are_those_within_the_floor() {
     // The floor covers 95 % of the pairs of passes, and candidates that were dropped early have one pass.
     assert!(tied(&slow) == 0 && !slow.is_empty() && tied(&fast) * 10 >= fast.len() * 9, "{} of {}", tied(&fast), fast.len());
     assert!(fast.iter().all(|measured| measured.standing.tied || !measured.standing.finalist));
-    assert!(search.floor < 0.02 && search.truncated.is_none(), "{search:?}");
+    assert!(search.floor < 0.02 && fast.len() > 5, "{search:?}");
 }
 
 #[test]

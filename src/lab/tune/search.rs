@@ -50,7 +50,7 @@ pub struct Standing {
     /// Registers of a thread.
     pub registers: u32,
     /// True if it belongs to the winners: the interval of its ratio to the fastest contains 1, or the ratio is within
-    /// the noise floor.
+    /// the noise floor, which is wider for candidates with few passes.
     pub tied: bool,
     /// True if it was timed in all passes up to the last.
     pub finalist: bool,
@@ -247,13 +247,15 @@ impl Search<'_> {
                 || (self.evidence.mean_logarithm(place, 0) - self.evidence.mean_logarithm(fastest, 0)).exp(),
                 |ratio| ratio.mean,
             );
+            // What was dropped after a pass or two is known less well than the finalists.
+            let fewer = FINAL_PASSES as f64 / to_default.passes as f64;
             let contains = to_fastest.is_some_and(|Ratio { interval: [low, high], .. }| low <= 1.0 && 1.0 <= high);
             Some(Standing {
                 place,
                 to_default,
                 to_fastest,
                 registers: self.registers.get(&place).copied().unwrap_or_default(),
-                tied: contains || mean <= 1.0 + floor,
+                tied: contains || mean <= 1.0 + floor * fewer.max(1.0).sqrt(),
                 finalist: place == 0 || finalists.contains(&place),
             })
         };
