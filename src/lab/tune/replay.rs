@@ -112,7 +112,7 @@ impl<'a> Replay<'a> {
 
 impl Measurer for Replay<'_> {
     fn prepare(&mut self, candidates: &[&Candidate]) -> Vec<Result<u32, Failure>> {
-        let mut prepare = |candidate: &&Candidate| {
+        let mut answer = |candidate: &&Candidate| {
             let tile = text(&candidate.tile);
             let of_tile: Vec<&Row> =
                 self.rows.iter().filter(|((other, _), _)| *other == tile).flat_map(|(_, rows)| rows).copied().collect();
@@ -125,7 +125,7 @@ impl Measurer for Replay<'_> {
             let registers = first.kernel.as_ref().and_then(|kernel| kernel.get("registers")?.as_u64());
             Ok(registers.and_then(|registers| u32::try_from(registers).ok()).unwrap_or(candidate.registers))
         };
-        candidates.iter().map(&mut prepare).collect()
+        candidates.iter().map(&mut answer).collect()
     }
 
     fn time(&mut self, candidate: &Candidate, suite: Suite) -> Result<Vec<f64>, Failure> {
@@ -138,8 +138,8 @@ impl Measurer for Replay<'_> {
         for size in sizes {
             let row = self.next(&tile, size).ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
             self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
-            let time = self.time_of(row);
-            times.push(time.ok_or_else(|| Failure { status: row.status, message: row.message.clone() })?);
+            let median = self.time_of(row);
+            times.push(median.ok_or_else(|| Failure { status: row.status, message: row.message.clone() })?);
         }
         Ok(times)
     }
