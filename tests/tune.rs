@@ -125,9 +125,9 @@ impl Synthetic {
     }
 
     /// The outcome of a search of [`NAME`], with changes of the request.
-    fn outcome(&self, changes: Value) -> Result<Outcome, CommandError> {
+    fn outcome(&self, mut changes: Value) -> Result<Outcome, CommandError> {
         let mut request = json!({ "selection": { "names": [NAME] }, "replay": self.store() });
-        request.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+        request.as_object_mut().expect("an object").append(changes.as_object_mut().expect("an object"));
         let request: Request = serde_json::from_value(request).expect("a request");
         tune::run(&request, &Context::default(), &())
     }
@@ -321,7 +321,9 @@ fn a_winner_that_loses_at_held_out_sizes_is_not_confirmed() {
 fn shards_share_the_variants_without_overlap() {
     let dims = [64, 96, 128];
     let mut store = Synthetic::new(15);
-    dims.iter().for_each(|dim| store.add_all(variant(*dim), 0.002, valley(128.0, 64.0)));
+    for dim in dims {
+        store.add_all(variant(dim), 0.002, valley(128.0, 64.0));
+    }
     let names: Vec<String> = dims.iter().map(|dim| variant(*dim).name()).collect();
     let mut searched = BTreeMap::new();
     for index in 1..=2 {
