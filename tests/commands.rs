@@ -286,6 +286,8 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::profile::Shape>(&json!({}));
     refuses_unknown_keys::<command::report::Request>(&json!({ "rows": { "kernels": ["k"] }, "form": "svg" }));
     refuses_unknown_keys::<command::predict::Request>(&json!({ "gpus": ["h100"] }));
+    refuses_unknown_keys::<command::tune::Request>(&json!({ "shard": { "index": 1, "of": 2 } }));
+    refuses_unknown_keys::<command::tune::Shard>(&json!({ "index": 1, "of": 2 }));
     refuses_unknown_keys::<command::expression::Request>(&json!({ "text": { "text": "s" } }));
     refuses_unknown_keys::<command::cache::Request>(&json!({ "prune": { "days": 3 } }));
     refuses_unknown_keys::<command::doctor::Request>(&json!({}));

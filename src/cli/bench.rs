@@ -152,7 +152,7 @@ struct TimingArgs {
 }
 
 /// The range as `i64`, for clap's parsers of numbers below 64 bits.
-fn signed(range: RangeInclusive<u64>) -> RangeInclusive<i64> {
+pub(super) fn signed(range: RangeInclusive<u64>) -> RangeInclusive<i64> {
     let bound = |value: &u64| i64::try_from(*value).unwrap_or(i64::MAX);
     bound(range.start())..=bound(range.end())
 }

@@ -34,6 +34,7 @@ mod score;
 mod select;
 mod table;
 mod toolchain;
+mod tune;
 mod ui;
 mod values;
 mod vendor;
@@ -233,6 +234,8 @@ pub enum Command {
     Check(check::Args),
     /// Time kernels on the GPU of this machine.
     Bench(bench::Args),
+    /// Search for the fastest tile of kernels: compile, prove and time candidates.
+    Tune(tune::Args),
     /// Show where kernels lose time: bank conflicts and uncoalesced accesses by line, or counters of a GPU.
     Profile(profile::Args),
     /// Query, export, merge or compare stored measurements.
@@ -286,6 +289,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Wheel(args) => wheel::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
+        Command::Tune(args) => tune::run(&global, args),
         Command::Profile(args) => profile::run(&global, args),
         Command::Db(args) => db::run(&global, args),
         Command::Report(args) => report::run(&global, args),

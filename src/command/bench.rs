@@ -303,7 +303,7 @@ fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, 
 ///
 /// # Errors
 /// [`CommandError::Environment`] if there is none.
-fn find_gpu() -> Result<GpuFacts, CommandError> {
+pub(super) fn find_gpu() -> Result<GpuFacts, CommandError> {
     GpuFacts::probe().map_err(|error| {
         CommandError::Environment(match error {
             DeviceError::NoGpu(why) => format!(

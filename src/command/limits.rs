@@ -12,6 +12,9 @@ pub(crate) const ROUNDS: RangeInclusive<u64> = 1..=10_000;
 /// Repetitions of a timing in new processes.
 pub(crate) const PROCESSES: RangeInclusive<u64> = 1..=100;
 
+/// Tiles of a search.
+pub(crate) const CANDIDATES: RangeInclusive<u64> = 2..=10_000;
+
 /// Warm-up of a timing, in milliseconds.
 pub(crate) const WARM_UP_MS: RangeInclusive<u64> = 0..=60_000;
 

@@ -50,6 +50,7 @@ mod selection;
 mod session;
 mod target;
 pub mod toolchain;
+pub mod tune;
 pub mod vendor;
 pub mod wheel;
 pub mod worker;

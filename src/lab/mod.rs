@@ -19,6 +19,7 @@ mod regress;
 pub mod report;
 mod row;
 mod store;
+pub mod tune;
 
 pub use condition::Condition;
 pub use export::{Form, export};

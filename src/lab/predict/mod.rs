@@ -8,7 +8,7 @@
 mod features;
 mod lesson;
 mod model;
-mod regression;
+pub(super) mod regression;
 mod validate;
 
 pub use features::{COUNT, Features};

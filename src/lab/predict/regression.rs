@@ -3,7 +3,7 @@
 /// Coefficients b that minimise |A b - y|² + Σ penalty b². `rows`: the rows of A, each as long as `penalty`.
 ///
 /// Every penalty is positive, so the equations have one solution.
-pub(super) fn ridge(rows: &[Vec<f64>], y: &[f64], penalty: &[f64]) -> Vec<f64> {
+pub(in crate::lab) fn ridge(rows: &[Vec<f64>], y: &[f64], penalty: &[f64]) -> Vec<f64> {
     let size = penalty.len();
     let mut matrix = vec![0.0; size * size];
     let mut right = vec![0.0; size];

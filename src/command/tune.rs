@@ -1,0 +1,342 @@
+//! Search for the fastest tile of kernels: candidates are compiled, proved and timed, or read from a store.
+
+mod live;
+mod replayed;
+mod space;
+mod write;
+
+use super::{
+    CommandError, Context, Observer, SelectionRequest,
+    bench::Shape,
+    limits::{self, within},
+    session::Session,
+};
+use crate::{
+    bench::Size,
+    check::DEFAULT_SEED,
+    kernel::{Card, Variant},
+    lab::{
+        Status,
+        tune::{Candidate, Confirmation, Failure, Found, Quality, Settings, Standing},
+    },
+    text::{count, ticked},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use space::Space;
+use std::{num::NonZeroUsize, path::PathBuf};
+
+/// Request of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// The variants.
+    pub selection: SelectionRequest,
+    /// The sizes that tiles are compared at; every combination of the values listed.
+    pub shape: Shape,
+    /// Lengths of the sizes that confirm a winner; empty for lengths between the tuned ones.
+    pub held_out: Vec<u32>,
+    /// Most tiles of a variant that are compiled, with the default.
+    pub budget: u32,
+    /// Most seconds of a variant's search.
+    pub budget_s: u64,
+    /// The card that times are predicted for, and in a replay the card of the rows; `None` for that of this machine, or
+    /// the only one of the rows.
+    pub gpu: Option<String>,
+    /// Store whose rows are read in place of measuring.
+    pub replay: Option<PathBuf>,
+    /// Part of the variants.
+    pub shard: Option<Shard>,
+    /// Compare each winner with the fastest tile of a replayed store.
+    pub quality: bool,
+    /// File for confirmed winners, as entries of `variants.toml`.
+    pub write: Option<PathBuf>,
+    /// Rounds of a timing.
+    pub rounds: u32,
+    /// Duration of launches before the first round, in milliseconds.
+    pub warm_up_ms: u32,
+    /// Duration of all rounds together, in milliseconds.
+    pub measure_ms: u32,
+    /// Seed of inputs and bootstrap samples.
+    pub seed: u64,
+    /// Parallel compilers; `None` for one per core.
+    pub jobs: Option<NonZeroUsize>,
+    /// The nvcc to use; `None` for the one in the environment, else kgen's own.
+    pub nvcc: Option<PathBuf>,
+    /// Never use the network.
+    pub offline: bool,
+    /// Prove candidates on the emulator in place of the GPU.
+    pub prove_on_emulator: bool,
+    /// Folder for the candidates' libraries.
+    pub build_dir: PathBuf,
+    /// The store that measurements are added to; `None` for the user's.
+    pub db: Option<PathBuf>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            selection: SelectionRequest::default(),
+            shape: Shape::default(),
+            held_out: Vec::new(),
+            budget: 20,
+            budget_s: 600,
+            gpu: None,
+            replay: None,
+            shard: None,
+            quality: false,
+            write: None,
+            rounds: 20,
+            warm_up_ms: 10,
+            measure_ms: 40,
+            seed: DEFAULT_SEED,
+            jobs: None,
+            nvcc: None,
+            offline: false,
+            prove_on_emulator: false,
+            build_dir: "build/tune".into(),
+            db: None,
+        }
+    }
+}
+
+/// A part of the variants: number `index`, and every `of`th after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// From 1.
+    pub index: u32,
+    /// Number of parts.
+    pub of: u32,
+}
+
+/// Outcome of searches.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// The card.
+    pub gpu: String,
+    /// One search for each variant.
+    pub searches: Vec<Search>,
+    /// Number of entries written.
+    pub written: usize,
+    /// True if the command was interrupted before all variants were searched.
+    #[serde(skip)]
+    pub interrupted: bool,
+}
+
+/// The search for a variant's tile.
+#[derive(Debug, Serialize)]
+pub struct Search {
+    /// Name of the kernel.
+    pub name: String,
+    /// The variant.
+    #[serde(skip)]
+    pub variant: Variant,
+    /// Number of tiles that have a plan, with the default.
+    pub candidates: usize,
+    /// Sizes that tiles were compared at.
+    pub tuned: Vec<Size>,
+    /// Sizes that confirm the winner.
+    pub held_out: Vec<Size>,
+    /// Measured tiles, fastest first.
+    pub measured: Vec<Measured>,
+    /// Tiles without times.
+    pub failed: Vec<Failed>,
+    /// Number of tiles that were not measured because the budget or the time ended.
+    pub cut: usize,
+    /// The reason why tiles were not measured.
+    pub truncated: Option<String>,
+    /// Ratios that differ from 1 by at most this fraction are ties.
+    pub floor: f64,
+    /// The winner; `None` if the default could not be timed.
+    pub winner: Option<Winner>,
+    /// The default tile.
+    pub default: Map<String, Value>,
+    /// The winner against the default at held-out sizes; `None` if the default wins.
+    pub confirmation: Option<Confirmation>,
+    /// The winner against all tiles of a replayed store.
+    pub quality: Option<Quality>,
+    /// Seconds of compiling, proving and timing.
+    pub spent_s: f64,
+    /// The reason why the default could not be timed.
+    pub failure: Option<String>,
+}
+
+/// A measured tile.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// The keys in which it differs from the default.
+    pub changes: String,
+    /// Its predicted time by the default's.
+    pub predicted: f64,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_memory_bytes: u32,
+    /// Ratios.
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
+/// A tile without times.
+#[derive(Debug, Serialize)]
+pub struct Failed {
+    /// The keys in which it differs from the default.
+    pub changes: String,
+    /// The outcome.
+    pub status: Status,
+    /// The reason.
+    pub message: String,
+}
+
+/// The winner of a search.
+#[derive(Debug, Serialize)]
+pub struct Winner {
+    /// The keys in which it differs from the default.
+    pub changes: String,
+    /// The tile.
+    pub tile: Map<String, Value>,
+    /// Id of the run that measured it last.
+    pub run: String,
+}
+
+/// Searches tiles of the variants.
+///
+/// # Errors
+/// [`CommandError`] if the whole command stops. Variants whose default cannot be timed are in the outcome.
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
+    request.refuse_out_of_range()?;
+    let session = Session::open(context)?;
+    let mut variants = request.selection.resolve(context, &session.grid, observer)?;
+    if let Some(shard) = request.shard {
+        variants = shard.of(&variants);
+    }
+    let settings = Settings { budget: request.budget as usize, budget_s: request.budget_s as f64, seed: request.seed };
+    if let Some(path) = &request.write {
+        write::refuse_foreign(path)?;
+    }
+    let (gpu, searches) = match &request.replay {
+        Some(path) => replayed::run(path, request, &variants, &settings, &session)?,
+        None => live::run(request, &variants, &settings, &session, context, observer)?,
+    };
+    if searches.is_empty() && !context.cancel.requested() {
+        let why = "none of the selected kernels has several tiles and a time of its own";
+        return Err(CommandError::Usage(format!("{why}; select attention kernels, such as `--kind fwd`")));
+    }
+    let written = request.write.as_deref().map_or(Ok(0), |path| write::write(path, &searches, &gpu))?;
+    Ok(Outcome { gpu, searches, written, interrupted: context.cancel.requested() })
+}
+
+impl Request {
+    fn refuse_out_of_range(&self) -> Result<(), CommandError> {
+        within("budget", self.budget.into(), &limits::CANDIDATES)?;
+        within("budget_s", self.budget_s, &limits::SECONDS)?;
+        within("rounds", self.rounds.into(), &limits::ROUNDS)?;
+        within("warm_up_ms", self.warm_up_ms.into(), &limits::WARM_UP_MS)?;
+        within("measure_ms", self.measure_ms.into(), &limits::MEASURE_MS)?;
+        self.held_out.iter().try_for_each(|length| within("held_out", (*length).into(), &limits::SIZE))?;
+        if let Some(Shard { index, of }) = self.shard
+            && !(1..=of).contains(&index)
+        {
+            return Err(CommandError::Usage(format!("the shard {index}/{of} does not exist; shards of {of} are 1 to {of}")));
+        }
+        if self.quality && self.replay.is_none() {
+            let why = "`quality` compares with the rows of all tiles, which only a store has; add `--replay`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        self.shape.refuse_out_of_range()
+    }
+
+    /// The sizes of both suites.
+    fn shapes(&self) -> [Shape; 2] {
+        let tuned = space::tuned(&self.shape);
+        let held_out = space::held_out(&tuned, &self.held_out);
+        [tuned, held_out]
+    }
+}
+
+impl Shard {
+    /// The variants of this part.
+    fn of(self, variants: &[Variant]) -> Vec<Variant> {
+        variants.iter().skip(self.index as usize - 1).step_by(self.of as usize).copied().collect()
+    }
+}
+
+impl Outcome {
+    /// Fails if a default could not be timed, or the command was interrupted.
+    ///
+    /// # Errors
+    /// [`CommandError::Failed`], [`CommandError::Interrupted`].
+    pub fn verdict(&self) -> Result<(), CommandError> {
+        if self.interrupted {
+            return Err(CommandError::Interrupted("measurements are in the store; run the same command to resume".to_owned()));
+        }
+        match self.searches.iter().filter(|search| search.failure.is_some()).count() {
+            0 => Ok(()),
+            failed => Err(CommandError::Failed(format!("{failed} of {} failed", count(self.searches.len(), "search")))),
+        }
+    }
+}
+
+impl Search {
+    /// The report on a search; `run` gives the run that measured a tile last.
+    fn of(space: &Space, found: Result<Found, Failure>, run: impl Fn(&Candidate) -> String) -> Self {
+        let Space { variant, candidates, tuned, held_out, .. } = space;
+        let default = &candidates[0];
+        let mut search = Self {
+            name: variant.name(),
+            variant: *variant,
+            candidates: candidates.len(),
+            tuned: tuned.clone(),
+            held_out: held_out.clone(),
+            measured: Vec::new(),
+            failed: Vec::new(),
+            cut: 0,
+            truncated: None,
+            floor: 0.0,
+            winner: None,
+            default: default.tile.clone(),
+            confirmation: None,
+            quality: None,
+            spent_s: 0.0,
+            failure: None,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(failure) => return Self { failure: Some(format!("{}: {}", failure.status, failure.message)), ..search },
+        };
+        let measured = |standing: Standing| Measured {
+            changes: candidates[standing.place].changes(default),
+            predicted: candidates[standing.place].predicted / default.predicted,
+            shared_memory_bytes: candidates[standing.place].shared_memory_bytes,
+            standing,
+        };
+        let failed = |(place, Failure { status, message }): (usize, Failure)| Failed {
+            changes: candidates[place].changes(default),
+            status,
+            message,
+        };
+        let winner = &candidates[found.winner];
+        search.measured = found.standings.into_iter().map(measured).collect();
+        search.failed = found.failures.into_iter().map(failed).collect();
+        search.winner = Some(Winner { changes: winner.changes(default), tile: winner.tile.clone(), run: run(winner) });
+        Self {
+            cut: found.cut,
+            truncated: found.truncated,
+            floor: found.floor,
+            confirmation: found.confirmation,
+            spent_s: found.spent_s,
+            ..search
+        }
+    }
+}
+
+/// The card with a name.
+///
+/// # Errors
+/// [`CommandError::Usage`] if its numbers are not known.
+fn card(name: &str) -> Result<Card, CommandError> {
+    Card::named(name).ok_or_else(|| {
+        let known = ticked(&Card::names());
+        CommandError::Usage(format!("`{name}` is no card whose numbers are known; name a similar one with `--gpu`: {known}"))
+    })
+}

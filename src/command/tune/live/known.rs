@@ -1,0 +1,70 @@
+//! Measurements of an earlier call, which a search that is resumed reads again in their order.
+
+use crate::{
+    bench::{Report, Size},
+    kernel::Variant,
+    lab::{
+        Row, Status,
+        tune::{Failure, TUNE, size_key},
+    },
+};
+use std::collections::{HashMap, VecDeque};
+
+/// Rows of the tuner on one kernel, with the same card, timing plan and seed, by the hash of the kernel's text.
+pub(super) struct Known<'a> {
+    /// Rows with times by text and size, the oldest first.
+    times: HashMap<(&'a str, String), VecDeque<&'a Row>>,
+    /// Failures by text.
+    failures: HashMap<&'a str, &'a Row>,
+}
+
+impl<'a> Known<'a> {
+    /// The rows of `variant` that were measured in the circumstances of `report`.
+    pub fn new(rows: &'a [Row], variant: Variant, report: &Report) -> Self {
+        let plan = serde_json::to_value(report.plan).unwrap_or_default();
+        let name = variant.name();
+        let is_same = |row: &&Row| {
+            row.bench == TUNE
+                && row.kernel_name() == name
+                && row.gpu() == report.gpu.info.name
+                && row.run.get("plan") == Some(&plan)
+                && row.run.get("seed").and_then(serde_json::Value::as_u64) == Some(report.seed)
+        };
+        let mut known = Self { times: HashMap::new(), failures: HashMap::new() };
+        for row in rows.iter().filter(is_same) {
+            let source = row.kernel_fact("source");
+            match row.status {
+                Status::Ok => known.times.entry((source, row.size_key())).or_default().push_back(row),
+                // Errors of the machine may not happen again.
+                Status::Spilled | Status::Wrong | Status::Refused => _ = known.failures.insert(source, row),
+                Status::Truncated => _ = known.failures.entry(source).or_insert(row),
+                Status::Error | Status::Absent | Status::Timeout | Status::Crash => {}
+            }
+        }
+        known
+    }
+
+    /// Microseconds at each size, if there is a row of each that was not read yet.
+    pub fn times(&mut self, source: &str, sizes: &[Size]) -> Option<Vec<f64>> {
+        let queue = |known: &Self, size: &Size| {
+            let key = known.times.keys().find(|(other, of_size)| *other == source && *of_size == size_key(size))?;
+            Some(key.clone())
+        };
+        let keys: Vec<_> = sizes.iter().map(|size| queue(self, size)).collect::<Option<_>>()?;
+        if keys.iter().any(|key| self.times.get(key).is_none_or(VecDeque::is_empty)) {
+            return None;
+        }
+        keys.iter().map(|key| self.times.get_mut(key)?.pop_front()?.median_us()).collect()
+    }
+
+    /// The failure of a kernel that would fail again.
+    pub fn failure(&self, source: &str) -> Option<Failure> {
+        let row = self.failures.get(source).filter(|row| row.status != Status::Truncated)?;
+        Some(Failure { status: row.status, message: row.message.clone() })
+    }
+
+    /// True if a row states that a search ended before this kernel.
+    pub fn is_cut(&self, source: &str) -> bool {
+        self.failures.get(source).is_some_and(|row| row.status == Status::Truncated)
+    }
+}
