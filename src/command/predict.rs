@@ -237,8 +237,8 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Less
     Ok((rows.len(), lessons))
 }
 
-/// Largest ratio of measured and estimated time, as a logarithm, from which something is learned: a factor of 20. Beyond
-/// it the row is not about the time of a kernel.
+/// Largest ratio of measured and estimated time, as a logarithm, from which something is learned: a factor of 20.
+/// Beyond it the row is not about the time of a kernel.
 const MOST_RATIO: f64 = 3.0;
 
 /// The lesson of a row, whose plan is `plan` of its variant. Rows of peers, failures, other programs and other tiles

@@ -61,7 +61,7 @@ const CARDS: &[(&str, [u32; 5])] = &[
 impl Card {
     /// Dense floating-point operations of a multiprocessor in a cycle with `mma.sync`, 16-bit inputs and fp32 sums: of
     /// NVIDIA's data sheets, peak rate by multiprocessors and clock. `GeForce` has half the rate of its architecture if
-    /// sums are in fp32. From sm90 on, the full rate needs `wgmma` or `tcgen05`, and `mma.sync` is rated like an A100's.
+    /// sums are in fp32. From sm90 on, the full rate needs `wgmma` or `tcgen05`; `mma.sync` is rated like an A100's.
     pub fn mma_flops_a_cycle(&self) -> f64 {
         let of_architecture = match self.capability {
             80 | 87 | 90 | 100 | 103 | 110 => 2048.0,
