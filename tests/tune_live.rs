@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 const NAME: &str = "flash_fwd_hdim16_bf16_sm80";
 
-/// A compiler: the kernel on the host for every source, and spills for the tiles that are predicted
-/// to be the fastest.
+/// A compiler: the kernel on the host for every source, and spills for the first one whose key tile is not the
+/// default's.
 const NVCC: &str = r#"#!/bin/sh
 [ "$1" != --version ] || exec ROOT/tests/support/mock_nvcc.sh --version
 output= source= shared= objects=
@@ -26,7 +26,7 @@ done
 [ -z "$shared" ] || exec c++ -shared -o "$output" $objects
 echo compiled >>FOLDER/compiled
 spill=0
-if grep -q 'BLOCK_N = 80;' "$source" && grep -q 'WARPS = 8;' "$source"; then spill=48; fi
+if ! grep -q 'BLOCK_N = 64;' "$source" && mkdir FOLDER/spilled 2>/dev/null; then spill=48; fi
 echo "ptxas info    : Compiling entry function 'kernel' for 'sm_80'
 ptxas info    : Function properties for kernel
     $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads

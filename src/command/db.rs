@@ -189,7 +189,7 @@ pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> R
             let rows = Store::open_existing(&path)?.rows(&rows.condition()?)?;
             let text = lab::export(&rows, (*form).into());
             let Some(out) = out else { return Ok(Outcome::Exported { rows: rows.len(), text: Some(text) }) };
-            files::write_atomic(out, text.as_bytes()).map_err(|error| {
+            files::write_named(out, text.as_bytes()).map_err(|error| {
                 CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--out`", out.display()))
             })?;
             Ok(Outcome::Exported { rows: rows.len(), text: None })

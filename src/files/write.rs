@@ -36,6 +36,18 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Writes `bytes` to the file that a user names, as [`write_atomic`] does. A link stays a link, and its file is
+/// written; a device, a pipe or a folder is not replaced.
+///
+/// # Errors
+/// The system's reason, or that the path is no file.
+pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("it exists and is no file"));
+    }
+    write_atomic(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), bytes)
+}
+
 /// Files staged in a folder until all of them are on disk, so that only renames remain. Files not yet renamed are
 /// removed when this is dropped.
 #[derive(Debug)]
@@ -98,6 +110,22 @@ mod tests {
         assert!(write_atomic(&path, b"two").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a temporary file was left");
+    }
+
+    #[test]
+    fn a_named_file_is_written_through_its_link_and_nothing_else_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "old").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        assert!(write_named(&path("link"), b"new").unwrap());
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
+        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
+        assert!(write_named(&path("fresh"), b"new").unwrap());
+        fs::create_dir(path("folder")).unwrap();
+        for taken in [path("folder"), "/dev/null".into()] {
+            assert!(write_named(&taken, b"new").unwrap_err().to_string().contains("no file"));
+        }
     }
 
     #[test]

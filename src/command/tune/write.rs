@@ -1,7 +1,7 @@
 //! Winners as `[[tile]]` entries of `variants.toml`.
 
 use super::Search;
-use crate::{command::CommandError, files::write_atomic};
+use crate::{command::CommandError, files::write_named};
 use serde_json::{Map, Value};
 use std::{fmt::Write, fs, path::Path};
 
@@ -19,7 +19,7 @@ pub(super) fn write(path: &Path, searches: &[Search], gpu: &str) -> Result<usize
     }
     refuse_foreign(path)?;
     let text = format!("{HEADER}\n{}", entries.join("\n"));
-    let written = write_atomic(path, text.as_bytes());
+    let written = write_named(path, text.as_bytes());
     written.map_err(|error| {
         CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--write`", path.display()))
     })?;

@@ -1,7 +1,7 @@
 //! A report as files.
 
 use super::{Figure, Report, Table, draw, page};
-use crate::{files::write_atomic, lab::export::quoted};
+use crate::{files::write_named, lab::export::quoted};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt::Write,
@@ -39,13 +39,8 @@ pub fn write(report: &Report, form: Form, out: &Path) -> io::Result<Vec<PathBuf>
     };
     if matches!(form, Form::Csv | Form::Svg) {
         std::fs::create_dir_all(out)?;
-    } else if std::fs::metadata(out).is_ok_and(|there| !there.is_file()) {
-        return Err(io::Error::other("it exists and is no file"));
     }
-    // A link stays a link: its file is replaced.
-    let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
-    let files = files.into_iter().map(|(path, text)| (real(path), text));
-    files.map(|(path, text)| write_atomic(&path, text.as_bytes()).map(|_| path)).collect()
+    files.into_iter().map(|(path, text)| write_named(&path, text.as_bytes()).map(|_| path)).collect()
 }
 
 impl Report {
