@@ -1,27 +1,10 @@
 //! The peak rates of a card. A measured rate above them is a measurement error.
 
-use crate::{device::GpuFacts, kernel::Dtype};
+use crate::{
+    device::GpuFacts,
+    kernel::{Dtype, flops_a_cycle},
+};
 use serde::{Deserialize, Serialize};
-
-/// Dense floating-point operations of 16-bit tensor cores in one clock of one multiprocessor, by compute capability.
-///
-/// Derived from peak rate, multiprocessors and boost clock of one product each, from NVIDIA's architecture papers:
-/// T4 (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM
-/// (989, 132 at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8,
-/// FP4 or INT8 rates. If accumulation in fp32 runs at half the rate of fp16 (`GeForce`), this is the fp16 rate.
-const FLOPS_A_CLOCK: [(u32, f64); 11] = [
-    (75, 1024.0),
-    (80, 2048.0),
-    (86, 1024.0),
-    (87, 2048.0),
-    (89, 1024.0),
-    (90, 4096.0),
-    (100, 8192.0),
-    (103, 8192.0),
-    (110, 8192.0),
-    (120, 1024.0),
-    (121, 1024.0),
-];
 
 /// The peak rates of a card at its highest clocks; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -37,8 +20,8 @@ pub struct Ceiling {
 impl Ceiling {
     /// The peak rates of the card that `facts` describes.
     pub fn of(facts: &GpuFacts) -> Self {
-        let a_clock = FLOPS_A_CLOCK.iter().find(|(capability, _)| *capability == facts.info.compute_capability);
-        let tflops = a_clock.map(|(_, flops)| flops * f64::from(facts.multiprocessors) * f64::from(facts.sm_clock_khz) / 1e9);
+        let a_cycle = flops_a_cycle(facts.info.compute_capability);
+        let tflops = a_cycle.map(|flops| flops * f64::from(facts.multiprocessors) * f64::from(facts.sm_clock_khz) / 1e9);
         // Two transfers per clock; the driver counts the clocks of GDDR and HBM in the same way.
         let gbs = 2.0 * f64::from(facts.memory_clock_khz) * f64::from(facts.memory_bus_bits) / 8.0 / 1e6;
         Self {
@@ -102,6 +85,6 @@ mod tests {
 
     #[test]
     fn every_gpu_that_kgen_knows_has_a_ceiling() {
-        assert!(crate::kernel::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
+        assert!(crate::kernel::GPUS.iter().all(|gpu| flops_a_cycle(gpu.capability).is_some()));
     }
 }

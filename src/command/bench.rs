@@ -9,7 +9,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Status, Wanted},
+    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size, Status, Wanted},
     build::built,
     check::DEFAULT_SEED,
     device::{CardState, DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
@@ -286,17 +286,22 @@ fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, 
         let why = "`fwd_combine` and `prepare_scheduler` have no shape of their own and are not timed by themselves";
         return Err(CommandError::Usage(format!("{why}; select another kind with `--kind`")));
     }
-    let request = |variant: &Variant| BenchRequest {
-        variant: *variant,
-        shapes: family::of(variant.kind()).sizes(variant, wanted),
-        made: Made::default(),
-    };
-    let requests: Vec<BenchRequest> = timed.into_iter().map(request).collect();
-    if requests.iter().any(|request| request.shapes.is_empty()) {
+    let request =
+        |variant: &Variant| Ok(BenchRequest { variant: *variant, shapes: sizes(variant, wanted)?, made: Made::default() });
+    timed.into_iter().map(request).collect()
+}
+
+/// The sizes of a variant that is timed on its own.
+///
+/// # Errors
+/// [`CommandError::Usage`] if the numbers of heads give none.
+pub(super) fn sizes(variant: &Variant, wanted: &Wanted) -> Result<Vec<Size>, CommandError> {
+    let sizes = family::of(variant.kind()).sizes(variant, wanted);
+    if sizes.is_empty() {
         let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
         return Err(CommandError::Usage(why.to_owned()));
     }
-    Ok(requests)
+    Ok(sizes)
 }
 
 /// The GPU.

@@ -58,25 +58,45 @@ const CARDS: &[(&str, [u32; 5])] = &[
     card("gb10", 121, 48, 2400, 273, 24),
 ];
 
+/// Dense floating-point operations of 16-bit tensor cores in one cycle of one multiprocessor, by compute capability.
+///
+/// Derived from peak rate, multiprocessors and boost clock of one product each, from NVIDIA's architecture papers:
+/// T4 (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM
+/// (989, 132 at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8,
+/// FP4 or INT8 rates. If accumulation in fp32 runs at half the rate of fp16 (`GeForce`), this is the fp16 rate.
+const FLOPS_A_CYCLE: [(u32, f64); 11] = [
+    (75, 1024.0),
+    (80, 2048.0),
+    (86, 1024.0),
+    (87, 2048.0),
+    (89, 1024.0),
+    (90, 4096.0),
+    (100, 8192.0),
+    (103, 8192.0),
+    (110, 8192.0),
+    (120, 1024.0),
+    (121, 1024.0),
+];
+
+/// The rate of `mma.sync` on an A100, and the most that it is rated at on later architectures.
+const MOST_OF_MMA: f64 = 2048.0;
+
+/// Dense floating-point operations of 16-bit tensor cores in one cycle of one multiprocessor; `None` if unknown.
+pub fn flops_a_cycle(capability: u32) -> Option<f64> {
+    FLOPS_A_CYCLE.iter().find(|(known, _)| *known == capability).map(|(_, flops)| *flops)
+}
+
 impl Card {
-    /// Dense floating-point operations of a multiprocessor in a cycle with `mma.sync`, 16-bit inputs and fp32 sums: of
-    /// NVIDIA's data sheets, peak rate by multiprocessors and clock. `GeForce` has half the rate of its architecture if
-    /// sums are in fp32. From sm90 on, the full rate needs `wgmma` or `tcgen05`; `mma.sync` is rated like an A100's.
-    pub fn mma_flops_a_cycle(&self) -> f64 {
-        let of_architecture = match self.capability {
-            80 | 87 | 90 | 100 | 103 | 110 => 2048.0,
-            _ => 1024.0,
-        };
+    /// Dense floating-point operations of a multiprocessor in a cycle, 16-bit inputs and fp32 sums, by the fastest
+    /// instructions of the architecture. `GeForce` has half the rate of its architecture if sums are in fp32.
+    pub fn peak_flops_a_cycle(&self) -> f64 {
+        let of_architecture = flops_a_cycle(self.capability).unwrap_or(MOST_OF_MMA);
         if self.is_geforce() { of_architecture / 2.0 } else { of_architecture }
     }
 
-    /// The same with the fastest instructions of the architecture.
-    pub fn peak_flops_a_cycle(&self) -> f64 {
-        match self.capability {
-            90 => 4096.0,
-            100 | 103 | 110 => 8192.0,
-            _ => self.mma_flops_a_cycle(),
-        }
+    /// The same by `mma.sync`. From sm90 on, the full rate needs `wgmma` or `tcgen05`.
+    pub fn mma_flops_a_cycle(&self) -> f64 {
+        self.peak_flops_a_cycle().min(MOST_OF_MMA)
     }
 
     fn is_geforce(&self) -> bool {
