@@ -84,11 +84,14 @@ fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i3
         }
         assert!(scheduled.excluded.is_some() || (r.keys.unequal && (2..=255).contains(&scheduled.splits)), "{r:?} {scheduled:?}");
     }
-    expected.extend((r.head_dim == PACKED_HEADS).then_some((PACKED, 1)));
+    let has_groups = r.heads != r.heads_k;
+    expected.extend((r.head_dim == PACKED_HEADS && has_groups).then_some((PACKED, 1)));
     expected
 }
 
 const NOT_WORTH_SPLITTING: &str = "no sequence is worth a second split";
+
+const NOTHING_TO_PACK: &str = "one query head reads each key head: the dense path has the same tiles";
 
 /// Split counts that are considered in addition to those that fill the device, if splits have at least 128 keys.
 const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
@@ -163,13 +166,13 @@ fn said_by(name: &str) -> String {
 /// The rules of docs/dispatch.md.
 #[test]
 fn the_formulas_give_what_is_computed_by_hand() {
-    assert_eq!(said_by("formula"), "258 compared\n");
+    assert_eq!(said_by("formula"), "261 compared\n");
 }
 
 /// The dispatcher's view of requests, devices and kernels, and its assumptions for unknown lengths.
 #[test]
 fn the_formulas_are_given_what_is_read_off_the_request_and_the_device() {
-    assert_eq!(said_by("guesses"), "74 compared\n");
+    assert_eq!(said_by("guesses"), "78 compared\n");
 }
 
 #[test]
@@ -318,7 +321,10 @@ fn more_of_anything_never_takes_less_time() {
                 let same = same.filter(|c| c.excluded.is_none() && told.excluded.is_none());
                 assert!(same.is_none_or(|c| c.times[0] >= told.times[0]), "{told:?} {same:?}");
             }
-            assert!(after.chosen().times[0] >= before.chosen().times[0] * 0.999);
+            // With one head in a group the packed path is left out even if it is predicted to be the fastest.
+            let left_out = before.candidates.iter().find(|told| told.excluded.as_deref() == Some(NOTHING_TO_PACK));
+            let fastest = left_out.map_or(f64::INFINITY, |told| told.times[0]).min(before.chosen().times[0]);
+            assert!(after.chosen().times[0] >= fastest * 0.999);
         }
     }
 }

@@ -29,7 +29,7 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
 ///
 /// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
 /// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, its sustained clock under these
-/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes per clock and multiprocessor; the others are
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 59 bytes per clock and multiprocessor; the others are
 /// scaled by clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
     row(75, 1590, 320, 3400, 4),
@@ -37,7 +37,7 @@ pub const DEVICES: &[DeviceRow] = &[
     row(86, 1695, 600, 6500, 6),
     row(87, 1300, 205, 1100, 4),
     row(89, 2520, 864, 19200, 96),
-    row(90, 1755, 3350, 12400, 50),
+    row(90, 1755, 3350, 13650, 50),
     row(100, 1850, 8000, 14600, 126),
     row(103, 1850, 8000, 14600, 126),
     row(110, 1570, 273, 1700, 32),

@@ -17,7 +17,7 @@ use crate::{
 
 /// Bytes per cycle that L2 delivers to one multiprocessor: fitted on an H100, like the bandwidths of
 /// [`DEVICES`](super::DEVICES).
-const L2_BYTES_A_CYCLE: f64 = 53.5;
+const L2_BYTES_A_CYCLE: f64 = 58.9;
 
 /// The backward pass. Three launches (deltas, gradients, rounding of dQ), and per block of keys the loads of K and V
 /// and the stores of dK and dV. A step reads a tile of Q and dO and adds one of dQ in fp32. Starting values: the
@@ -129,6 +129,7 @@ fn device_of(card: &Card) -> Device {
         cycles_per_ns,
         dram_bytes_per_ns: f64::from(card.dram_gbs) * f64::from(DRAM_PER_MILLE) / 1000.0,
         l2_bytes_per_ns: L2_BYTES_A_CYCLE * cycles_per_ns * f64::from(card.multiprocessors),
+        l2_bytes: f64::from(card.l2_mb) * 1e6,
         kept_bytes: f64::from(card.l2_mb) * 125_000.0,
     }
 }

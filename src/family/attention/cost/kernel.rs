@@ -2,7 +2,7 @@
 
 use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
-    kernel::{Card, Dtype, HeadDim, Target},
+    kernel::{Card, Dtype, Feature, HeadDim, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -97,16 +97,16 @@ impl Busy {
 /// Factors on the cycles of `wgmma` and on those of the exponentials when both overlap: the parts that stay exposed.
 /// Fitted to times measured on an H100, like all numbers of [`KernelCost::hopper`], [`KernelCost::short`],
 /// [`KernelCost::split`] and `fwd_combine`: docs/dispatch.md, "The numbers".
-const WGMMA: [f64; 2] = [0.65, 0.84];
+const WGMMA: [f64; 2] = [0.65, 0.83];
 
 /// [`WGMMA`] for warpgroups that do not take turns: the products and exponentials of one warpgroup follow one another.
-const WGMMA_OF_ONE_STEP: [f64; 2] = [0.82, 0.92];
+const WGMMA_OF_ONE_STEP: [f64; 2] = [0.75, 1.1];
 
 /// [`WGMMA`] for `mma.sync`: FlashAttention-2's authors report 180 and 220 TFLOP/s on an A100 at head dims 64 and 128.
 const MMA: [f64; 2] = [1.03, 1.18];
 
 /// [`WGMMA`] for blocks of 16 rows, which load K and V from shared memory for few products.
-const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
+const MMA_OF_16_ROWS: [f64; 2] = [1.4, 0.6];
 
 /// [`WGMMA`] for MLA decoding. Assumption: scores are limited by shared memory, because each warpgroup reads all
 /// queries for half of the keys.
@@ -178,17 +178,15 @@ impl KernelCost {
                 group_rows: 1,
                 keys: plan.threads,
                 resident,
-                launch_ns: 780,
-                tile_cycles: 3690,
-                chain_cycles: 560,
-                // Time to start a block of the first wave: on an H200, 2048 blocks without work take 3.4 µs.
-                step_cycles: 290,
+                launch_ns: 860,
+                tile_cycles: 3500,
+                chain_cycles: 480,
+                // Time to start a block of the first wave.
+                step_cycles: 820,
                 ..Self::default()
             },
-            // 6.2 µs for 32 sequences on an H100: "scheduler each time" minus "scheduler once" in the results' decoding
-            // table.
             Kind::PrepareScheduler => {
-                Self { rows: 32, group_rows: 32, keys: 0, resident: 1, launch_ns: 5800, tile_cycles: 700, ..Self::default() }
+                Self { rows: 32, group_rows: 32, keys: 0, resident: 1, launch_ns: 9420, tile_cycles: 700, ..Self::default() }
             }
             Kind::FwdSplit if design.hopper.is_some() => Self { resident, ..Self::latent(point, design) },
             Kind::FwdSplit => Self { resident, ..Self::split(point, design) },
@@ -198,39 +196,53 @@ impl KernelCost {
         }
     }
 
-    /// 0.4 µs per launch; per tile, 1.1 µs and 13 ns per column in addition to its steps; per step of 64 keys per
-    /// warpgroup, 0.6 µs and 1.3 ns per column. A last panel of less than 64 columns costs half of the missing columns
-    /// as well. If no prologue is hidden, 0.6 µs more, and 0.2 µs for each panel width but one.
+    /// 0.6 µs per launch; per tile, 0.9 µs and 14 ns per column in addition to its steps; per step of 64 keys per
+    /// warpgroup, 0.6 µs and 1.5 ns per column. A last panel of less than 64 columns costs half of the missing columns
+    /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (mean(taken(point.head_dim)), f64::from(design.tile.n));
         Self {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys: design.tile.n * (design.tile.warps / 4),
-            launch_ns: 360,
-            crowded_ns: 550 + 210 * (most_widths(point.head_dim) - 1),
-            tile_cycles: rounded(1950.0 + 22.6 * head_dim),
-            chain_cycles: rounded((1000.0 + 2.2 * head_dim) * n / 64.0),
+            launch_ns: 620,
+            crowded_ns: 310 + 240 * (most_widths(point.head_dim) - 1),
+            tile_cycles: rounded(1660.0 + 25.0 * head_dim),
+            chain_cycles: rounded((1000.0 + 2.6 * head_dim) * n / 64.0),
             step_cycles: rounded(Busy::of(point, design).total()),
             ..Self::default()
         }
     }
 
-    /// 2 µs per launch; per tile, 1.1 µs and 4 ns per column, and 0.5 µs for each panel width but one. If no prologue
-    /// is hidden, 0.9 µs more, and 1 µs for each width but one. A step runs in sequence from Q Kᵀ to P V.
+    /// 1.9 µs per launch; per tile, 1.2 µs and 4 ns per column, and 0.9 µs for each panel width but one. If no prologue
+    /// is hidden, 0.8 µs more, and 1.7 µs for each width but one. A step runs in sequence from Q Kᵀ to P V. With packed
+    /// rows, a launch takes 1.7 µs longer, and without pages a step a tenth.
     fn hopper(point: Point, design: &Design) -> Self {
         let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
-        Self {
+        let chain_cycles = rounded(190.0 + 5.2 * n + 0.047 * n * head_dim);
+        let step = Busy::of(point, design).total();
+        let whole = Self {
             rows: design.tile.m,
             group_rows: 64,
             keys: design.tile.n,
-            launch_ns: 2020,
-            crowded_ns: 890 + 1000 * (widths - 1),
-            tile_cycles: rounded(1850.0 + 7.1 * head_dim) + 850 * (widths - 1),
-            chain_cycles: rounded(340.0 + 5.2 * n + 0.036 * n * head_dim),
-            step_cycles: rounded(Busy::of(point, design).total()),
+            launch_ns: 1870,
+            crowded_ns: 780 + 1730 * (widths - 1),
+            tile_cycles: rounded(2090.0 + 6.9 * head_dim) + 1630 * (widths - 1),
+            chain_cycles,
+            step_cycles: rounded(step),
             longest_first: true,
             ..Self::default()
+        };
+        if !point.features.has(Feature::PackGqa) {
+            return whole;
+        }
+        let slower = if point.features.has(Feature::Paged) { 1.0 } else { 1.1 };
+        Self {
+            launch_ns: 3610,
+            crowded_ns: 750 + 520 * (widths - 1),
+            tile_cycles: rounded(1620.0 + 6.8 * head_dim) + 460 * (widths - 1),
+            step_cycles: rounded(slower * step),
+            ..whole
         }
     }
 
@@ -250,9 +262,8 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs per launch, 0.7 µs less if it starts early (for calls of 11 to 22 µs on an H100:
-    /// docs/results/2026-11-24-decode-h100.md), 1 µs more if blocks share multiprocessors from the start; 2.2 µs and 5
-    /// ns per column per tile: Q is read before the first product, and the warps' results are merged in shared memory.
+    /// 1.1 µs per launch, 0.9 µs less if it starts early, 1 µs more if blocks share multiprocessors from the start; 2.7
+    /// µs and 5 ns per column per tile: Q is read before the first product, and the warps' results are merged in shared memory.
     /// A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
@@ -261,10 +272,10 @@ impl KernelCost {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
-            launch_ns: if design.early { 420 } else { 1120 },
-            crowded_ns: 960,
-            tile_cycles: rounded(3900.0 + 9.4 * head_dim),
-            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.041 * n * head_dim + busy.widening),
+            launch_ns: if design.early { 260 } else { 1120 },
+            crowded_ns: 1000,
+            tile_cycles: rounded(4690.0 + 9.6 * head_dim),
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.044 * n * head_dim + busy.widening),
             step_cycles: rounded(busy.total()),
             ..Self::default()
         }
@@ -365,7 +376,7 @@ mod tests {
     fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
         let cost = cost(Kind::Fwd, 128, Target::Sm90);
         // 192 x 80 products of 512 operations, at 4096 per cycle, and 16 exponentials per cycle.
-        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2054));
+        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2045));
         assert!(cost.chain_cycles < cost.step_cycles);
     }
 }

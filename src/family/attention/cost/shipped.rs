@@ -76,6 +76,8 @@ pub struct Device {
     pub dram_bytes_per_ns: f64,
     /// Bandwidth of L2.
     pub l2_bytes_per_ns: f64,
+    /// Bytes of L2.
+    pub l2_bytes: f64,
     /// Bytes of a request that L2 may still hold.
     pub kept_bytes: f64,
 }
@@ -188,6 +190,7 @@ mod tests {
             cycles_per_ns: 1.0,
             dram_bytes_per_ns: 100.0,
             l2_bytes_per_ns: 1000.0,
+            l2_bytes: 8e6,
             kept_bytes: 1e6,
         };
         let time = Time::of(&request, &kernel, &device, &Sharing::WHOLE);
