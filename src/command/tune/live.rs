@@ -123,9 +123,13 @@ impl<'a> Machine<'a> {
                 measure_ms: request.measure_ms.into(),
                 rounds: request.rounds as usize,
                 graph: false,
+                counts: None,
             },
             seed: request.seed,
+            suite: None,
+            missing: Vec::new(),
             measurements: Vec::new(),
+            peers: Vec::new(),
         };
         Self { request, session, context, observer, recorder, report }
     }
