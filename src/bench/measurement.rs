@@ -75,7 +75,7 @@ pub struct Numbers {
     /// State of the card at the end of each round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub round_cards: Vec<CardState>,
-    /// Bytes of device memory: tensors and workspaces of a kernel, the largest allocation of a peer's PyTorch.
+    /// Bytes of device memory: tensors and workspaces of a kernel, or the most that a peer had allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }

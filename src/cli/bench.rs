@@ -149,7 +149,7 @@ struct ContestArgs {
     #[arg(long)]
     list_peers: bool,
 
-    /// Python that runs the peers, with PyTorch for CUDA [default: python3].
+    /// Python that runs the peers, with torch for CUDA [default: python3].
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
 

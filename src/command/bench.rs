@@ -166,7 +166,9 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         (None, Some(suite)) => of_suite(suite, &request.selection, context, &session, &gpu, &library, run_as)?,
         (None, None) => unreachable!("there is a selection where there is no suite"),
     };
-    missing.iter().for_each(|missing| observer.note(&format!("left out: {missing}")));
+    for missing in &missing {
+        observer.note(&format!("left out: {missing}"));
+    }
     for request in &mut requests {
         request.made = made(&session, request.variant, run_as)?;
     }
@@ -201,15 +203,15 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let steps = shapes * (1 + peers.len()) * request.processes as usize;
     observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
     let relay = Relay { observer, cancel: &context.cancel };
-    let contest = python.as_ref().map(|python| Peers { names: &peers, python, work: operations, ceiling: report.ceiling });
+    let rivals = python.as_ref().map(|python| Peers { names: &peers, python, work: operations, ceiling: report.ceiling });
     // All cases once, then all again: a drift of the card is then part of the noise.
     let measured = |observer: &dyn bench::Observer| {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for _ in 0..request.processes {
-            match &contest {
+            match &rivals {
                 None => own.extend(bench::run(&requests, &options, observer)),
-                Some(contest) => {
-                    let (kernels, peers) = bench::turns::run(&requests, contest, &options, observer);
+                Some(rivals) => {
+                    let (kernels, peers) = bench::turns::run(&requests, rivals, &options, observer);
                     own.extend(kernels);
                     others.extend(peers);
                 }
@@ -420,7 +422,7 @@ fn of_suite(
     run_as: Option<Target>,
 ) -> Result<(Vec<BenchRequest>, Points, Vec<Missing>), CommandError> {
     let runs = |target: Target| plan::runs_on(run_as.unwrap_or(target), gpu.info.compute_capability, true);
-    let has = |variants: &[Variant]| held(library, variants.iter().map(Variant::name).collect());
+    let has = |variants: &[Variant]| held(library, &variants.iter().map(Variant::name).collect::<Vec<_>>());
     let (kernels, missing) = suite.kernels(narrowed, context, &session.grid, &runs, &has)?;
     if let (true, Some(first)) = (kernels.is_empty(), missing.first()) {
         return Err(CommandError::Usage(format!(
@@ -442,10 +444,10 @@ fn of_suite(
 ///
 /// # Errors
 /// [`CommandError::Environment`] if it does not load.
-fn held(library: &Path, names: Vec<String>) -> Result<Vec<bool>, CommandError> {
+fn held(library: &Path, names: &[String]) -> Result<Vec<bool>, CommandError> {
     // As an absolute path, so that the loader does not search for a bare name.
     let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
-    launchers_in(&path, &names).map_err(|error| CommandError::Environment(format!("{error}; `kgen build` makes another")))
+    launchers_in(&path, names).map_err(|error| CommandError::Environment(format!("{error}; `kgen build` makes another")))
 }
 
 /// The GPU.
@@ -489,7 +491,7 @@ fn runnable(
         )));
     }
     let names: Vec<String> = run.iter().map(|request| request.variant.name()).collect();
-    let held = held(library, names.clone())?;
+    let held = held(library, &names)?;
     let held: Vec<BenchRequest> = run.into_iter().zip(held).filter_map(|(request, held)| held.then_some(request)).collect();
     if held.is_empty() {
         return Err(CommandError::Usage(format!(

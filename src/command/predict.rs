@@ -167,6 +167,9 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     Ok(Outcome { calls, left_out, learned, validation: Vec::new() })
 }
 
+/// A kernel, its sizes, and the cards that it is predicted for.
+type Wanted<'a> = (Variant, Vec<Size>, &'a [Card]);
+
 /// The kernels, each with its sizes and the cards that it is predicted for; of a suite, the newest kernel for each card.
 fn wanted<'a>(
     request: &Request,
@@ -174,7 +177,7 @@ fn wanted<'a>(
     session: &Session,
     cards: &'a [Card],
     observer: &dyn Observer,
-) -> Result<Vec<(Variant, Vec<Size>, &'a [Card])>, CommandError> {
+) -> Result<Vec<Wanted<'a>>, CommandError> {
     let Some(name) = &request.suite else {
         let sizes_of = |variant: Variant| {
             let is_timed = variant.dtype().is_some();
@@ -190,7 +193,9 @@ fn wanted<'a>(
         let runs = |target| runs_on(target, card.capability, true);
         let every = |variants: &[Variant]| Ok(vec![true; variants.len()]);
         let (kernels, missing) = suite.kernels(&request.selection, context, &session.grid, &runs, &every)?;
-        missing.iter().for_each(|missing| observer.note(&format!("left out on {}: {missing}", card.name)));
+        for missing in missing {
+            observer.note(&format!("left out on {}: {missing}", card.name));
+        }
         let of_card = |SuiteKernel { variant, sizes, .. }| (variant, sizes, std::slice::from_ref(card));
         wanted.extend(kernels.into_iter().map(of_card));
     }

@@ -86,6 +86,9 @@ pub(super) struct SuiteKernel {
     pub sizes: Vec<Size>,
 }
 
+/// Which of some kernels there are.
+type Has<'a> = &'a dyn Fn(&[Variant]) -> Result<Vec<bool>, CommandError>;
+
 /// A point of a suite, or one of its kernels, that cannot be timed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Missing {
@@ -154,7 +157,7 @@ impl Suite {
         context: &Context,
         grid: &Grid,
         runs: &dyn Fn(Target) -> bool,
-        has: &dyn Fn(&[Variant]) -> Result<Vec<bool>, CommandError>,
+        has: Has<'_>,
     ) -> Result<(Vec<SuiteKernel>, Vec<Missing>), CommandError> {
         let kept = kept(narrowed, context, grid)?;
         let (mut kernels, mut missing) = (Vec::new(), Vec::new());
@@ -176,7 +179,7 @@ impl Suite {
             for same in found.iter().map(of_any_target).unique() {
                 let of_same = |variant: &&Variant| of_any_target(variant) == same;
                 let mut there: Vec<Variant> = usable.iter().filter(of_same).copied().collect();
-                there.sort_by_key(|variant| variant.target());
+                there.sort_by_key(Variant::target);
                 if narrowed.targets.is_empty() && narrowed.names.is_empty() {
                     there.drain(..there.len().saturating_sub(1));
                 }

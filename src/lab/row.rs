@@ -348,7 +348,7 @@ impl Row {
     /// state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
         // A peer that took turns with kernels has their kind and features, and no name of its own.
-        let of_peer = [&self.contender, self.kernel_fact("kind")].join(" ") + &self.features();
+        let of_peer = [&self.contender, self.kernel_fact("kind"), &self.features()].join(" ");
         let kernel = if self.kernel_name().is_empty() { of_peer.trim() } else { self.kernel_name() };
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
@@ -358,7 +358,7 @@ impl Row {
     /// The features of the kernel as text; empty if it has none.
     fn features(&self) -> String {
         let stated = self.kernel.as_ref().and_then(|kernel| kernel.get("features")?.as_array());
-        stated.into_iter().flatten().filter_map(Value::as_str).map(|word| format!(" {word}")).collect()
+        stated.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// One of the row's numbers: `tflops`, `gbs`, `relative_error`, …

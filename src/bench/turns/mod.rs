@@ -95,7 +95,7 @@ pub fn run(
         }
         let names = meeting.kernels.iter().map(|(request, _)| requests[*request].variant.name());
         let names: Vec<String> = names.chain(peers.names.iter().cloned()).collect();
-        let mut seats: Vec<(usize, &mut Contender<'_>)> = Vec::new();
+        let mut seats: Vec<Seat<'_, '_>> = Vec::new();
         for (place, kernel) in kernels.iter_mut().enumerate() {
             seats.extend(meeting.kernels.iter().find(|(request, _)| *request == place).map(|(_, shape)| (*shape, kernel)));
         }
@@ -164,7 +164,7 @@ fn meetings(requests: &[BenchRequest]) -> Vec<Meeting> {
             match meetings.iter_mut().find(same) {
                 // A kernel meets itself at another point only.
                 Some(meeting) if !meeting.kernels.iter().any(|(known, _)| *known == place) => {
-                    meeting.kernels.push((place, shape))
+                    meeting.kernels.push((place, shape));
                 }
                 _ => meetings.push(Meeting { kernels: vec![(place, shape)], variant: request.variant, size: size.clone() }),
             }
@@ -180,17 +180,23 @@ fn work_of(variant: &Variant) -> impl PartialEq + use<> {
     (kind, at.head_dim, at.dtype, at.causal, at.features)
 }
 
+/// A contender's rounds so far, and the launches of each time.
+type Playing = (Vec<Round>, usize);
+
+/// A contender's place: the number of its point, and itself.
+type Seat<'s, 'a> = (usize, &'s mut Contender<'a>);
+
 /// A contender's rounds, the launches of each time, and what else its worker reports.
 type Played = (Vec<Round>, usize, Facts);
 
 /// Prepares all contenders one after the other, then times a round of each in turn.
 fn take_turns(
-    seats: &mut [(usize, &mut Contender<'_>)],
+    seats: &mut [Seat<'_, '_>],
     names: &[String],
     rounds: usize,
     observer: &dyn Observer,
 ) -> Vec<Result<Played, Failure>> {
-    let mut playing: Vec<Result<(Vec<Round>, usize), Failure>> = iter::zip(seats.iter_mut(), names)
+    let mut playing: Vec<Result<Playing, Failure>> = iter::zip(seats.iter_mut(), names)
         .map(|((point, contender), name)| {
             observer.started(name);
             contender.prepare(*point).map(|launches| (Vec::new(), launches))
@@ -210,7 +216,7 @@ fn take_turns(
             }
         }
     }
-    let finish = |((_, contender), played): (&mut (usize, &mut Contender<'_>), Result<(Vec<Round>, usize), Failure>)| {
+    let finish = |((_, contender), played): (&mut Seat<'_, '_>, Result<Playing, Failure>)| {
         let (rounds, launches) = played?;
         contender.finish().map(|facts| (rounds, launches, facts))
     };
