@@ -244,6 +244,11 @@ class Tensors(unittest.TestCase):
             with self.assertRaisesRegex(Wrong, "after timing: .* holds NaN"):
                 self.reference.judge(p, outputs, expected, "after")
 
+    def test_a_query_that_sees_one_key_has_no_gradient_to_compare(self):
+        p = problem(kind="bwd", head_dim=16, seqlen_k=70)
+        expected = self.reference.expectations(p, self.tensors.draw(p, 1, "cpu"))
+        self.assertEqual([place[2] for name, place, _ in expected if name == "dQ"], [35, 69] * 2)
+
     def test_pages_hold_the_keys_of_their_sequence(self):
         p = problem(page_size=16, features=["paged"])
         t = self.tensors.draw(p, 1, "cpu")

@@ -60,7 +60,9 @@ def expectations(problem, tensors):
     if not problem.is_backward:
         seen = [place for place in places if problem.visible(place[2]) > 0]
         return [("O", place, output_row(problem, tensors, place)) for place in seen]
-    expected = [("dQ", place, query_gradient(problem, tensors, place)) for place in places]
+    # The weight of a single key is 1 whatever the query is: its gradient is 0, and an error has no relation to it.
+    moved = [place for place in places if problem.visible(place[2]) > 1]
+    expected = [("dQ", place, query_gradient(problem, tensors, place)) for place in moved]
     of_keys = {}
     for sequence, head, row in problem.picks(problem.heads_k, problem.seqlen_k):
         of_keys.setdefault((sequence, head), []).append(row)

@@ -98,10 +98,11 @@ def main(sites):
     try:
         peer = table.load(request["peer"])
         from kgen_peers.experiment import Experiment
-        from kgen_peers.gpu import forget
+        from kgen_peers.gpu import forget, torch
     except Absent as why:
         line.say("absent", message=str(why))
         return 0
+    torch.set_grad_enabled(False)
     line.say("hello", protocol=PROTOCOL, library=peer.library)
     experiment_of = lambda point: Experiment(peer, point, request["plan"], request["seed"])
     serve(line, request, experiment_of, forget)

@@ -5,10 +5,10 @@ from kgen_peers.gpu import torch
 
 class Peer:
     """An implementation: `library` is its name with its version, `call(problem, tensors)` prepares a function that
-    returns O, or (dQ, dK, dV), as (batch, seqlen, heads, head dim)."""
+    returns O, or (dQ, dK, dV), as (batch, seqlen, heads, head dim). `kept` lives as long as the peer."""
 
-    def __init__(self, library, call):
-        self.library, self.call = library, call
+    def __init__(self, library, call, kept=None):
+        self.library, self.call, self.kept = library, call, kept
 
 
 def across(*tensors):
@@ -26,11 +26,4 @@ def gradients(attend, tensors):
 
 def by_autograd(attend, problem, tensors):
     """The call of `attend(q, k, v)`, or of its gradients."""
-    if problem.is_backward:
-        return gradients(attend, tensors)
-
-    def call():
-        with torch.no_grad():
-            return attend(tensors.q, tensors.k, tensors.v)
-
-    return call
+    return gradients(attend, tensors) if problem.is_backward else lambda: attend(tensors.q, tensors.k, tensors.v)
