@@ -132,6 +132,21 @@ pub fn list() -> Result<Listing, CommandError> {
 }
 
 impl Suite {
+    /// The sizes of the points that select a kernel.
+    ///
+    /// # Errors
+    /// [`CommandError::Usage`] if a point cannot be resolved in this grid.
+    pub(super) fn shapes_of(&self, variant: &Variant, context: &Context, grid: &Grid) -> Result<Vec<Shape>, CommandError> {
+        let mut shapes = Vec::new();
+        for point in &self.points {
+            let request = SelectionRequest { all: true, ..point.select.clone() };
+            if request.resolve(context, grid, &())?.contains(variant) {
+                shapes.push(point.shape.clone());
+            }
+        }
+        Ok(shapes)
+    }
+
     /// The suite of this name.
     ///
     /// # Errors
@@ -243,7 +258,7 @@ pub(super) fn refuse_sizes(suite: &Suite, shape: &Shape) -> Result<(), CommandEr
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::names, *};
 
     fn suites() -> Vec<Suite> {
         list().expect("they read").suites
@@ -280,6 +295,11 @@ mod tests {
         let named: Vec<&str> = missing.iter().map(|missing| missing.point.as_str()).collect();
         assert_eq!(named, ["gpt2_small", "gpt2_medium", "gpt2_large", "gpt3", "llama3_8b"]);
         assert_eq!(missing[0].kernel, "flash_bwd_hdim64_bf16_causal_sm90");
+        let [one] = names::resolve(&grid, &["flash_bwd_hdim128_bf16_causal_sm90".to_owned()]).expect("a kernel")[..] else {
+            panic!("one name is one kernel");
+        };
+        let lengths = suite.shapes_of(&one, &context, &grid).expect("they resolve");
+        assert_eq!(lengths.iter().map(|shape| shape.seqlen[0]).collect::<Vec<_>>(), [2048, 8192]);
         let error = Suite::named("model").expect_err("no suite").to_string();
         assert!(error.contains("`models`"), "{error}");
     }
