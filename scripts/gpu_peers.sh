@@ -8,7 +8,8 @@
 # PEER      names of peers (default all)
 # KGEN      the kgen binary (default target/release/kgen); LIBRARY the kernels (default build/lib/libkgen.so)
 #
-# OUT gets a row for each contender at each point, OUT.json the document of `kgen bench`; the table is printed.
+# OUT gets a row for each contender at each point, OUT.json the document of `kgen bench`; the table is printed. OUT.db is
+# the store, to which further runs are added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=${1:-models} out=${2:-peers.jsonl}
@@ -31,7 +32,7 @@ for packed in peers.glob("*.so.xz"):
 for tutorial in peers.glob("06-fused-attention.py"):
     shutil.copy(tutorial, site)
 PYTHON
-db=$site/rows.db code=0
+db=$out.db code=0 # kept: a run that is stopped leaves its rows there
 "$kgen" bench --list-peers --site "$site" || true
 "$kgen" bench --suite "$suite" --peer "${PEER:-all}" --site "$site" --library "${LIBRARY:-build/lib/libkgen.so}" \
     --db "$db" --out "$out.json" "$@" || code=$?
