@@ -8,8 +8,8 @@
 # PEER      names of peers (default all)
 # KGEN      the kgen binary (default target/release/kgen); LIBRARY the kernels (default build/lib/libkgen.so)
 #
-# OUT gets a row for each contender at each point, OUT.json the document of `kgen bench`; the table is printed. OUT.db is
-# the store, to which further runs are added.
+# OUT gets a row for each contender at each point, OUT.json the document of `kgen bench`; the table is printed. OUT.db
+# is the store, to which further runs are added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=${1:-models} out=${2:-peers.jsonl}

@@ -170,7 +170,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
 /// A kernel, its sizes, and the cards that it is predicted for.
 type Wanted<'a> = (Variant, Vec<Size>, &'a [Card]);
 
-/// The kernels, each with its sizes and the cards that it is predicted for; of a suite, the newest kernel for each card.
+/// The kernels, each with its sizes and the cards that it is predicted for; of a suite, each card's newest kernels.
 fn wanted<'a>(
     request: &Request,
     context: &Context,

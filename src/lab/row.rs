@@ -121,8 +121,8 @@ pub struct Row {
     pub numbers: Option<Map<String, Value>>,
     /// Clock, temperature and power of the card after the last round.
     pub card: Map<String, Value>,
-    /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler. Of a peer that
-    /// took turns with one: kind and features.
+    /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler. Of a peer
+    /// that took turns with one: kind and features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Map<String, Value>>,
     /// Facts that only one program reports.
