@@ -13,6 +13,8 @@ const JUDGES: [&str; 4] = ["src/check", "src/device", "src/family", "src/express
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=python/kgen_attn");
+    println!("cargo:rerun-if-changed=python/kgen_peers");
+    println!("cargo:rerun-if-changed=suites");
     println!("cargo:rerun-if-changed=templates");
     println!("cargo:rerun-if-changed=variants.toml");
     let mut files = Vec::new();

@@ -209,3 +209,130 @@ fn a_store_that_cannot_be_opened_stops_a_timing_before_it_begins() {
     command.arg("--db").arg(&text).assert().code(2).stdout("").stderr(contains("is no store of measurements"));
     assert!(std::fs::read_to_string(&text).expect("it is there").starts_with("a text"));
 }
+
+/// The script that stands for Python and its peers.
+fn mock_peers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/mock_peer.py")
+}
+
+#[test]
+fn peers_take_turns_with_the_kernel_and_each_has_a_row() {
+    let mock = Mock::new();
+    let orders = mock.0.path().join("orders");
+    let mut command = mock.bench(&["--head-dim", "16", "--heads-k", "1,2", "--peer", "triton,eager"]);
+    let report = json(command.arg("--python").arg(mock_peers()).env("KGEN_MOCK_ORDERS", &orders), 0);
+    let measurements = report["measurements"].as_array().expect("a list");
+    let peers = report["peers"].as_array().expect("a list");
+    assert_eq!((measurements.len(), peers.len()), (2, 4), "{report}");
+    for measurement in measurements.iter().chain(peers) {
+        assert_eq!(measurement["status"], "ok", "{measurement}");
+        let cards = measurement["numbers"]["round_cards"].as_array().expect("a list");
+        assert!(cards.len() == 3 && cards.iter().all(|card| card["sm_clock_mhz"].is_u64()), "{measurement}");
+    }
+    assert_eq!((&peers[0]["peer"], &peers[0]["library"]), (&"eager".into(), &"mock eager".into()));
+    let ratio = &peers[0]["ratios"][0];
+    assert_eq!((&ratio["to"], &ratio["verdict"], &ratio["n"]), (&measurements[0]["name"], &"win".into(), &3.into()));
+    let kernel = measurements[0]["numbers"]["round_microseconds"][1].as_f64().expect("a time");
+    let times: Vec<f64> =
+        peers[0]["numbers"]["round_microseconds"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+    assert_eq!(times, [1_000_001.0, 1_000_002.0, 1_000_003.0]);
+    assert!(ratio["median"].as_f64().is_some_and(|ratio| ratio > 1.0 && kernel > 0.0), "{ratio}");
+
+    // The order is reversed after each round.
+    let said = std::fs::read_to_string(&orders).expect("orders");
+    let rounds: Vec<&str> = said.lines().filter_map(|line| line.strip_suffix(" round")).collect();
+    assert_eq!(rounds, ["eager", "triton", "triton", "eager", "eager", "triton"].repeat(2));
+    let prepared: Vec<&str> = said.lines().filter(|line| line.contains("prepare")).collect();
+    assert_eq!(prepared.len(), 4);
+    assert!(prepared[2].ends_with("{'prepare': 1}"), "{prepared:?}");
+
+    let rows = mock.rows();
+    assert_eq!(rows.len(), 6);
+    let row = rows.iter().find(|row| row["contender"] == "eager").expect("a row of the peer");
+    assert_eq!((&row["own"], &row["details"]["library"]), (&false.into(), &"mock eager".into()));
+    assert_eq!((&row["numbers"]["ratios"][0]["verdict"], &row["kernel"]["kind"]), (&"win".into(), &"fwd".into()));
+    let own = rows.iter().find(|row| row["contender"] == "kgen").expect("a row of the kernel");
+    assert_eq!((&own["numbers"]["round_cards"][2]["sm_clock_mhz"], &own["own"]), (&1234.into(), &true.into()));
+    assert!(own["numbers"]["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 4 * 2 * 2 * 17 * 16), "{own}");
+}
+
+#[test]
+fn a_peer_that_fails_loses_its_own_rounds_only() {
+    let mock = Mock::new();
+    let names = "eager,sdpa-flash,sdpa-cudnn,sdpa-efficient,sdpa-math,compile,flex,fa3,fa4,flashinfer,triton";
+    let mut command = mock.bench(&["--head-dim", "16", "--peer", names]);
+    let report = json(command.arg("--python").arg(mock_peers()), 0);
+    assert_eq!(report["measurements"][0]["numbers"]["microseconds"]["n"], 3, "the kernel had all its rounds");
+    let expected = [
+        ("eager", "ok", ""),
+        ("sdpa-flash", "crash", "died of SIGKILL, perhaps for want of memory; it said: out of luck"),
+        ("sdpa-cudnn", "refused", "it has no head dim 16"),
+        ("sdpa-efficient", "error", "speaks version 2 of the protocol, and this kgen version 3"),
+        ("sdpa-math", "error", "answer cannot be read"),
+        ("compile", "absent", "it is not installed"),
+        ("flex", "wrong", "after timing: O is wrong"),
+        ("fa3", "error", "answered what was not asked"),
+        ("fa4", "error", "answered what was not asked"),
+        ("flashinfer", "crash", "it said: no such library"),
+        ("triton", "ok", ""),
+    ];
+    let peers = report["peers"].as_array().expect("a list");
+    assert_eq!(peers.len(), expected.len());
+    for (peer, (name, status, message)) in peers.iter().zip(expected) {
+        assert_eq!((&peer["peer"], &peer["status"]), (&name.into(), &status.into()), "{peer}");
+        assert!(peer["message"].as_str().is_some_and(|said| said.contains(message)), "{peer}");
+        assert_eq!(peer["ratios"].as_array().map(Vec::len), Some(usize::from(status == "ok")), "{peer}");
+    }
+    let rows = mock.rows();
+    assert!(rows.len() == 12 && rows.iter().any(|row| row["status"] == "absent"), "a failure is a row too");
+    let mut slow = mock.bench(&["--head-dim", "16", "--peer", "fa2", "--time-limit", "5"]);
+    let report = json(slow.arg("--python").arg(mock_peers()), 0);
+    assert_eq!((&report["measurements"][0]["status"], &report["peers"][0]["status"]), (&"ok".into(), &"timeout".into()));
+    let mut people = mock.bench(&["--head-dim", "16,24", "--peer", "eager,sdpa-cudnn"]);
+    let table = contains("peer / kernel").and(contains("win")).and(contains("refused")).and(contains("it has no head dim 24"));
+    people.arg("--python").arg(mock_peers()).assert().code(1).stdout(table.and(contains("LSE is wrong")));
+}
+
+#[test]
+fn what_is_asked_of_peers_and_suites_is_checked_before_anything_runs() {
+    bench(&["--peer", "fa5"]).assert().code(2).stderr(contains("no peer `fa5`").and(contains("`fa3`")));
+    bench(&["--peer", "fa3", "--site", "no-such-folder"]).assert().code(2).stderr(contains("`no-such-folder` is no folder"));
+    bench(&["--suite", "model"]).assert().code(2).stderr(contains("did you mean `models`?"));
+    bench(&["--suite", "models", "--heads", "8"]).assert().code(2).stderr(contains("the sizes are those of the suite"));
+    bench(&["--runs", "10"]).assert().code(2).stderr(contains("--warm-ups"));
+    bench(&["--suite", "t4", "--graph"]).assert().code(2).stderr(contains("exact counts"));
+    let suites = json(&mut bench(&["--list-suites"]), 0);
+    let names: Vec<&str> =
+        suites["suites"].as_array().expect("a list").iter().filter_map(|suite| suite["name"].as_str()).collect();
+    assert_eq!(names, ["decode", "grid", "models", "numerics", "short", "t4"]);
+    let peers = json(bench(&["--list-peers", "--python"]).arg(mock_peers()), 0);
+    let peers = peers["peers"].as_array().expect("a list");
+    assert_eq!((&peers[0]["library"], &peers[5]["absent"]), (&"mock eager".into(), &"it is not installed".into()));
+    let missing = json(&mut bench(&["--list-peers", "--python", "no-such-python"]), 0);
+    assert!(missing["peers"][0]["absent"].as_str().is_some_and(|said| said.contains("cannot be started")), "{missing}");
+}
+
+#[test]
+fn exact_counts_time_each_call_and_what_a_suite_misses_is_named() {
+    let mock = Mock::new();
+    let flags = ["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full", "--head-dim", "16", "--no-db"];
+    let mut counts = bench(&flags);
+    counts.args(["--batch", "2", "--heads", "2", "--seqlen", "17", "--rounds", "2", "--warm-ups", "2", "--runs", "7"]);
+    counts.env("LD_LIBRARY_PATH", mock.0.path()).arg("--library").arg(mock.0.path().join("libkgen.so"));
+    let report = json(&mut counts, 0);
+    let numbers = &report["measurements"][0]["numbers"];
+    assert_eq!((&numbers["microseconds"]["n"], &numbers["launches_a_round"]), (&8.into(), &1.into()), "{numbers}");
+    assert_eq!(numbers["round_cards"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["plan"]["counts"], serde_json::json!({ "warm_ups": 2, "runs": 7 }));
+    let mut suite = bench(&["--suite", "t4", "--dtype", "bf16"]);
+    suite.env("LD_LIBRARY_PATH", mock.0.path()).arg("--library").arg(mock.0.path().join("libkgen.so")).arg("--no-db");
+    suite.assert().code(2).stderr(contains("holds no kernel of the suite `t4`").and(contains("flash_fwd_hdim64_bf16_sm90")));
+}
+
+#[test]
+fn the_package_of_the_peers_counts_refuses_and_answers_as_documented() {
+    let mut python = process::Command::new("python3");
+    python.current_dir(env!("CARGO_MANIFEST_DIR")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let done = python.args(["-m", "unittest", "-q", "python/peers_test.py"]).output().expect("python3 starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

@@ -281,6 +281,7 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::check::Request>(&json!({}));
     refuses_unknown_keys::<command::fuzz::Request>(&json!({}));
     refuses_unknown_keys::<command::bench::Request>(&json!({}));
+    refuses_unknown_keys::<command::peers::Request>(&json!({ "sites": ["peers"] }));
     refuses_unknown_keys::<command::bench::Shape>(&json!({}));
     refuses_unknown_keys::<command::profile::Request>(&json!({}));
     refuses_unknown_keys::<command::profile::Shape>(&json!({}));

@@ -12,7 +12,7 @@ use std::{
 const COLUMNS: usize = 120;
 
 /// Folders of the repository whose files pages name.
-const FOLDERS: [&str; 8] = ["benches/", "docs/", "python/", "scripts/", "src/", "templates/", "tests/", "tiles/"];
+const FOLDERS: [&str; 9] = ["benches/", "docs/", "python/", "scripts/", "src/", "suites/", "templates/", "tests/", "tiles/"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -196,3 +196,16 @@ fn what_is_left_out_and_what_taught_nothing_is_named() {
     fs::write(folder.path().join("empty.jsonl"), "").expect("written");
     kgen(folder.path(), &[NAME, "--gpu", "h100", "--learn", "empty.jsonl"]).assert().code(2).stderr(contains("it holds no row"));
 }
+
+#[test]
+fn a_suite_is_predicted_with_the_newest_kernel_of_each_card() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &["--suite", "models", "--kind", "fwd", "--head-dim", "64", "--gpu", "h100,a100"]);
+    let calls = found["calls"].as_array().expect("a list");
+    let on = |gpu: &str| calls.iter().filter(|call| call["gpu"] == gpu).collect::<Vec<_>>();
+    assert_eq!((on("h100").len(), on("a100").len()), (5, 5), "{found}");
+    assert!(on("h100").iter().all(|call| call["name"] == "flash_fwd_hdim64_bf16_causal_sm90"));
+    assert!(on("a100").iter().all(|call| call["name"] == "flash_fwd_hdim64_bf16_causal_sm80"));
+    assert_eq!(on("h100")[4]["size"]["heads_k"], 8);
+    kgen(folder.path(), &["--suite", "models", "--gpu", "h100", "--batch", "2"]).assert().code(2).stderr(contains("sizes are"));
+}

@@ -349,6 +349,8 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
         command.assert()
     };
     kgen(&[NAME, "--shard", "3/2"]).code(2).stderr(contains("I from 1 to N"));
+    kgen(&[NAME, "--suite", "model"]).code(2).stderr(contains("did you mean `models`?"));
+    kgen(&[NAME, "--suite", "models", "--heads", "8"]).code(2).stderr(contains("the sizes are those of the suite"));
     kgen(&[NAME, "--quality"]).code(2).stderr(contains("--replay"));
     kgen(&[NAME, "--budget", "1"]).code(2).stderr(contains("--budget"));
     kgen(&[NAME, "--replay", "none.db"]).code(2).stderr(contains("`none.db` does not exist").and(contains("kgen")));

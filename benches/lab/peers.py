@@ -15,16 +15,11 @@ try:
 except ImportError:
     torch = None
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "python"))
+from kgen_peers.errors import Absent, first_line
+
 RUN_BY = {"window_size_left": -1, "window_size_right": -1, "softcap": 0.0, "sm_margin": 0, "cp_world_size": 1,
     "cp_rank": 0}
-
-
-class Absent(Exception):
-    """A peer is missing on this machine."""
-
-
-def first_line(error):
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
 
 
 def imported(name, module, remedy, site=None):

@@ -1,7 +1,7 @@
 //! One kernel at one shape on the GPU: checks its results, times it, and checks again.
 
 use super::trial::{Output, Trial};
-use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan};
+use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan, Turns};
 
 /// Reasons for a missing time.
 #[derive(Debug)]
@@ -30,17 +30,28 @@ pub struct Finding {
     pub passed: Option<String>,
     /// K and V were read from memory rather than from a warm L2.
     pub cold_l2: bool,
+    /// The repeated unit was a CUDA graph.
+    pub graph: bool,
+    /// Bytes of all tensors and workspaces on the device.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Tensors of one set on the device, by their names in `kgen.h`.
 type Tensors = Vec<(&'static str, DeviceMemory)>;
 
 /// Runs the kernel on the tensors of `trial`, with enough sets to keep an L2 of `l2_bytes` cold if the trial times it
-/// cold.
+/// cold; with `turns`, a round at a time.
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<Finding, Failure> {
+pub fn run(
+    gpu: &Gpu,
+    trial: &dyn Trial,
+    l2_bytes: u32,
+    plan: &TimingPlan,
+    nvml: Option<&Nvml>,
+    turns: Option<&mut dyn Turns>,
+) -> Result<Finding, Failure> {
     let params = trial.params();
     let outputs = trial.outputs(if trial.has_workspace() { gpu.workspace_bytes(&params)? } else { 0 });
     let host = trial.inputs(0);
@@ -61,7 +72,7 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     let relative_error = judge("before", &before)?;
     // The outputs are poisoned first, so that any numbers found afterwards were written by timed launches.
     poison()?;
-    let times = gpu.time(&launches, plan, nvml)?;
+    let times = gpu.time(&launches, plan, nvml, turns)?;
     let after = read()?;
     judge("after", &after)?;
     for (output, (before, after)) in outputs.iter().zip(before.iter().zip(&after)) {
@@ -71,7 +82,9 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     }
     let num_splits = trial.splits();
     let cold_l2 = trial.is_cold(sets.len(), l2_bytes);
-    Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2 })
+    let bytes = sets.iter().flatten().map(|(_, memory)| memory.bytes() as u64).sum();
+    let (graph, memory_bytes) = (plan.graph, Some(bytes));
+    Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2, graph, memory_bytes })
 }
 
 /// Launches the kernel once on the tensors of `trial`, without timing it; returns the relative error of its results.

@@ -1,11 +1,7 @@
 //! The record of a timing: numbers with their units and circumstances, in the form of its JSON.
 
 use super::{Size, Summary, Work, ceiling::Ceiling, experiment::Finding};
-use crate::{
-    device::{CardState, TimingPlan},
-    kernel::Variant,
-    plan::Plan,
-};
+use crate::{device::CardState, kernel::Variant, plan::Plan};
 use serde::{Deserialize, Serialize};
 
 /// Outcome of a timing.
@@ -16,10 +12,13 @@ pub enum Status {
     Ok,
     /// The kernel computes wrong results, refuses the call, or faults.
     Wrong,
-    /// The rate exceeds the card's peak: the measurement is wrong, and its numbers are withheld.
+    /// The rate exceeds the card's peak: the measurement is wrong, and its numbers are withheld. Or a peer does not
+    /// compute the call.
     Refused,
     /// The machine or the library could not run it.
     Error,
+    /// The peer is not installed.
+    Absent,
     /// Not finished within the time limit.
     Timeout,
     /// The worker died.
@@ -34,6 +33,7 @@ impl Status {
             Self::Wrong => "wrong",
             Self::Refused => "refused",
             Self::Error => "error",
+            Self::Absent => "absent",
             Self::Timeout => "timeout",
             Self::Crash => "crash",
         }
@@ -45,9 +45,9 @@ impl Status {
 pub struct Numbers {
     /// Microseconds per launch, summarised over the rounds.
     pub microseconds: Summary,
-    /// The rounds themselves, in order.
+    /// The rounds themselves, in order; with exact counts, the calls.
     pub round_microseconds: Vec<f64>,
-    /// Launches in each round.
+    /// Launches that each of these times is the mean of.
     pub launches_a_round: usize,
     /// TFLOP/s at the median time.
     pub tflops: f64,
@@ -72,6 +72,12 @@ pub struct Numbers {
     pub passed: Option<String>,
     /// Largest relative error of the rows that were compared with float64.
     pub relative_error: f64,
+    /// State of the card at the end of each round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub round_cards: Vec<CardState>,
+    /// Bytes of device memory: tensors and workspaces of a kernel, or the most that a peer had allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 /// Identity of the kernel that was timed: the same variant name denotes another kernel once its tile or template
@@ -136,41 +142,37 @@ impl Measurement {
     }
 
     /// A measurement from a finding, converted to rates; refused if they exceed the card's peak.
-    pub fn of(
-        variant: Variant,
-        shape: Size,
-        work: Work,
-        finding: Finding,
-        plan: &TimingPlan,
-        ceiling: &Ceiling,
-        seed: u64,
-    ) -> Self {
-        let Finding { times, relative_error, num_splits, passed, cold_l2 } = finding;
-        let Some(microseconds) = Summary::of(&times.microseconds, seed) else {
+    pub fn of(variant: Variant, shape: Size, work: Work, finding: Finding, ceiling: &Ceiling, seed: u64) -> Self {
+        let Finding { times, relative_error, num_splits, passed, cold_l2, graph, memory_bytes } = finding;
+        let round_cards: Vec<CardState> = times.rounds.iter().map(|round| round.card).collect();
+        let round_microseconds: Vec<f64> = times.rounds.into_iter().flat_map(|round| round.microseconds).collect();
+        let Some(microseconds) = Summary::of(&round_microseconds, seed) else {
             return Self::without(variant, shape, Status::Error, "no round was timed".to_owned());
         };
         let tflops = |microseconds: f64| work.flops / microseconds / 1e6;
         let gbs = work.bytes.map(|bytes| bytes / microseconds.median / 1e3);
         let rate = tflops(microseconds.median);
-        let card = times.card;
+        let card = round_cards.last().copied().unwrap_or_default();
         if let Some(why) = ceiling.refusal(variant.dtype(), rate, gbs.filter(|_| cold_l2)) {
             return Self { card, ..Self::without(variant, shape, Status::Refused, why) };
         }
         let [low, high] = microseconds.interval;
         let numbers = Numbers {
             microseconds,
-            round_microseconds: times.microseconds,
+            round_microseconds,
             launches_a_round: times.launches,
             tflops: rate,
             tflops_interval: [tflops(high), tflops(low)],
             kv_gbs: gbs.filter(|_| num_splits.is_some()),
             gbs,
-            repeated: if plan.graph { "graph" } else { "launch" }.to_owned(),
+            repeated: if graph { "graph" } else { "launch" }.to_owned(),
             l2: if cold_l2 { "cold" } else { "warm" }.to_owned(),
             num_splits,
             flops: work.flops,
             passed,
             relative_error,
+            round_cards,
+            memory_bytes,
         };
         Self { card, numbers: Some(numbers), ..Self::without(variant, shape, Status::Ok, String::new()) }
     }
@@ -180,7 +182,7 @@ impl Measurement {
 mod tests {
     use super::*;
     use crate::{
-        device::RoundTimes,
+        device::{Round, RoundTimes},
         family::attention::{Kind, Point},
         kernel::{Dtype, Features, HeadDim, Target},
     };
@@ -196,17 +198,25 @@ mod tests {
         features: Features::NONE,
         target: Target::Sm80,
     };
-    const PLAN: TimingPlan = TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 3, graph: false };
     const CEILING: Ceiling = Ceiling { tflops_16_bit: Some(1000.0), tflops_fp8: None, memory_gbs: Some(3000.0) };
 
     fn measurement(variant: Point, microseconds: [f64; 3]) -> Measurement {
-        let times = RoundTimes { microseconds: microseconds.to_vec(), launches: 4, card: CardState::default() };
+        let round = |time| Round { microseconds: vec![time], card: CardState::default() };
+        let times = RoundTimes { rounds: microseconds.map(round).to_vec(), launches: 4 };
         let split = variant.kind == Kind::FwdSplit;
         let num_splits = split.then_some(8);
-        let finding = Finding { times, relative_error: 0.002, num_splits, passed: None, cold_l2: split };
+        let finding = Finding {
+            times,
+            relative_error: 0.002,
+            num_splits,
+            passed: None,
+            cold_l2: split,
+            graph: false,
+            memory_bytes: Some(4096),
+        };
         let bytes = split.then_some(16.0 * 1000.0 * 2.0 * 256.0);
         let work = Work { flops: 4.0 * 16.0 * 1e6 * 128.0, bytes };
-        Measurement::of(variant.into(), shape(), work, finding, &PLAN, &CEILING, 1)
+        Measurement::of(variant.into(), shape(), work, finding, &CEILING, 1)
     }
 
     #[test]

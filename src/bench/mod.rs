@@ -8,11 +8,13 @@ mod data;
 mod estimate;
 mod experiment;
 mod measurement;
+pub mod peers;
 mod report;
 mod run;
 mod size;
 mod statistics;
 mod trial;
+pub mod turns;
 mod wanted;
 mod worker;
 

@@ -1,6 +1,6 @@
 //! The JSON document of one `kgen bench` run.
 
-use super::{Measurement, ceiling::Ceiling};
+use super::{Measurement, ceiling::Ceiling, turns::PeerMeasurement};
 use crate::device::{CardState, GpuFacts, TimingPlan};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,8 +33,17 @@ pub struct Report {
     pub plan: TimingPlan,
     /// Seed of the inputs.
     pub seed: u64,
+    /// Name of the suite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suite: Option<String>,
+    /// What the suite asks for and is not measured, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// The measurements, in selection order; the shapes of a variant are adjacent.
     pub measurements: Vec<Measurement>,
+    /// The peers that took turns with them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerMeasurement>,
 }
 
 /// The current time in UTC, to the second.

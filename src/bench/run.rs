@@ -3,7 +3,8 @@
 
 use super::{
     Made, Measurement, Size, Status,
-    worker::{PROTOCOL, Request},
+    turns::{PROTOCOL, PeerMeasurement},
+    worker::Request,
 };
 use crate::{
     device::TimingPlan,
@@ -14,6 +15,9 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
+/// The task of the worker that times a kernel.
+pub(super) const WORKER: &str = "bench";
 
 /// A variant and the sizes to time it at.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +51,11 @@ pub trait Observer: Sync {
     fn started(&self, variant: &str);
     /// A shape has been measured.
     fn measured(&self, measurement: &Measurement);
+    /// A peer has been measured.
+    fn peer_measured(&self, peer: &PeerMeasurement) {
+        self.measured(&peer.measurement);
+    }
+
     /// Polled ten times a second; true stops the run.
     fn interrupted(&self) -> bool;
 }
@@ -90,16 +99,8 @@ fn run_worker(
     found: &mut Vec<Measurement>,
 ) -> (Status, String) {
     let limit = deadline.saturating_duration_since(Instant::now());
-    let message = Request {
-        version: PROTOCOL,
-        variant: request.variant,
-        library: absolute(&options.library),
-        shapes: shapes.to_vec(),
-        plan: options.plan,
-        seed: options.seed,
-        time_limit_seconds: limit.as_secs_f64(),
-    };
-    let worker = Worker { program: &options.program, task: "bench", limit, interrupted: &|| observer.interrupted() };
+    let message = worker_request(request, shapes, options, limit, false);
+    let worker = Worker { program: &options.program, task: WORKER, limit, interrupted: &|| observer.interrupted() };
     let ended = worker.run(&message, |line| {
         if let Ok(mut measurement) = serde_json::from_slice::<Measurement>(line) {
             measurement.made = request.made.clone();
@@ -118,6 +119,26 @@ fn run_worker(
     };
     let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
     (status, format!("{}{said}", end.words(options.time_limit)))
+}
+
+/// The request to a worker that times `shapes`, all at once or in turns with others.
+pub(super) fn worker_request(
+    request: &BenchRequest,
+    shapes: &[Size],
+    options: &BenchOptions,
+    limit: Duration,
+    turns: bool,
+) -> Request {
+    Request {
+        version: PROTOCOL,
+        variant: request.variant,
+        library: absolute(&options.library),
+        shapes: shapes.to_vec(),
+        plan: options.plan,
+        seed: options.seed,
+        time_limit_seconds: limit.as_secs_f64(),
+        turns,
+    }
 }
 
 /// The dynamic loader would search its own folders for a name without a slash, so the path is made absolute.
@@ -168,7 +189,7 @@ mod tests {
         ] {
             let program = folder.path().join("worker");
             crate::files::write_script(&program, script);
-            let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
+            let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false, counts: None };
             let (library, time_limit) = (PathBuf::from("any.so"), Duration::from_secs(1));
             let found = run(&requests, &BenchOptions { library, plan, seed: 1, time_limit, program }, &Quiet);
             assert_eq!(found.len(), 4, "{script}");

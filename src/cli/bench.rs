@@ -9,14 +9,19 @@ use super::{
     table::{self, Column},
 };
 use crate::{
-    bench::{self, Measurement, Report, Status},
+    bench::{
+        self, Measurement, Report, Status,
+        turns::{PeerMeasurement, Ratio, RatioOutcome},
+    },
     check::DEFAULT_SEED,
     command::{
         self, CommandError, TargetWord,
         bench::{Request, Shape},
         limits,
+        peers::Peer,
+        suite::Suite,
     },
-    device::TimingPlan,
+    device::{Counts, TimingPlan},
     family,
     text::count,
 };
@@ -40,7 +45,11 @@ Examples:
   kgen bench --kind fwd_split --batch 1 --heads 32 --heads-k 8 --seqlen-k 32768
                                       decoding: GB/s of K and V
   kgen bench --set standard-74 --out times.json
-                                      with all circumstances, to keep";
+                                      with all circumstances, to keep
+  kgen bench --suite models --peer sdpa-flash,fa3 --site peers
+                                      in turns with other implementations
+  kgen bench --list-peers --python .venv/bin/python
+                                      which of them this machine has";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -54,6 +63,9 @@ pub struct Args {
 
     #[command(flatten)]
     timing: TimingArgs,
+
+    #[command(flatten)]
+    contest: ContestArgs,
 
     /// The library of kernels [default: build/lib/libkgen.so, or with `--run-as` the one below build/run-as-TARGET].
     #[arg(long, value_name = "FILE")]
@@ -117,25 +129,63 @@ pub(super) struct ShapeArgs {
     columns: Vec<u64>,
 }
 
+/// Suites and peers.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Suites and peers")]
+struct ContestArgs {
+    /// Kernels, sizes and plan of a suite; the selection narrows it.
+    #[arg(long, value_name = "NAME")]
+    suite: Option<String>,
+
+    /// List the suites.
+    #[arg(long, conflicts_with = "list_peers")]
+    list_suites: bool,
+
+    /// Other implementations that take turns with the kernels, round by round; `all` for all that are known.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    peer: Vec<String>,
+
+    /// List the peers, with the reason why one is absent.
+    #[arg(long)]
+    list_peers: bool,
+
+    /// Python that runs the peers, with torch for CUDA [default: python3].
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+
+    /// A folder that holds libraries of peers; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    site: Vec<PathBuf>,
+}
+
 /// Duration and repetition of a timing, and its inputs.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Timing")]
 struct TimingArgs {
-    /// Rounds; the median, its interval and the spread are taken over them.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(signed(limits::ROUNDS)))]
-    rounds: u32,
+    /// Rounds; the median, its interval and the spread are taken over them [default: the suite's, or 20].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(signed(limits::ROUNDS)))]
+    rounds: Option<u32>,
 
     /// Times that everything is measured, each time in new processes: `kgen db noise` shows how far they lie apart.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(signed(limits::PROCESSES)))]
     processes: u32,
 
-    /// Milliseconds of launches before the first round.
-    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(signed(limits::WARM_UP_MS)))]
-    warm_up_ms: u32,
+    /// Milliseconds of launches before the first round [default: the suite's, or 25].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(signed(limits::WARM_UP_MS)))]
+    warm_up_ms: Option<u32>,
 
-    /// Milliseconds of all rounds together.
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(signed(limits::MEASURE_MS)))]
-    measure_ms: u32,
+    /// Milliseconds of all rounds together [default: the suite's, or 100].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(signed(limits::MEASURE_MS)))]
+    measure_ms: Option<u32>,
+
+    /// Exact number of calls before the first one that counts, in place of milliseconds.
+    #[arg(long, value_name = "N", requires = "runs", value_parser = clap::value_parser!(u32).range(signed(limits::CALLS)))]
+    #[arg(conflicts_with_all = ["warm_up_ms", "measure_ms", "graph"])]
+    warm_ups: Option<u32>,
+
+    /// Exact number of calls that count, each timed on its own.
+    #[arg(long, value_name = "N", requires = "warm_ups", value_parser = clap::value_parser!(u32).range(signed(limits::CALLS)))]
+    runs: Option<u32>,
 
     /// Replay CUDA graphs of many launches, for kernels of a few microseconds, which the host cannot launch fast
     /// enough.
@@ -146,7 +196,7 @@ struct TimingArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// Time limit per variant for all its shapes, in seconds.
+    /// Time limit per variant for all its shapes, in seconds; with peers, per contender for a shape.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     time_limit: u64,
 }
@@ -179,17 +229,32 @@ impl From<ShapeArgs> for Shape {
 /// # Errors
 /// The errors of [`command::bench::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, timing, library, run_as, out, store, no_db } = args;
-    let TimingArgs { rounds, processes, warm_up_ms, measure_ms, graph, seed, time_limit: time_limit_s } = timing;
+    let Args { selection, shape, timing, contest, library, run_as, out, store, no_db } = args;
+    let ContestArgs { suite, list_suites, peer: peers, list_peers, python, site: sites } = contest;
+    if list_suites {
+        let listing = command::suite::list()?;
+        return show(global, &listing, || describe_suites(&listing));
+    }
+    if list_peers {
+        let outcome = command::peers::run(&command::peers::Request { python, sites }, &global.interruptible())?;
+        return show(global, &outcome, || describe_peers(&outcome));
+    }
+    let TimingArgs { rounds, processes, warm_up_ms, measure_ms, warm_ups, runs, graph, seed, time_limit: time_limit_s } = timing;
     let (selection, shape) = (selection.into(), shape.into());
     let (record, db) = (!no_db, store.db);
     let request = Request {
         selection,
         shape,
+        suite,
+        peers,
+        python,
+        sites,
         rounds,
         processes,
         warm_up_ms,
         measure_ms,
+        warm_ups,
+        runs,
         graph,
         seed,
         time_limit_s,
@@ -232,6 +297,65 @@ pub(super) fn rate(numbers: &bench::Numbers) -> String {
     numbers.gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
 }
 
+/// The suites, a line each.
+fn describe_suites(listing: &command::suite::Listing) -> String {
+    let columns = [Column::text("suite").needed(), Column::number("points").needed(), Column::text("asks")];
+    let row = |suite: &Suite| vec![suite.name.clone(), suite.points.len().to_string(), suite.about.clone()];
+    table::of(&columns, listing.suites.iter().map(row))
+}
+
+/// The peers, a line each.
+fn describe_peers(outcome: &command::peers::Outcome) -> String {
+    let mut text = String::new();
+    for Peer { name, about, library, absent } in &outcome.peers {
+        let found = match (library, absent) {
+            (Some(library), _) => style(plain(library)).green().to_string(),
+            (None, absent) => format!("{} {}", style("absent:").red(), plain(absent.as_deref().unwrap_or_default())),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}\n  {about}\n  {found}", style(name).bold());
+    }
+    text
+}
+
+/// The peers by the kernels they took turns with: what the library and the ratio are.
+fn describe_turns(peers: &[PeerMeasurement]) -> String {
+    let columns = [
+        Column::text("peer").needed(),
+        Column::text("shape").needed(),
+        Column::number("µs").needed(),
+        Column::number("TFLOP/s"),
+        Column::number("error"),
+        Column::text("kernel").needed(),
+        Column::number("peer / kernel").needed(),
+        Column::text("95 %"),
+        Column::text("result").needed(),
+    ];
+    let rows = peers.iter().flat_map(|PeerMeasurement { peer, ratios, measurement, .. }| {
+        let cells = measurement.numbers.as_ref().map_or_else(Default::default, |numbers| {
+            let error = format!("{:.1e}", numbers.relative_error);
+            [format!("{:.1}", numbers.microseconds.median), format!("{:.1}", numbers.tflops), error]
+        });
+        let begin: Vec<String> = [peer.clone(), label(measurement)].into_iter().chain(cells).collect();
+        let failed = (ratios.is_empty()).then(|| [String::new(), String::new(), String::new(), result_cell(measurement.status)]);
+        let ratio = |Ratio { to, median, interval: [low, high], verdict, .. }: &Ratio| {
+            [to.clone(), format!("{median:.3}"), format!("{low:.3} to {high:.3}"), verdict_cell(*verdict)]
+        };
+        let ends: Vec<[String; 4]> = ratios.iter().map(ratio).chain(failed).collect();
+        ends.into_iter().map(move |end| begin.iter().cloned().chain(end).collect())
+    });
+    table::of(&columns, rows)
+}
+
+/// What a ratio says of the kernel, coloured on a terminal.
+fn verdict_cell(verdict: RatioOutcome) -> String {
+    match verdict {
+        RatioOutcome::Win => style(verdict.word()).green().to_string(),
+        RatioOutcome::Tie => verdict.word().to_owned(),
+        RatioOutcome::Loss => style(verdict.word()).red().to_string(),
+    }
+}
+
 /// The table, the failures and the circumstances.
 fn describe(report: &Report) -> String {
     let columns = [
@@ -254,18 +378,26 @@ fn describe(report: &Report) -> String {
         row
     });
     let mut text = table::of(&columns, rows);
-    let failed = report.measurements.iter().filter(|measurement| measurement.status != Status::Ok);
-    for measurement in failed {
+    if !report.peers.is_empty() {
+        text += "\n";
+        text += &describe_turns(&report.peers);
+    }
+    let all = report.measurements.iter().chain(report.peers.iter().map(|peer| &peer.measurement));
+    for measurement in all.filter(|measurement| measurement.status != Status::Ok) {
         let (shape, Measurement { name, status, message, .. }) = (label(measurement), measurement);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n{}\n  {}", style(format!("{name} {shape} {}", status.word())).red().bold(), plain(message));
     }
-    let TimingPlan { warm_up_ms, measure_ms, rounds, graph } = report.plan;
+    let TimingPlan { warm_up_ms, measure_ms, rounds, graph, counts } = report.plan;
+    let duration = match counts {
+        Some(Counts { warm_ups, runs }) => format!("{runs} calls after {warm_ups}"),
+        None => format!("{measure_ms} ms after {warm_up_ms} ms"),
+    };
     let what = if graph { "graph replays" } else { "launches" };
     let driver = report.driver.as_ref().map_or_else(String::new, |driver| format!(", {driver}"));
     let _ = writeln!(
         text,
-        "\n{}: {rounds} rounds of {what}, {measure_ms} ms after {warm_up_ms} ms, seed {}; {}{driver}",
+        "\n{}: {rounds} rounds of {what}, {duration}, seed {}; {}{driver}",
         count(report.measurements.len(), "measurement"),
         report.seed,
         report.gpu.info,
@@ -352,6 +484,8 @@ mod tests {
                 flops: 1.2e12,
                 passed: None,
                 relative_error: 0.002,
+                round_cards: Vec::new(),
+                memory_bytes: Some(4096),
             });
         } else {
             measurement.message = "it faulted".to_owned();
@@ -366,9 +500,12 @@ mod tests {
             ceiling: Ceiling::of(&gpu()),
             card_before: CardState::default(),
             card_after: CardState::default(),
-            plan: TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 20, graph: false },
+            plan: TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 20, graph: false, counts: None },
             seed: 1,
+            suite: None,
+            missing: Vec::new(),
             measurements: vec![measurement],
+            peers: Vec::new(),
         }
     }
 

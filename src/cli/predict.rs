@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   kgen predict flash_fwd_hdim128_bf16_sm90 --gpu h100,h200 --seqlen 4096
   kgen predict --kind fwd --head-dim 72 --dtype bf16 --target sm80 --gpu a100
+  kgen predict --suite models --gpu h100,b200
   kgen predict --validate             errors for calls that were held out";
 
 /// Arguments.
@@ -35,6 +36,10 @@ pub struct Args {
 
     #[command(flatten)]
     shape: ShapeArgs,
+
+    /// Kernels and sizes of a suite, as `kgen bench --list-suites` lists them; the selection narrows it.
+    #[arg(long, value_name = "NAME", help_heading = "Prediction")]
+    suite: Option<String>,
 
     /// Cards by name: h100, h200, a100, l40s, rtx-pro-6000, …
     #[arg(long = "gpu", value_name = "CARD", value_delimiter = ',', help_heading = "Prediction")]
@@ -54,8 +59,8 @@ pub struct Args {
 /// # Errors
 /// The errors of [`command::predict::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, gpus, learn, validate } = args;
-    let request = Request { selection: selection.into(), shape: shape.into(), gpus, rows: learn, validate };
+    let Args { selection, shape, suite, gpus, learn, validate } = args;
+    let request = Request { selection: selection.into(), shape: shape.into(), suite, gpus, rows: learn, validate };
     let outcome = command::predict::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || {
         let text =

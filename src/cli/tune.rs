@@ -61,6 +61,10 @@ struct SearchArgs {
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
     budget_s: u64,
 
+    /// Compare tiles at the sizes of a suite, as `kgen bench --list-suites` lists them.
+    #[arg(long, value_name = "NAME")]
+    suite: Option<String>,
+
     /// Lengths that confirm a winner [default: lengths between the tuned ones].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(signed(limits::SIZE)))]
     held_out: Vec<u32>,
@@ -145,6 +149,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let SearchArgs {
         budget,
         budget_s,
+        suite,
         held_out,
         gpu,
         replay,
@@ -162,6 +167,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
     let request = Request {
         selection,
         shape,
+        suite,
         held_out,
         budget,
         budget_s,

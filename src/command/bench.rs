@@ -5,14 +5,19 @@ use super::{
     build::{library, missing_library, run_as},
     limits::{self, within},
     observer::Relay,
+    peers,
     record::Recorder,
     session::Session,
+    suite::{self, Missing, Suite, SuiteKernel, Timing},
 };
 use crate::{
-    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size, Status, Wanted},
+    bench::{
+        self, BenchOptions, BenchRequest, Ceiling, Draws, Made, Measurement, Report, Size, Status, Wanted, Work as Operations,
+        turns::{PeerMeasurement, Peers},
+    },
     build::built,
     check::DEFAULT_SEED,
-    device::{CardState, DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
+    device::{CardState, Counts, DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
     family,
     kernel::{Target, Variant},
     lab::Row,
@@ -32,24 +37,36 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// The variants.
+    /// The variants; with a suite, those of its kernels that are timed.
     pub selection: SelectionRequest,
-    /// The sizes; every combination of the values listed.
+    /// The sizes; every combination of the values listed. Not with a suite.
     pub shape: Shape,
-    /// Rounds; the median, its interval and the spread are taken over them.
-    pub rounds: u32,
+    /// Name of a suite, which has its own kernels, sizes and plan.
+    pub suite: Option<String>,
+    /// Names of peers that take turns with the kernels; `all` for all that are known.
+    pub peers: Vec<String>,
+    /// Python that runs the peers; `None` for `python3`.
+    pub python: Option<PathBuf>,
+    /// Folders that hold libraries of peers.
+    pub sites: Vec<PathBuf>,
+    /// Rounds; the median, its interval and the spread are taken over them. `None` for those of the suite, or 20.
+    pub rounds: Option<u32>,
     /// Number of times that everything is measured, each time in new processes. Rounds of one process understate the
     /// noise.
     pub processes: u32,
-    /// Duration of launches before the first round, in milliseconds.
-    pub warm_up_ms: u32,
-    /// Duration of all rounds together, in milliseconds.
-    pub measure_ms: u32,
+    /// Duration of launches before the first round, in milliseconds; `None` for that of the suite, or 25.
+    pub warm_up_ms: Option<u32>,
+    /// Duration of all rounds together, in milliseconds; `None` for that of the suite, or 100.
+    pub measure_ms: Option<u32>,
+    /// Exact number of calls before the first one that counts, in place of durations; with `runs`.
+    pub warm_ups: Option<u32>,
+    /// Exact number of calls that count, each timed on its own; with `warm_ups`.
+    pub runs: Option<u32>,
     /// Replay CUDA graphs of many launches, for kernels that the host cannot launch fast enough.
     pub graph: bool,
     /// Seed of the inputs.
     pub seed: u64,
-    /// Time limit per variant for all its sizes, in seconds.
+    /// Time limit per variant for all its sizes, in seconds; with peers, per contender for a size.
     pub time_limit_s: u64,
     /// Library of kernels; `None` for the library of a build into `build`.
     pub library: Option<PathBuf>,
@@ -66,10 +83,16 @@ impl Default for Request {
         Self {
             selection: SelectionRequest::default(),
             shape: Shape::default(),
-            rounds: 20,
+            suite: None,
+            peers: Vec::new(),
+            python: None,
+            sites: Vec::new(),
+            rounds: None,
             processes: 1,
-            warm_up_ms: 25,
-            measure_ms: 100,
+            warm_up_ms: None,
+            measure_ms: None,
+            warm_ups: None,
+            runs: None,
             graph: false,
             seed: DEFAULT_SEED,
             time_limit_s: 300,
@@ -122,27 +145,36 @@ pub struct Outcome {
 /// [`CommandError`] if the whole command stops. Variants that cannot be timed are in the report.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.refuse_out_of_range()?;
+    let suite = request.suite.as_deref().map(Suite::named).transpose()?;
+    suite.as_ref().map_or(Ok(()), |suite| suite::refuse_sizes(suite, &request.shape))?;
+    let plan = request.plan(suite.as_ref().map(|suite| suite.timing).unwrap_or_default())?;
+    let peers = peers::known(&request.peers)?;
+    let python = (!peers.is_empty()).then(|| peers::python(request.python.as_deref(), &request.sites)).transpose()?;
     let run_as = run_as(request.run_as.as_ref())?;
     let library = library(request.library.as_deref(), run_as);
     let session = Session::open(context)?;
-    let variants = request.selection.resolve(context, &session.grid, observer)?;
-    let wanted = requests(&variants, &request.shape.wanted())?;
+    let asked = match &suite {
+        None => Some(requests(&request.selection.resolve(context, &session.grid, observer)?, &request.shape.wanted())?),
+        Some(_) => None,
+    };
     let gpu = find_gpu()?;
     if !library.is_file() {
         return Err(CommandError::Environment(missing_library(&library, run_as)));
     }
-    let mut requests = runnable(wanted, &gpu, &library, run_as, observer)?;
+    let (mut requests, points, missing) = match (asked, &suite) {
+        (Some(asked), _) => (runnable(asked, &gpu, &library, run_as, observer)?, BTreeMap::new(), Vec::new()),
+        (None, Some(suite)) => of_suite(suite, &request.selection, context, &session, &gpu, &library, run_as)?,
+        (None, None) => unreachable!("there is a selection where there is no suite"),
+    };
+    for missing in &missing {
+        observer.note(&format!("left out: {missing}"));
+    }
     for request in &mut requests {
         request.made = made(&session, request.variant, run_as)?;
     }
     let options = BenchOptions {
         library: library.clone(),
-        plan: TimingPlan {
-            warm_up_ms: request.warm_up_ms.into(),
-            measure_ms: request.measure_ms.into(),
-            rounds: request.rounds as usize,
-            graph: request.graph,
-        },
+        plan,
         seed: request.seed,
         time_limit: Duration::from_secs(request.time_limit_s),
         program: context.program()?,
@@ -161,18 +193,35 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         card_after: CardState::default(),
         plan: options.plan,
         seed: options.seed,
+        suite: request.suite.clone(),
+        missing: missing.iter().map(ToString::to_string).collect(),
         measurements: Vec::new(),
+        peers: Vec::new(),
     };
     let recorder = request.record.then(|| Recorder::open(request.db.as_deref(), context)).transpose()?;
-    let steps = requests.iter().map(|request| request.shapes.len()).sum::<usize>() * request.processes as usize;
+    let shapes: usize = requests.iter().map(|request| request.shapes.len()).sum();
+    let steps = shapes * (1 + peers.len()) * request.processes as usize;
     observer.event(Event::Begun { work: Work::Timing, steps, known: 0 });
     let relay = Relay { observer, cancel: &context.cancel };
-    let times = request.processes as usize;
+    let rivals = python.as_ref().map(|python| Peers { names: &peers, python, work: operations, ceiling: report.ceiling });
     // All cases once, then all again: a drift of the card is then part of the noise.
-    let measured = |observer: &dyn bench::Observer| (0..times).flat_map(|_| bench::run(&requests, &options, observer)).collect();
-    report.measurements = match recorder {
+    let measured = |observer: &dyn bench::Observer| {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for _ in 0..request.processes {
+            match &rivals {
+                None => own.extend(bench::run(&requests, &options, observer)),
+                Some(rivals) => {
+                    let (kernels, peers) = bench::turns::run(&requests, rivals, &options, observer);
+                    own.extend(kernels);
+                    others.extend(peers);
+                }
+            }
+        }
+        (own, others)
+    };
+    (report.measurements, report.peers) = match recorder {
         None => measured(&relay),
-        Some(recorder) => measured(&Recording { relay, recorder, report: &report, built: built(&library) }),
+        Some(recorder) => measured(&Recording { relay, recorder, report: &report, built: built(&library), points: &points }),
     };
     observer.event(Event::Ended);
     report.card_after = state();
@@ -187,6 +236,22 @@ struct Recording<'a> {
     report: &'a Report,
     /// The manifest entry of each variant of the library.
     built: BTreeMap<String, Map<String, Value>>,
+    /// The point of the suite, by the kernel's name and size.
+    points: &'a Points,
+}
+
+/// Names of a suite's points, by kernel and size.
+type Points = BTreeMap<(String, String), String>;
+
+impl Recording<'_> {
+    fn add(&self, row: Row, kernel: &str, size: &Size) {
+        let mut row = row;
+        if let (Some(suite), Some(point)) = (&self.report.suite, self.points.get(&(kernel.to_owned(), size.to_string()))) {
+            row.details.insert("suite".to_owned(), suite.clone().into());
+            row.details.insert("point".to_owned(), point.clone().into());
+        }
+        self.recorder.add(&row, self.relay.observer);
+    }
 }
 
 impl bench::Observer for Recording<'_> {
@@ -197,8 +262,14 @@ impl bench::Observer for Recording<'_> {
     fn measured(&self, measurement: &Measurement) {
         let built = self.built.get(&measurement.name).cloned().unwrap_or_default();
         let row = Row::of_measurement(measurement, self.report, &self.recorder.run, &built);
-        self.recorder.add(&row, self.relay.observer);
+        self.add(row, &measurement.name, &measurement.shape);
         self.relay.measured(measurement);
+    }
+
+    fn peer_measured(&self, peer: &PeerMeasurement) {
+        let row = Row::of_peer(peer, self.report, &self.recorder.run);
+        self.add(row, &peer.measurement.variant.name(), &peer.measurement.shape);
+        bench::Observer::peer_measured(&self.relay, peer);
     }
 
     fn interrupted(&self) -> bool {
@@ -208,12 +279,37 @@ impl bench::Observer for Recording<'_> {
 
 impl Request {
     fn refuse_out_of_range(&self) -> Result<(), CommandError> {
-        within("rounds", self.rounds.into(), &limits::ROUNDS)?;
+        let given = |field, value: Option<u32>, range| value.map_or(Ok(()), |value| within(field, value.into(), range));
+        given("rounds", self.rounds, &limits::ROUNDS)?;
         within("processes", self.processes.into(), &limits::PROCESSES)?;
-        within("warm_up_ms", self.warm_up_ms.into(), &limits::WARM_UP_MS)?;
-        within("measure_ms", self.measure_ms.into(), &limits::MEASURE_MS)?;
+        given("warm_up_ms", self.warm_up_ms, &limits::WARM_UP_MS)?;
+        given("measure_ms", self.measure_ms, &limits::MEASURE_MS)?;
+        given("warm_ups", self.warm_ups, &limits::CALLS)?;
+        given("runs", self.runs, &limits::CALLS)?;
         within("time_limit_s", self.time_limit_s, &limits::SECONDS)?;
         self.shape.refuse_out_of_range()
+    }
+
+    /// The plan of timing: what the request states, else what the suite does.
+    fn plan(&self, suite: Timing) -> Result<TimingPlan, CommandError> {
+        let counts = match (self.warm_ups, self.runs) {
+            (None, None) => suite.counts().filter(|_| self.warm_up_ms.is_none() && self.measure_ms.is_none()),
+            (Some(warm_ups), Some(runs)) => Some(Counts { warm_ups: warm_ups as usize, runs: runs as usize }),
+            _ => return Err(CommandError::Usage("`warm_ups` and `runs` belong together; give both, or neither".to_owned())),
+        };
+        let graph = self.graph || suite.graph;
+        if counts.is_some() && (graph || self.warm_up_ms.is_some() || self.measure_ms.is_some()) {
+            let why = "exact counts of calls have no durations and are not replayed as graphs; leave out `graph`, \
+                       `warm_up_ms` and `measure_ms`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        Ok(TimingPlan {
+            warm_up_ms: self.warm_up_ms.or(suite.warm_up_ms).unwrap_or(25).into(),
+            measure_ms: self.measure_ms.or(suite.measure_ms).unwrap_or(100).into(),
+            rounds: self.rounds.or(suite.rounds).unwrap_or(20) as usize,
+            graph,
+            counts,
+        })
     }
 }
 
@@ -304,6 +400,56 @@ pub(super) fn sizes(variant: &Variant, wanted: &Wanted) -> Result<Vec<Size>, Com
     Ok(sizes)
 }
 
+/// The work of a kernel at a size.
+fn operations(variant: &Variant, size: &Size) -> Option<Operations> {
+    let draws = Draws::new(0);
+    let bench = bench::Bench { draws: &draws, seed: 0, multiprocessors: 1 };
+    family::trial(variant, size, bench).map(|trial| trial.work())
+}
+
+/// The kernels of a suite that this GPU runs and the library contains, each with its sizes; the names of their points;
+/// and what is missing.
+///
+/// # Errors
+/// [`CommandError::Usage`] if nothing is left, [`CommandError::Environment`] if the library does not load.
+fn of_suite(
+    suite: &Suite,
+    narrowed: &SelectionRequest,
+    context: &Context,
+    session: &Session,
+    gpu: &GpuFacts,
+    library: &Path,
+    run_as: Option<Target>,
+) -> Result<(Vec<BenchRequest>, Points, Vec<Missing>), CommandError> {
+    let runs = |target: Target| plan::runs_on(run_as.unwrap_or(target), gpu.info.compute_capability, true);
+    let has = |variants: &[Variant]| held(library, &variants.iter().map(Variant::name).collect::<Vec<_>>());
+    let (kernels, missing) = suite.kernels(narrowed, context, &session.grid, &runs, &has)?;
+    if let (true, Some(first)) = (kernels.is_empty(), missing.first()) {
+        return Err(CommandError::Usage(format!(
+            "`{}` holds no kernel of the suite `{}` that runs on this GPU, such as `{}`; `kgen build` makes them",
+            library.display(),
+            suite.name,
+            first.kernel
+        )));
+    }
+    let names = kernels.iter().flat_map(|SuiteKernel { point, variant, sizes }| {
+        sizes.iter().map(move |size| ((variant.name(), size.to_string()), point.clone()))
+    });
+    let points = names.collect();
+    let request = |kernel: SuiteKernel| BenchRequest { variant: kernel.variant, shapes: kernel.sizes, made: Made::default() };
+    Ok((kernels.into_iter().map(request).collect(), points, missing))
+}
+
+/// Which of the kernels of these names a library holds.
+///
+/// # Errors
+/// [`CommandError::Environment`] if it does not load.
+fn held(library: &Path, names: &[String]) -> Result<Vec<bool>, CommandError> {
+    // As an absolute path, so that the loader does not search for a bare name.
+    let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
+    launchers_in(&path, names).map_err(|error| CommandError::Environment(format!("{error}; `kgen build` makes another")))
+}
+
 /// The GPU.
 ///
 /// # Errors
@@ -345,10 +491,7 @@ fn runnable(
         )));
     }
     let names: Vec<String> = run.iter().map(|request| request.variant.name()).collect();
-    // As an absolute path, so that the loader does not search for a bare name.
-    let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
-    let held =
-        launchers_in(&path, &names).map_err(|error| CommandError::Environment(format!("{error}; `kgen build` makes another")))?;
+    let held = held(library, &names)?;
     let held: Vec<BenchRequest> = run.into_iter().zip(held).filter_map(|(request, held)| held.then_some(request)).collect();
     if held.is_empty() {
         return Err(CommandError::Usage(format!(

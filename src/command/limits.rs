@@ -21,6 +21,9 @@ pub(crate) const WARM_UP_MS: RangeInclusive<u64> = 0..=60_000;
 /// Total duration of a timing's rounds, in milliseconds.
 pub(crate) const MEASURE_MS: RangeInclusive<u64> = 1..=600_000;
 
+/// Exact numbers of calls of a timing.
+pub(crate) const CALLS: RangeInclusive<u64> = 1..=100_000;
+
 /// Sizes of a call: a kernel takes 31 bits, and a GPU's memory holds far less.
 pub(crate) const SIZE: RangeInclusive<u64> = 1..=1 << 24;
 

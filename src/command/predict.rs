@@ -4,6 +4,7 @@ use super::{
     CommandError, Context, Observer, SelectionRequest,
     bench::{Shape, sizes},
     session::Session,
+    suite::{self, Suite, SuiteKernel},
 };
 use crate::{
     bench::{Part, Size, Unit},
@@ -33,6 +34,8 @@ pub struct Request {
     pub selection: SelectionRequest,
     /// The sizes; every combination of the values listed.
     pub shape: Shape,
+    /// Name of a suite, which has its own kernels and sizes; the selection narrows it.
+    pub suite: Option<String>,
     /// Names of cards: `h100`, `rtx-pro-6000`.
     pub gpus: Vec<String>,
     /// Files of measured rows from which the model learns, in addition to those of the project.
@@ -126,26 +129,23 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         lessons.extend(fresh);
     }
     if request.validate {
-        if !request.selection.is_empty() || request.shape != Shape::default() {
+        if !request.selection.is_empty() || request.shape != Shape::default() || request.suite.is_some() {
             let why = "the errors are those of all measured calls; leave out the selection and the sizes, or `--validate`";
             return Err(CommandError::Usage(why.to_owned()));
         }
         return Ok(Outcome { calls: Vec::new(), left_out: Vec::new(), learned, validation: predict::validate(&lessons) });
     }
-    if request.selection.is_empty() {
-        let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`";
+    if request.selection.is_empty() && request.suite.is_none() {
+        let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`, or a suite with `--suite`";
         return Err(CommandError::Usage(why.to_owned()));
     }
     let cards = cards(&request.gpus)?;
-    let variants = request.selection.resolve(context, &session.grid, observer)?;
     let model = Model::learn(&lessons);
     let (mut calls, mut left_out) = (Vec::new(), Vec::new());
-    for variant in variants {
+    for (variant, sizes, cards) in wanted(request, context, &session, &cards, observer)? {
         let plan = session.plan(variant).map_err(CommandError::Usage)?;
-        let is_timed = variant.dtype().is_some();
-        let sizes = if is_timed { sizes(&variant, &request.shape.wanted())? } else { Vec::new() };
         sizes.iter().try_for_each(refuse_beyond_memory)?;
-        for card in &cards {
+        for card in cards {
             let runs = runs_on(variant.target(), card.capability, true);
             let found: Vec<Call> =
                 if runs { &sizes[..] } else { &[] }.iter().filter_map(|size| call(&plan, size, card, &model)).collect();
@@ -165,6 +165,41 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         return Err(CommandError::Usage(why));
     }
     Ok(Outcome { calls, left_out, learned, validation: Vec::new() })
+}
+
+/// A kernel, its sizes, and the cards that it is predicted for.
+type Wanted<'a> = (Variant, Vec<Size>, &'a [Card]);
+
+/// The kernels, each with its sizes and the cards that it is predicted for; of a suite, each card's newest kernels.
+fn wanted<'a>(
+    request: &Request,
+    context: &Context,
+    session: &Session,
+    cards: &'a [Card],
+    observer: &dyn Observer,
+) -> Result<Vec<Wanted<'a>>, CommandError> {
+    let Some(name) = &request.suite else {
+        let sizes_of = |variant: Variant| {
+            let is_timed = variant.dtype().is_some();
+            let sizes = if is_timed { sizes(&variant, &request.shape.wanted())? } else { Vec::new() };
+            Ok((variant, sizes, cards))
+        };
+        return request.selection.resolve(context, &session.grid, observer)?.into_iter().map(sizes_of).collect();
+    };
+    let suite = Suite::named(name)?;
+    suite::refuse_sizes(&suite, &request.shape)?;
+    let mut wanted = Vec::new();
+    for card in cards {
+        let runs = |target| runs_on(target, card.capability, true);
+        let every = |variants: &[Variant]| Ok(vec![true; variants.len()]);
+        let (kernels, missing) = suite.kernels(&request.selection, context, &session.grid, &runs, &every)?;
+        for missing in missing {
+            observer.note(&format!("left out on {}: {missing}", card.name));
+        }
+        let of_card = |SuiteKernel { variant, sizes, .. }| (variant, sizes, std::slice::from_ref(card));
+        wanted.extend(kernels.into_iter().map(of_card));
+    }
+    Ok(wanted)
 }
 
 /// The call of a plan at a size on a card; `None` if its kernel is not timed on its own.

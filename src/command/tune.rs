@@ -10,10 +10,13 @@ use super::{
     bench::Shape,
     limits::{self, within},
     session::Session,
+    suite::{self, Suite},
 };
 use crate::{
     bench::Size,
     check::DEFAULT_SEED,
+    family,
+    grid::Grid,
     kernel::{Card, Variant},
     lab::{
         Status,
@@ -35,6 +38,8 @@ pub struct Request {
     pub selection: SelectionRequest,
     /// The sizes that tiles are compared at; every combination of the values listed.
     pub shape: Shape,
+    /// Name of a suite whose sizes tiles are compared at, in place of `shape`.
+    pub suite: Option<String>,
     /// Lengths of the sizes that confirm a winner; empty for lengths between the tuned ones.
     pub held_out: Vec<u32>,
     /// Most tiles of a variant that are compiled, with the default.
@@ -79,6 +84,7 @@ impl Default for Request {
         Self {
             selection: SelectionRequest::default(),
             shape: Shape::default(),
+            suite: None,
             held_out: Vec::new(),
             budget: 20,
             budget_s: 600,
@@ -199,27 +205,36 @@ pub struct Winner {
     pub run: String,
 }
 
+/// The sizes of a kernel: those that are tuned, and those that confirm a winner.
+type Sizes<'a> = &'a dyn Fn(&Variant) -> Result<[Vec<Size>; 2], CommandError>;
+
 /// Searches tiles of the variants.
 ///
 /// # Errors
 /// [`CommandError`] if the whole command stops. Variants whose default cannot be timed are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.refuse_out_of_range()?;
+    let suite = request.suite.as_deref().map(Suite::named).transpose()?;
+    suite.as_ref().map_or(Ok(()), |suite| suite::refuse_sizes(suite, &request.shape))?;
     let session = Session::open(context)?;
     let mut variants = request.selection.resolve(context, &session.grid, observer)?;
     if let Some(shard) = request.shard {
         variants = shard.of(&variants);
     }
+    let sizes = |variant: &Variant| request.sizes(suite.as_ref(), variant, context, &session.grid);
     let settings = Settings { budget: request.budget as usize, budget_s: request.budget_s as f64, seed: request.seed };
     if let Some(path) = &request.write {
         write::refuse_foreign(path)?;
     }
     let (gpu, searches) = match &request.replay {
-        Some(path) => replayed::run(path, request, &variants, &settings, &session)?,
-        None => live::run(request, &variants, &settings, &session, context, observer)?,
+        Some(path) => replayed::run(path, request, &variants, &settings, &session, &sizes)?,
+        None => live::run(request, &variants, &settings, &session, &sizes, context, observer)?,
     };
     if searches.is_empty() && !context.cancel.requested() {
-        let why = "none of the selected kernels has several tiles and a time of its own";
+        let why = match &request.suite {
+            None => "none of the selected kernels has several tiles and a time of its own".to_owned(),
+            Some(suite) => format!("none of the selected kernels has several tiles and a size in the suite `{suite}`"),
+        };
         return Err(CommandError::Usage(format!("{why}; select attention kernels, such as `--kind fwd`")));
     }
     let written = request.write.as_deref().map_or(Ok(0), |path| write::write(path, &searches, &gpu))?;
@@ -246,11 +261,31 @@ impl Request {
         self.shape.refuse_out_of_range()
     }
 
-    /// The sizes of both suites.
-    fn shapes(&self) -> [Shape; 2] {
-        let tuned = space::tuned(&self.shape);
-        let held_out = space::held_out(&tuned, &self.held_out);
-        [tuned, held_out]
+    /// The sizes that tiles of a kernel are compared at, and those that confirm a winner; none if the suite has none.
+    fn sizes(
+        &self,
+        suite: Option<&Suite>,
+        variant: &Variant,
+        context: &Context,
+        grid: &Grid,
+    ) -> Result<[Vec<Size>; 2], CommandError> {
+        let shapes = match suite {
+            None => vec![self.shape.clone()],
+            Some(suite) => suite.shapes_of(variant, context, grid)?,
+        };
+        let tuned: Vec<Shape> = shapes.iter().map(space::tuned).collect();
+        let held_out: Vec<Shape> = tuned.iter().map(|shape| space::held_out(shape, &self.held_out)).collect();
+        let of = |shape: &Shape| family::of(variant.kind()).sizes(variant, &shape.wanted());
+        let distinct = |shapes: &[Shape]| {
+            let mut sizes: Vec<Size> = Vec::new();
+            for size in shapes.iter().flat_map(of) {
+                if !sizes.contains(&size) {
+                    sizes.push(size);
+                }
+            }
+            sizes
+        };
+        Ok([distinct(&tuned), distinct(&held_out)])
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use library::launchers_in;
 pub use memory::DeviceMemory;
 pub use nvml::{CardState, Nvml};
 pub use schedule::{Order, Schedule};
-pub use stopwatch::TimingPlan;
+pub use stopwatch::{Counts, Round, TimingPlan, Turns};
 pub(crate) use stopwatch::{Launch, RoundTimes};
 
 use serde::{Deserialize, Serialize};

@@ -32,17 +32,56 @@ pub struct TimingPlan {
     pub rounds: usize,
     /// Replay a CUDA graph of many launches: for kernels shorter than the host's launch overhead.
     pub graph: bool,
+    /// Exact numbers of calls in place of the durations; each call is timed on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+}
+
+/// Exact numbers of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Calls before the first one that counts.
+    pub warm_ups: usize,
+    /// Calls that count, in equal parts over the rounds, rounded up.
+    pub runs: usize,
+}
+
+impl TimingPlan {
+    /// Times that a round takes: one over all its launches, or one for each of its calls.
+    fn times_a_round(&self) -> usize {
+        self.counts.map_or(1, |counts| counts.runs.div_ceil(self.rounds.max(1)))
+    }
+}
+
+/// A round of a timing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Microseconds per launch: one number, or with exact counts one for each call.
+    pub microseconds: Vec<f64>,
+    /// State of the card at the end of the round.
+    pub card: CardState,
 }
 
 /// Result of a timing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundTimes {
-    /// Microseconds per launch, for each round.
-    pub microseconds: Vec<f64>,
-    /// Launches in each round.
+    /// The rounds, in order.
+    pub rounds: Vec<Round>,
+    /// Launches that each time is the mean of.
     pub launches: usize,
-    /// State of the card during the last rounds.
-    pub card: CardState,
+}
+
+/// The caller of a timing that takes turns with others: it says when each round begins.
+pub trait Turns {
+    /// Everything is warm; each time will be the mean of `launches` launches.
+    fn ready(&mut self, launches: usize);
+
+    /// Waits for this contender's turn; false if there are no more rounds.
+    fn wait(&mut self) -> bool;
+
+    /// A round is over.
+    fn timed(&mut self, round: &Round);
 }
 
 /// A launch of one kernel, borrowing its tensors.
@@ -93,6 +132,12 @@ impl Event {
     fn until(&self, later: &Self) -> Result<f64, DeviceError> {
         // SAFETY: both were recorded in one stream and are alive.
         unsafe { result::event::elapsed(self.0, later.0) }.map(f64::from).map_err(|e| DeviceError::Fault(words(e)))
+    }
+
+    /// Waits until the stream has reached this event.
+    fn wait(&self) -> Result<(), DeviceError> {
+        // SAFETY: the event is alive.
+        unsafe { result::event::synchronize(self.0) }.map_err(|e| DeviceError::Fault(words(e)))
     }
 }
 
@@ -161,11 +206,18 @@ impl Gpu {
 
     /// Times `launches` in rotation: launches on separate tensors evict each other's data from the L2 cache.
     ///
-    /// The device never waits for the host: an uncounted round precedes the first, and events separate the rounds.
+    /// Alone, an uncounted round precedes the first, and each round is queued before the last one ends, so that the
+    /// device never waits for the host. With `turns`, a round begins when it says so, after an uncounted launch.
     ///
     /// # Errors
     /// The errors of [`launch`](Self::launch).
-    pub fn time(&self, launches: &[Launch<'_>], plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<RoundTimes, DeviceError> {
+    pub fn time(
+        &self,
+        launches: &[Launch<'_>],
+        plan: &TimingPlan,
+        nvml: Option<&Nvml>,
+        turns: Option<&mut dyn Turns>,
+    ) -> Result<RoundTimes, DeviceError> {
         let stream = Stream::new()?;
         let mut turn = 0..;
         let mut one = || match turn.next() {
@@ -177,7 +229,7 @@ impl Gpu {
         stream.wait()?;
         let guess = timed(&stream, GUESS_LAUNCHES, &mut one)?;
         if !plan.graph {
-            return rounds(&stream, guess, 1, plan, nvml, &mut one);
+            return rounds(&stream, guess, 1, plan, nvml, turns, &mut one);
         }
         let in_turn = count_to_fill(GRAPH_MS, guess, MOST_IN_GRAPH).next_multiple_of(launches.len());
         let graph = Graph::capture(&stream, || {
@@ -187,7 +239,7 @@ impl Gpu {
         replay()?;
         stream.wait()?;
         let guess = timed(&stream, GUESS_LAUNCHES, &mut replay)?;
-        rounds(&stream, guess, in_turn, plan, nvml, &mut replay)
+        rounds(&stream, guess, in_turn, plan, nvml, turns, &mut replay)
     }
 
     fn enqueue(&self, launch: &Launch<'_>, stream: &Stream) -> Result<(), DeviceError> {
@@ -215,33 +267,81 @@ fn rounds(
     launches: usize,
     plan: &TimingPlan,
     nvml: Option<&Nvml>,
+    turns: Option<&mut dyn Turns>,
     act: &mut dyn FnMut() -> Result<(), DeviceError>,
 ) -> Result<RoundTimes, DeviceError> {
     // The first calls are slower, so the first estimate gives too few launches; the warm-up gives a better one.
-    let guess = timed(stream, count_to_fill(plan.warm_up_ms, guess, MOST_IN_ROUND), act)?;
-    let acts = count_to_fill(plan.measure_ms / plan.rounds as f64, guess, MOST_IN_ROUND);
-    let mut round = || (0..acts).try_for_each(|_| act());
-    round()?;
-    let mut marks = vec![Event::record(stream)?];
-    for _ in 0..plan.rounds {
-        round()?;
-        marks.push(Event::record(stream)?);
+    let warm_ups =
+        plan.counts.map_or_else(|| count_to_fill(plan.warm_up_ms, guess, MOST_IN_ROUND), |counts| counts.warm_ups.max(1));
+    let guess = timed(stream, warm_ups, act)?;
+    let to_fill = || count_to_fill(plan.measure_ms / plan.rounds as f64, guess, MOST_IN_ROUND);
+    let acts = plan.counts.map_or_else(to_fill, |_| 1);
+    let launches = acts * launches;
+    let mut round = |uncounted: usize| {
+        (0..uncounted).try_for_each(|_| act())?;
+        let mut marks = vec![Event::record(stream)?];
+        for _ in 0..plan.times_a_round() {
+            (0..acts).try_for_each(|_| act())?;
+            marks.push(Event::record(stream)?);
+        }
+        Ok(Marks(marks))
+    };
+    let finish = |marks: &Marks| {
+        let microseconds = marks.microseconds(launches)?;
+        Ok::<_, DeviceError>(Round { microseconds, card: nvml.map(Nvml::state).unwrap_or_default() })
+    };
+    let mut rounds = Vec::new();
+    if let Some(turns) = turns {
+        turns.ready(launches);
+        while turns.wait() {
+            // The first launch finds the caches as the others left them.
+            let done = finish(&round(1)?)?;
+            turns.timed(&done);
+            rounds.push(done);
+        }
+        return Ok(RoundTimes { rounds, launches });
     }
-    let card = nvml.map(Nvml::state).unwrap_or_default();
-    stream.wait()?;
-    let per_launch = |pair: &[Event]| pair[0].until(&pair[1]).map(|ms| ms * 1e3 / (acts * launches) as f64);
-    let microseconds = marks.windows(2).map(per_launch).collect::<Result<_, _>>()?;
-    Ok(RoundTimes { microseconds, launches: acts * launches, card })
+    let mut last = round(0)?;
+    for number in 0..plan.rounds {
+        let next = round(0)?;
+        let done = finish(&std::mem::replace(&mut last, next))?;
+        if number > 0 {
+            rounds.push(done);
+        }
+    }
+    rounds.push(finish(&last)?);
+    Ok(RoundTimes { rounds, launches })
+}
+
+/// The events before, between and after the times of a round.
+struct Marks(Vec<Event>);
+
+impl Marks {
+    /// Waits for the end of the round. Microseconds of a launch in each of its times.
+    fn microseconds(&self, launches: usize) -> Result<Vec<f64>, DeviceError> {
+        self.0.last().map_or(Ok(()), Event::wait)?;
+        self.0.windows(2).map(|pair| pair[0].until(&pair[1]).map(|ms| ms * 1e3 / launches as f64)).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::count_to_fill;
+    use super::*;
 
     #[test]
     fn at_least_one_launch_fills_any_time_and_no_time_at_all_is_not_infinity() {
         assert_eq!(count_to_fill(25.0, 1.0, 1000), 25);
         assert_eq!(count_to_fill(25.0, 40.0, 1000), 1);
         assert_eq!(count_to_fill(25.0, 0.0, 1000), 1000);
+    }
+
+    #[test]
+    fn exact_counts_are_spread_over_the_rounds_and_a_plan_without_them_is_written_as_before() {
+        let plan = TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 20, graph: false, counts: None };
+        let text = r#"{"warm_up_ms":25.0,"measure_ms":100.0,"rounds":20,"graph":false}"#;
+        assert_eq!(serde_json::to_string(&plan).expect("JSON"), text);
+        assert_eq!(serde_json::from_str::<TimingPlan>(text).expect("a plan"), plan);
+        let of = |runs| TimingPlan { counts: Some(Counts { warm_ups: 100, runs }), ..plan }.times_a_round();
+        assert_eq!([plan.times_a_round(), of(1000), of(21)], [1, 50, 2]);
     }
 }

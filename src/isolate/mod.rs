@@ -5,10 +5,12 @@
 //! This is not a sandbox: a kernel runs with the user's rights and could find the pipe. It prevents output and
 //! accidental actions of a kernel from passing for a verdict.
 
+mod session;
 mod strays;
 mod streams;
 mod worker;
 
+pub use session::{Heard, Session};
 pub use worker::{Reply, Watch, end_when_forgotten, private_output, request};
 
 #[cfg(test)]
@@ -16,18 +18,17 @@ pub(crate) use worker::test_line;
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+    process::{Pid, WaitId, WaitIdOptions, waitid},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
-    io::{self, Write},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    io,
+    os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus},
     time::{Duration, Instant},
 };
-use streams::Streams;
 
 /// Interval at which a waiting parent polls for interruption.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -105,50 +106,16 @@ impl Worker<'_> {
         request: &impl Serialize,
         mut hear: impl FnMut(&[u8]),
     ) -> io::Result<(End, String)> {
-        let token = format!("{:032x}", rand::random::<u128>());
-        // The mark differs from the token, which a kernel must not be able to read.
-        let mark = format!("{:032x}", rand::random::<u128>());
-        let mut child = self.start(prefix, &Envelope { token: token.clone(), request }, &mark)?;
-        let mut streams = Streams::of(&mut child, token)?;
-        let ended = self.watch(&child, &mut streams, &mut hear);
-        // It is not reaped yet, so its id cannot belong to another group; if the group is gone, that is the goal.
-        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        let status = child.wait()?;
-        strays::kill(&mark);
-        streams.drain(&mut hear);
-        Ok((ended?.unwrap_or(End::Exited(status)), streams.last_words()))
-    }
-
-    fn start(&self, prefix: &[OsString], envelope: &impl Serialize, mark: &str) -> io::Result<Child> {
-        // A separate group: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
         let mut line = prefix.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
         let mut command = Command::new(line.next().unwrap_or_default());
-        command.args(line).args(["__worker", self.task]).env(strays::VARIABLE, mark).process_group(0);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let mut line = serde_json::to_string(envelope)?;
-        line.push('\n');
-        if let Some(mut stdin) = child.stdin.take() {
-            // If the worker is gone already, waiting for it reports that.
-            let _ = stdin.write_all(line.as_bytes());
-        }
-        Ok(child)
-    }
-
-    /// Reads until the worker has ended (`None`), or must be killed. It is not reaped.
-    fn watch(&self, child: &Child, streams: &mut Streams, hear: &mut impl FnMut(&[u8])) -> io::Result<Option<End>> {
+        command.args(line).args(["__worker", self.task]);
+        let mut session = Session::start(command, request)?;
+        session.dismiss();
         let deadline = Instant::now() + self.limit;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            streams.wait(left.min(if streams.are_open() { LOOK_EVERY } else { NEAR_THE_END }))?;
-            streams.read(hear);
-            if has_ended(child)? {
-                return Ok(None);
-            }
-            if (self.interrupted)() {
-                return Ok(Some(End::Interrupted));
-            }
-            if left.is_zero() {
-                return Ok(Some(End::TimedOut));
+            match session.hear(deadline.saturating_duration_since(Instant::now()), self.interrupted)? {
+                Heard::Line(line) => hear(&line),
+                Heard::Ended(end, said) => return Ok((end, said)),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One measurement with everything that determines it, in the form of its JSON.
 
 use crate::{
-    bench::{Made, Measurement, Report, Status as BenchStatus},
+    bench::{Made, Measurement, Report, Status as BenchStatus, turns::PeerMeasurement},
     check::{Status as CheckStatus, Verdict},
     files::FieldHasher,
     kernel::Variant,
@@ -86,6 +86,7 @@ impl From<BenchStatus> for Status {
             BenchStatus::Wrong => Self::Wrong,
             BenchStatus::Refused => Self::Refused,
             BenchStatus::Error => Self::Error,
+            BenchStatus::Absent => Self::Absent,
             BenchStatus::Timeout => Self::Timeout,
             BenchStatus::Crash => Self::Crash,
         }
@@ -120,7 +121,8 @@ pub struct Row {
     pub numbers: Option<Map<String, Value>>,
     /// Clock, temperature and power of the card after the last round.
     pub card: Map<String, Value>,
-    /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler.
+    /// The kernel of kgen that ran: variant, tile, hashes of source and machine code, registers, compiler. Of a peer
+    /// that took turns with one: kind and features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Map<String, Value>>,
     /// Facts that only one program reports.
@@ -168,10 +170,6 @@ impl Row {
         let Measurement { name, variant, made, shape, status, message, numbers, card } = measurement;
         let mut sizes = object(shape);
         sizes.extend(of_variant(variant));
-        let circumstances = json!({
-            "date": report.date, "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
-            "card_before": report.card_before, "plan": report.plan, "seed": report.seed, "libraries": [report.library],
-        });
         Self {
             format: FORMAT,
             bench: "kgen bench".to_owned(),
@@ -187,8 +185,29 @@ impl Row {
             card: object(card),
             kernel: Some(kernel(name, *variant, made, built)),
             details: Map::new(),
-            run: run.with(&circumstances),
+            run: run.with(&circumstances(report)),
             foreign: None,
+        }
+    }
+
+    /// The row of a peer that took turns with kernels of kgen.
+    pub fn of_peer(peer: &PeerMeasurement, report: &Report, run: &Run) -> Self {
+        let PeerMeasurement { peer: name, library, ratios, measurement } = peer;
+        let own = Self::of_measurement(measurement, report, run, &Map::new());
+        let coordinates = measurement.variant.coordinates();
+        let kernel = object(&json!({ "kind": measurement.variant.kind(), "features": coordinates.features }));
+        let numbers = own.numbers.map(|numbers| {
+            let ratios = json!({ "ratios": ratios });
+            numbers.into_iter().chain(object(&ratios)).collect()
+        });
+        Self {
+            case: format!("{name} {} {}", measurement.variant, measurement.shape),
+            contender: name.clone(),
+            own: false,
+            numbers,
+            kernel: Some(kernel),
+            details: object(&json!({ "library": library })),
+            ..own
         }
     }
 
@@ -328,10 +347,18 @@ impl Row {
     /// The properties that make two measurements comparable: kernel or peer, work, card, the unit that was repeated,
     /// state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
-        let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
+        // A peer that took turns with kernels has their kind and features, and no name of its own.
+        let of_peer = [&self.contender, self.kernel_fact("kind"), &self.features()].join(" ");
+        let kernel = if self.kernel_name().is_empty() { of_peer.trim() } else { self.kernel_name() };
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
         [kernel.to_owned(), work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+    }
+
+    /// The features of the kernel as text; empty if it has none.
+    fn features(&self) -> String {
+        let stated = self.kernel.as_ref().and_then(|kernel| kernel.get("features")?.as_array());
+        stated.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// One of the row's numbers: `tflops`, `gbs`, `relative_error`, …
@@ -343,6 +370,14 @@ impl Row {
     pub fn word(&self, name: &str) -> &str {
         self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
     }
+}
+
+/// What all rows of a report share.
+fn circumstances(report: &Report) -> Value {
+    json!({
+        "date": report.date, "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
+        "card_before": report.card_before, "plan": report.plan, "seed": report.seed, "libraries": [report.library],
+    })
 }
 
 /// The facts about a kernel: its variant, tile and text, and the library's manifest entry.

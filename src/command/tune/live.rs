@@ -4,7 +4,7 @@
 mod compiled;
 mod known;
 
-use super::{Request, Search, card, space::Space, space::lessons};
+use super::{Request, Search, Sizes, card, space::Space, space::lessons};
 use crate::{
     bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size},
     check::{CheckRequest, Kernel, Level, Status as CheckStatus, Verdict},
@@ -45,6 +45,7 @@ pub(super) fn run(
     variants: &[Variant],
     settings: &Settings,
     session: &Session,
+    sizes: Sizes<'_>,
     context: &Context,
     observer: &dyn Observer,
 ) -> Result<(String, Vec<Search>), CommandError> {
@@ -62,13 +63,12 @@ pub(super) fn run(
     let lessons = lessons(&rows, &card, &variants, session);
     let machine = Machine::new(request, gpu, recorder, session, context, observer);
     let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir, offline: request.offline };
-    let [tuned, held_out] = request.shapes();
     let mut searches = Vec::new();
     for variant in &variants {
         if context.cancel.requested() {
             break;
         }
-        let Some(space) = Space::new(*variant, session, &card, &lessons, [&tuned, &held_out])? else { continue };
+        let Some(space) = Space::new(*variant, session, &card, &lessons, sizes(variant)?)? else { continue };
         let known = Known::new(&rows, *variant, &machine.report);
         let name = variant.name();
         observer.note(&format!("searching among {} of `{name}`", count(space.candidates.len(), "tile")));
@@ -123,9 +123,13 @@ impl<'a> Machine<'a> {
                 measure_ms: request.measure_ms.into(),
                 rounds: request.rounds as usize,
                 graph: false,
+                counts: None,
             },
             seed: request.seed,
+            suite: None,
+            missing: Vec::new(),
             measurements: Vec::new(),
+            peers: Vec::new(),
         };
         Self { request, session, context, observer, recorder, report }
     }

@@ -1,6 +1,6 @@
 //! Searches in the rows of a store.
 
-use super::{Request, Search, card, space::Space, space::lessons};
+use super::{Request, Search, Sizes, card, space::Space, space::lessons};
 use crate::{
     command::{CommandError, session::Session},
     kernel::{Card, Variant},
@@ -23,6 +23,7 @@ pub(super) fn run(
     variants: &[Variant],
     settings: &Settings,
     session: &Session,
+    sizes: Sizes<'_>,
 ) -> Result<(String, Vec<Search>), CommandError> {
     let rows: Vec<Row> = Store::open_existing(path)?.rows(&Condition::default())?;
     let names: Vec<String> = variants.iter().map(Variant::name).collect();
@@ -31,7 +32,6 @@ pub(super) fn run(
         rows.iter().filter(usable).filter(|row| names.iter().any(|name| row.kernel_name() == name)).collect();
     let card = card_of(path, &rows_of_variants, request.gpu.as_deref())?;
     let lessons = lessons(&rows, &card, variants, session);
-    let [tuned, held_out] = request.shapes();
     let mut searches = Vec::new();
     for variant in variants {
         let name = variant.name();
@@ -41,7 +41,7 @@ pub(super) fn run(
             let cards = cards(rows_of_variants.iter().copied().filter(|row| row.kernel_name() == name));
             return Err(no_rows(path, &name, &card, &cards));
         }
-        let Some(mut space) = Space::new(*variant, session, &card, &lessons, [&tuned, &held_out])? else { continue };
+        let Some(mut space) = Space::new(*variant, session, &card, &lessons, sizes(variant)?)? else { continue };
         space.retain(|candidate| of_variant.iter().any(|row| tile_of(row) == Some(&candidate.tile)));
         let mut replay = Replay::new(of_variant.iter().copied(), &space.tuned, &space.held_out);
         let found = search(&space.candidates, settings, &mut replay);

@@ -45,14 +45,12 @@ impl Space {
         session: &Session,
         card: &Card,
         lessons: &[Lesson],
-        [tuned, held_out]: [&Shape; 2],
+        [tuned, held_out]: [Vec<Size>; 2],
     ) -> Result<Option<Self>, CommandError> {
         let default = session.plan(variant).map_err(CommandError::Usage)?;
         let near = family::candidates(variant).map_err(|error| CommandError::Usage(error.to_string()))?;
         let tile = tile(&default);
         let plans: Vec<Plan> = std::iter::once(default).chain(near.filter(|plan| self::tile(plan) != tile)).collect();
-        let sizes = |shape: &Shape| family::of(variant.kind()).sizes(&variant, &shape.wanted());
-        let (tuned, held_out) = (sizes(tuned), sizes(held_out));
         let model = Model::learn(predict::built_in().iter().chain(lessons));
         let candidate = |plan: &Plan| {
             let logarithms: Option<Vec<f64>> = tuned.iter().map(|size| predicted(plan, size, card, &model)).collect();

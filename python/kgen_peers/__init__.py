@@ -1,0 +1,1 @@
+"""Workers that call other implementations of attention for `kgen bench --peer`."""
