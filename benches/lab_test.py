@@ -185,6 +185,10 @@ class Records(unittest.TestCase):
             rows = [json.loads(line) for line in said.stdout.splitlines()]
             self.assertEqual((said.stderr, rows), ("", written))
             self.assertEqual([row["own"] for row in rows], [True, False, False, True])
+            # A run without rows makes no store.
+            made = bench_of("--db", str(Path(folder) / "none.db"))
+            made.writer.keep()
+            self.assertEqual([path.name for path in Path(folder).glob("none*")], [])
             # A store that cannot be written leaves the file.
             made = bench_of("--db", folder)
             made.add("d64 s512", "kgen", numbers=numbers_of(FAST))

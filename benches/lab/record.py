@@ -174,6 +174,8 @@ class Writer:
 
     def keep(self):
         """Adds the rows to the store. If that fails, the file stays, and the message says where."""
+        if not self.path.stat().st_size:
+            return self.path.unlink() if self.is_temporary else None
         done = subprocess.run([program(), "db", "import", "--db", self.store, str(self.path)], capture_output=True,
             text=True)
         if done.returncode:

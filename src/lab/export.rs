@@ -170,10 +170,7 @@ mod tests {
         assert_eq!(profile.flaw(), None);
         for (form, word) in [(Form::T4, "t4"), (Form::Traces, "traces")] {
             let refused = export(&[profile.clone()], form).expect_err("no time").to_string();
-            assert!(
-                refused.contains(&format!("`kgen profile` (run `p`)")) && refused.contains(&format!("`--as {word}`")),
-                "{refused}"
-            );
+            assert!(refused.contains("`kgen profile` (run `p`)") && refused.contains(&format!("`--as {word}`")), "{refused}");
         }
         assert_eq!(parse("x", &text(&[profile.clone()], Form::Jsonl)).expect("rows").rows, [profile]);
     }
