@@ -1,12 +1,15 @@
 """Tests of benches/lab that need no GPU and no package: `python3 -m unittest -q benches/lab_test.py`."""
 
 import argparse
+import atexit
 import contextlib
 import io
 import json
 import math
+import os
 import re
 import runpy
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -27,10 +30,15 @@ def bench_of(*given, **facts):
     bench.arguments(parser, library=None, gpu=False)
     args = parser.parse_args(list(given))
     args.suite = "some_suite"
-    with mock.patch.object(sys, "argv", ["benches.py", *given]), contextlib.redirect_stderr(io.StringIO()):
+    with (mock.patch.object(atexit, "register"), mock.patch.object(sys, "argv", ["benches.py", *given]),
+            contextlib.redirect_stderr(io.StringIO())):
         made = Bench(args)
     made.run |= facts
     return made
+
+
+def kgen(*arguments):
+    return subprocess.run([record.program(), *arguments], capture_output=True, text=True)
 
 
 def numbers_of(times, base=None):
@@ -43,8 +51,10 @@ def numbers_of(times, base=None):
 class Statistics(unittest.TestCase):
     def test_summary_has_the_numbers_of_a_known_sample(self):
         found = stats.summary([1.0, 2.0, 3.0, 4.0, 100.0])
-        self.assertEqual((found["median"], found["mad"], found["n"], found["mean"], found["min"]),
-            (3.0, 1.0, 5, 22.0, 1.0))
+        self.assertEqual((found["median"], found["mad"], found["n"], found["mean"], found["min"], found["max"]),
+            (3.0, 1.0, 5, 22.0, 1.0, 100.0))
+        self.assertAlmostEqual(found["deviation"], math.sqrt((21**2 + 20**2 + 19**2 + 18**2 + 78**2) / 4))
+        self.assertEqual(stats.summary([7.0])["deviation"], 0.0)
         self.assertAlmostEqual(found["p95"], 4 + 0.8 * 96)
         self.assertAlmostEqual(found["p99"], 4 + 0.96 * 96)
         low, high = found["interval"]
@@ -126,6 +136,78 @@ class Records(unittest.TestCase):
         self.assertIn("`dtype` is missing",
             record.complaints({key: value for key, value in good.items() if key != "dtype"}))
         self.assertRaisesRegex(ValueError, "`status`", record.Writer(None).write, {**good, "status": "fine"})
+
+    def test_a_time_that_is_none_and_a_run_without_identity_are_refused(self):
+        good = self.row()
+        for median in (0.0, -1.0, None, "fast"):
+            numbers = {"microseconds": {"median": median}}
+            self.assertIn("microseconds.median", " ".join(record.complaints({**good, "numbers": numbers})))
+        untimed = {**good, "numbers": {"relative_error": 0.1}}
+        self.assertEqual(record.complaints(untimed), [])
+        self.assertIn("microseconds.median", " ".join(record.complaints({**untimed, "bench": "kgen bench"})))
+        self.assertIn("`run`", " ".join(record.complaints({**good, "run": {"id": "a"}})))
+
+    def test_facts_about_a_kernel_come_from_the_manifest_of_its_library(self):
+        variant = {"name": "k1", "kind": "fwd", "target": "sm90", "registers": 128, "sass": "aa"}
+        manifest = {"nvcc": "13.0", "host_compiler": "g++", "targets": {"sm90": {"flags": ["-O3"]}},
+            "variants": [variant]}
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "manifest.json").write_text(json.dumps(manifest))
+            found = record.kernels(Path(folder) / "libkgen.so")
+            self.assertEqual(found["k1"], {**variant, "nvcc": "13.0", "host_compiler": "g++", "flags": ["-O3"]})
+            self.assertEqual(record.kernels(Path(folder) / "none/libkgen.so"), {})
+        made = bench_of()
+        made.kernels = {"kgen": found, "kgen 2": {}, "old": {"k1": {"registers": 64}}}
+        given = {"kernel": "k1", "what": 1}
+        rows = [made.add("case", name, numbers=numbers_of(FAST), details=given)
+            for name in ("kgen", "old, again", "kgen 2")]
+        self.assertEqual([row["kernel"].get("registers") for row in rows], [128, 64, None])
+        self.assertEqual([row["details"] for row in rows], [{"what": 1}] * 3)
+        made.kernels = {}
+        tiled = made.add("case", "64 x 64", numbers=numbers_of(FAST), details={**given, "tile": {"m": 64}})
+        self.assertEqual(tiled["kernel"], {"name": "k1", "tile": {"m": 64}})
+        self.assertNotIn("kernel", made.add("case", "fa2", numbers=numbers_of(FAST), own=False))
+
+    @unittest.skipIf(record.program() is None, "there is no kgen")
+    def test_the_store_has_every_row_as_it_was_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = Path(folder) / "rows.db"
+            made = bench_of("--db", str(store))
+            made.add("d64 s512", "kgen", numbers=numbers_of(FAST), shape={"batch": 2}, details={"kernel": "k1"})
+            with contextlib.redirect_stderr(io.StringIO()):
+                made.add("d64 s512", "fa2", "refused", "no such head dim", own=False)
+            made.add("d64 s512", "fa3", numbers=numbers_of(SLOW, FAST), own=False)
+            made.add("errors", "kgen", numbers={"relative_error": 0.25})
+            written = record.read(made.writer.path)
+            made.writer.keep()
+            self.assertFalse(made.writer.path.exists())
+            said = kgen("db", "export", "--db", str(store))
+            rows = [json.loads(line) for line in said.stdout.splitlines()]
+            self.assertEqual((said.stderr, rows), ("", written))
+            self.assertEqual([row["own"] for row in rows], [True, False, False, True])
+            # A run without rows makes no store.
+            made = bench_of("--db", str(Path(folder) / "none.db"))
+            made.writer.keep()
+            self.assertEqual([path.name for path in Path(folder).glob("none*")], [])
+            # A store that cannot be written leaves the file.
+            made = bench_of("--db", folder)
+            made.add("d64 s512", "kgen", numbers=numbers_of(FAST))
+            with contextlib.redirect_stderr(io.StringIO()) as told:
+                made.writer.keep()
+            self.assertIn(str(made.writer.path), told.getvalue())
+            self.assertTrue(made.writer.path.is_file())
+            made.writer.path.unlink()
+
+    def test_a_store_needs_kgen(self):
+        with mock.patch.object(record, "program", lambda: None):
+            self.assertRaisesRegex(SystemExit, "no kgen.*KGEN.*--out", bench_of, "--db", "x.db")
+
+    def test_published_rows_of_kgen_and_of_benches_are_read(self):
+        results = record.ROOT / "docs/results"
+        published = [path for path in results.glob("*.jsonl") if path.name != "targets.jsonl"]
+        self.assertGreaterEqual(len(published), 4)
+        for path in published:
+            self.assertTrue(record.read(path))
 
     def test_an_old_document_is_refused_with_file_and_line(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -280,6 +362,7 @@ class Rehearsals(unittest.TestCase):
             candidates = {"64": [{"m": 128, "n": 128}, {}], "128 causal": [{"m": 192, "n": 96, "templates": "/t"}]}
             (Path(folder) / "candidates.json").write_text(json.dumps(candidates))
             given = {"folder": folder, "libraries": " ".join(LIBRARIES), "caches": " ".join(CACHES)}
+            every = record.Writer(Path(folder) / "every.jsonl")
             for line in REHEARSALS.format(**given).strip().splitlines():
                 with self.subTest(line):
                     rows, notes = self.run_suite(folder, line.split())
@@ -287,6 +370,11 @@ class Rehearsals(unittest.TestCase):
                         self.assertTrue(rows and notes)
                     wrong = [row for row in rows if row["status"] not in ("ok", "absent")]
                     self.assertEqual(wrong, [])
+                    for row in rows:
+                        every.write(row)
+            if record.program():
+                told = kgen("db", "import", "--db", str(Path(folder) / "rows.db"), str(every.path))
+                self.assertRegex(told.stdout, r"\d{3,} rows added", told.stderr)
 
     def test_every_suite_is_rehearsed_or_needs_no_stand_ins(self):
         rehearsed = {tuple(line.split()[:2]) for line in REHEARSALS.strip().splitlines()}

@@ -1,20 +1,28 @@
 #!/usr/bin/env python3
-"""Draws the figures of README.md as SVG pictures from the tables of docs/results/. No number is typed by hand.
+"""Draws the figures of README.md as SVG pictures: those of `kgen report` from rows of docs/results/, and those whose
+rows were not kept from tables there. No number is typed by hand.
 
-    scripts/plots.py            writes docs/images/forward-speed.svg and docs/images/compile-time.svg
-    scripts/plots.py --check    exits 1 if a picture differs from the tables
+    scripts/plots.py            writes the pictures into docs/images/
+    scripts/plots.py --check    exits 1 if a picture differs from the rows and tables
 
-Needs only the standard library.
+KGEN names the kgen binary (default target/release/kgen).
 """
 
 import math
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs/results"
 IMAGES = ROOT / "docs/images"
+
+# Pictures of reports: rows, conditions and the picture's name in the report.
+REPORTS = {"roofline-h200.svg": ("2026-11-27-timings-h200.jsonl", [], "roofline-1")}
+KGEN = os.environ.get("KGEN", str(ROOT / "target/release/kgen"))
 
 # Page and heading of the tables to draw.
 SPEED = ("2026-11-21-hopper-h100.md", "## bf16")
@@ -126,8 +134,19 @@ def compile_time():
     return picture(title, width, height, parts)
 
 
+def reported(rows, conditions, name):
+    """A picture of `kgen report`."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["report", "--rows", str(RESULTS / rows), *conditions, "--as", "svg", "--out", folder]
+        done = subprocess.run([KGEN, *words], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"kgen report failed: {done.stderr}")
+        return (Path(folder) / f"{name}.svg").read_text(encoding="utf-8")
+
+
 def main():
     pictures = {"forward-speed.svg": forward_speed(), "compile-time.svg": compile_time()}
+    pictures |= {name: reported(*given) for name, given in REPORTS.items()}
     match sys.argv[1:]:
         case []:
             for name, content in pictures.items():

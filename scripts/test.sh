@@ -38,6 +38,9 @@ if grep -rn "warning #" build/log; then
     exit 1
 fi
 
+step "a compiler cache in front of nvcc serves the second build"
+scripts/test_launcher.sh "$kgen"
+
 step "generated/include/kgen.h is strict C99"
 printf '#include "kgen.h"\n' | cc -std=c99 -Wall -Wextra -Werror -pedantic -fsyntax-only -Igenerated/include -xc -
 
@@ -46,6 +49,12 @@ scripts/test_release.sh "$kgen"
 
 step "the commands of README.md"
 KGEN="$kgen" scripts/readme_commands.sh
+
+# Installs Chromium, which takes longer than the test: on demand.
+if [[ -n ${KGEN_TEST_BROWSER:-} ]]; then
+    step "a report of the published rows in a browser"
+    KGEN="$kgen" scripts/report_browser.py
+fi
 
 current="done"
 printf '\nall steps passed in %d s\n' "$SECONDS"

@@ -165,6 +165,7 @@ fn people_get_a_table() {
 fn the_library_of_the_benches_counts_orders_records_and_refuses_as_documented() {
     let mut python = process::Command::new("python3");
     python.current_dir(env!("CARGO_MANIFEST_DIR")).env("PYTHONDONTWRITEBYTECODE", "1");
+    python.env("KGEN", assert_cmd::cargo::cargo_bin!("kgen")).env_remove("KGEN_DB");
     let done = python.args(["-m", "unittest", "-q", "benches/lab_test.py"]).output().expect("python3 starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }

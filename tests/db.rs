@@ -5,6 +5,10 @@ use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::{Value, json};
 use std::{
     fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command as Process, Stdio},
     time::{Duration, Instant},
@@ -124,6 +128,14 @@ fn unchanged_machine_code_shows_the_noise_of_a_comparison() {
     stores.db(&["import", file.to_str().expect("a path")]).assert().success();
     let said = contains("noise floor 0.90 %, from 10 cases").and(contains("1 slower, 1 faster, 11 within the noise"));
     stores.db(&["regress", "a1", "b2"]).assert().success().stdout(said);
+    // The beginning of several ids.
+    rows.push(row("b3", "2026-11-28T00:00:00Z", "same0", "x", 100.0));
+    let file = stores.write("rows.jsonl", &rows);
+    stores.db(&["import", file.to_str().expect("a path")]).assert().success();
+    let candidates =
+        contains("`b` is the beginning of the ids of 2 runs").and(contains("\n  b2  2026-11-27T00:00:00Z  kgen bench"));
+    stores.db(&["regress", "a1", "b"]).assert().code(2).stderr(candidates.and(contains("\n  b3  2026-11-28")));
+    stores.db(&["regress", "a1", "b2"]).assert().success();
     stores.db(&["regress", "a1", "c3"]).assert().code(2).stderr(contains("no row of").and(contains("`c3`")));
     stores.db(&["regress", "colour=red", "b2"]).assert().code(2).stderr(contains("`nvcc=`"));
 }
@@ -143,8 +155,93 @@ fn bad_input_changes_nothing() {
     let file = stores.write("one.jsonl", &[row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0)]);
     stores.db(&["import", file.to_str().expect("a path")]).assert().success();
     stores.db(&["query", "--since", "yesterday"]).assert().code(2).stderr(contains("`yesterday` is no date"));
+    stores.db(&["query", "--since", "2026-02-31"]).assert().code(2).stderr(contains("`2026-02-31` is no date"));
     stores.db(&["query", "--status", "good"]).assert().code(2).stderr(contains("use one of ok, wrong"));
     stores.db(&["query", "--filter", "hdim >"]).assert().code(2).stderr(contains("filter"));
+}
+
+#[test]
+fn forms_that_cannot_express_a_row_refuse_it_by_name() {
+    let stores = Stores::new();
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/2026-11-27-profiles-h200.jsonl");
+    stores.db(&["import", profiles.to_str().expect("a path")]).assert().success();
+    let refused = || contains("`kgen profile` (run `").and(contains("no time"));
+    stores.db(&["export", "--as", "traces", "--out", "traces"]).assert().code(2).stderr(refused());
+    stores.db(&["export", "--as", "t4"]).assert().code(2).stderr(refused());
+    assert!(!stores.path("traces").exists());
+    let mut wide = row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0);
+    wide["details"] = (0..1_000_000).map(|place| (format!("k{place}"), json!(1))).collect::<serde_json::Map<_, _>>().into();
+    let file = stores.write("wide.jsonl", &[wide]);
+    stores.db(&["import", "--db", "wide.db", file.to_str().expect("a path")]).assert().success();
+    let refused = contains("16384 columns").and(contains("run `a1` of `kgen bench`")).and(contains("`--as jsonl`"));
+    stores.db(&["export", "--db", "wide.db", "--as", "csv"]).assert().code(2).stderr(refused);
+}
+
+/// `kgen` as a user who is not root, to whom permissions apply. Root runs a copy of the program, in a place that this
+/// user can reach.
+fn unprivileged(stores: &Stores, arguments: &[&str]) -> Process {
+    const NOBODY: u32 = 65534;
+    let program = stores.path("kgen");
+    if !program.exists() {
+        fs::copy(assert_cmd::cargo::cargo_bin!("kgen"), &program).expect("a copy");
+    }
+    let mut command = Process::new(&program);
+    command.args(arguments).current_dir(stores.0.path()).env("TMPDIR", std::env::temp_dir());
+    if fs::metadata("/proc/self").expect("a process").uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn a_store_that_may_only_be_read_is_read_and_not_written() {
+    let stores = Stores::new();
+    let rows = [row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0), row("b2", "2026-11-27T00:00:00Z", "k2", "y", 20.0)];
+    let file = stores.write("rows.jsonl", &rows);
+    fs::create_dir(stores.path("shared")).expect("a folder");
+    let import = |db: &str| stores.db(&["import", "--db", db, file.to_str().expect("a path")]).assert().success();
+    import("shared/closed.db");
+    // Rows that a crashed writer has left in the log alone, without the index that SQLite would need.
+    import("crashed.db");
+    let writer = kgen::lab::Store::open(&stores.path("crashed.db")).expect("a store");
+    let third = row("c3", "2026-11-28T00:00:00Z", "k3", "z", 30.0);
+    stores.write("third.jsonl", &[third]);
+    stores.db(&["import", "--db", "crashed.db", "third.jsonl"]).assert().success();
+    for suffix in ["", "-wal"] {
+        fs::copy(stores.path(&format!("crashed.db{suffix}")), stores.path(&format!("shared/crashed.db{suffix}")))
+            .expect("a copy");
+    }
+    drop(writer);
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+    set(stores.0.path(), 0o755);
+    for entry in fs::read_dir(stores.path("shared")).expect("a folder") {
+        set(&entry.expect("an entry").path(), 0o444);
+    }
+    for folder in [0o555, 0o777] {
+        set(&stores.path("shared"), folder);
+        for (db, count) in [("shared/closed.db", 2), ("shared/crashed.db", 3)] {
+            if folder == 0o777 && db == "shared/crashed.db" {
+                continue; // SQLite makes the index itself.
+            }
+            for action in [&["query"][..], &["export"], &["noise"]] {
+                let output = unprivileged(&stores, &[&["db"], action, &["--db", db]].concat()).output().expect("it runs");
+                let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+                assert!(output.status.success() && err.is_empty(), "{db} {action:?} {folder:o}: {err}");
+                assert!(action[0] != "export" || out.lines().count() == count, "{db}: {out}");
+            }
+        }
+    }
+    set(&stores.path("shared"), 0o555);
+    let refused = unprivileged(&stores, &["db", "import", "--db", "shared/closed.db", "third.jsonl"]).output().expect("it runs");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(3) && message.contains("shared/closed.db`") && message.contains("permissions"),
+        "{message}"
+    );
+    set(&stores.path("shared/closed.db"), 0o000);
+    let refused = unprivileged(&stores, &["db", "query", "--db", "shared/closed.db"]).output().expect("it runs");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && message.contains("cannot read `shared/closed.db`"), "{message}");
 }
 
 /// Number of rows in a store's file, read without kgen.

@@ -1,5 +1,5 @@
 //! Checks claims in the Markdown pages: `kgen` commands parse, flags exist, figures of README.md occur on the pages of
-//! results that it links, and pictures are drawn from those pages.
+//! results that it links, and pictures and tables are what published rows give.
 
 #[path = "support/command_lines.rs"]
 mod command_lines;
@@ -241,13 +241,30 @@ fn readme_repeats_the_table_of_costs() {
 }
 
 #[test]
-fn pictures_are_what_the_tables_of_results_give() {
-    python(&["scripts/plots.py", "--check"]);
+fn pictures_are_what_rows_and_tables_of_results_give() {
+    rendered("scripts/plots.py");
+}
+
+#[test]
+fn tables_of_results_are_what_their_rows_give() {
+    rendered("scripts/result_tables.py");
+    python(&["-m", "unittest", "-q", "scripts/result_tables_test.py"]);
+}
+
+/// Checks what a script renders; with `KGEN_UPDATE_PAGES`, renders it.
+fn rendered(script: &str) {
+    let check = ["--check"].into_iter().filter(|_| std::env::var_os("KGEN_UPDATE_PAGES").is_none());
+    python(&[script].into_iter().chain(check).collect::<Vec<_>>());
 }
 
 /// Runs a script of the repository.
 fn python(arguments: &[&str]) {
-    let output = Command::new("python3").current_dir(root()).args(arguments).output().expect("python3 starts");
+    let output = Command::new("python3")
+        .current_dir(root())
+        .env("KGEN", assert_cmd::cargo::cargo_bin!("kgen"))
+        .args(arguments)
+        .output()
+        .expect("python3 starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

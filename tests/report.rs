@@ -290,6 +290,17 @@ fn pictures_stand_alone_as_files() {
     let said = contains("pictures (4 files): 6 rows");
     reports.report(&["--rows", "rows.jsonl", "--as", "svg", "--out", "pictures"]).assert().success().stdout(said);
     assert_eq!(reports.names("pictures"), ["heat-1.svg", "kernels-1.svg", "lengths-1.svg", "roofline-1.svg"]);
+    // A smaller report takes the place of a larger one, and the user's own files stay.
+    for name in ["heat-7.svg", "heat-7.csv", "heat-x.svg", "mine-1.svg"] {
+        fs::write(reports.path("pictures").join(name), "").expect("written");
+    }
+    reports.write("rows.jsonl", &rows()[..1]);
+    reports.report(&["--rows", "rows.jsonl", "--as", "svg", "--out", "pictures"]).assert().success();
+    let own = ["heat-7.csv", "heat-x.svg", "mine-1.svg"];
+    let names = reports.names("pictures");
+    assert!(own.iter().all(|name| names.contains(&(*name).to_owned())) && !names.contains(&"heat-7.svg".to_owned()), "{names:?}");
+    reports.write("rows.jsonl", &rows());
+    reports.report(&["--rows", "rows.jsonl", "--as", "svg", "--out", "pictures"]).assert().success();
     let svg = fs::read_to_string(reports.path("pictures/roofline-1.svg")).expect("written");
     assert_eq!(elements(&svg, "mark") - elements(&svg, "key"), 6);
     assert!(svg.contains("<style>") && svg.contains("NVIDIA H200: rate against intensity</text>"), "{svg}");

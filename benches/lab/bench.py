@@ -58,6 +58,8 @@ def arguments(to, rounds=7, round_ms=6.0, library="build/lib/libkgen.so", gpu=Tr
     for name in positional:
         add(name)
     add("--out", metavar="FILE", help="rows of JSON Lines, written as they are found")
+    add("--db", metavar="FILE", default=os.environ.get("KGEN_DB"),
+        help="the store that `kgen db import` adds the rows to in the end (KGEN_DB)")
     add("--only", action="append", default=[], metavar="TEXT", help="cases whose names hold this; may be repeated")
     add("--quick", action="store_true", help="a few cases and rounds, to see that all runs")
     add("--limit-s", type=float, default=limit_s, help="no case is begun after so many seconds")
@@ -156,9 +158,11 @@ class Bench:
             from .kgen import Library
 
             self.libraries = {name: Library(path) for name, path in paths.items()}
-        self.run = record.circumstances(args.gpu, seed=args.seed, rounds=args.rounds, round_ms=args.round_ms,
-            libraries=paths)
-        self.writer = record.Writer(args.out)
+        self.kernels = {name: record.kernels(path) for name, path in paths.items()}
+        plan = {"rounds": args.rounds, "round_ms": args.round_ms, "graph_below_ms": args.graph_below_ms,
+            "warm_up_ms": timing.WARM_UP_MS}
+        self.run = record.circumstances(args.gpu, seed=args.seed, plan=plan, libraries=paths)
+        self.writer = record.Writer(args.out, args.db)
         gpu = self.run["gpu"]
         self.head = f"{gpu['name']}, driver {self.run['driver']}, torch {self.run['torch']}, " if gpu else ""
         self.head += f"kgen {self.run['kgen']} at {self.run['commit']}, {self.run['date']}"
@@ -197,12 +201,24 @@ class Bench:
             if self.args.gpu:
                 timing.torch.cuda.empty_cache()
 
+    def built(self, contender):
+        """Facts about the kernels of a contender's library: of the one whose name the contender's begins with, or of
+        the only one."""
+        of = [name for name in self.kernels if contender.startswith(name)]
+        only = list(self.kernels) if len(self.kernels) == 1 else []
+        return self.kernels.get(max(of or only, key=len, default=None), {})
+
     def add(self, case, contender, status="ok", message="", numbers=None, own=True, shape=None, dtype=None, layout=None,
             card=None, details=None):
-        """Writes a row."""
+        """Writes a row. `kernel`, `tile` and `spill_bytes` of the details become facts of the row's kernel, beside
+        those of the library's manifest."""
+        details = dict(details or {})
         row = {"format": record.FORMAT, "bench": self.name, "case": case, "contender": contender, "own": own,
             "shape": shape or {}, "dtype": dtype, "layout": layout, "status": status, "message": message,
-            "numbers": numbers, "card": card or {}, "details": details or {}, "run": self.run}
+            "numbers": numbers, "card": card or {}, "details": details, "run": self.run}
+        if name := own and details.pop("kernel", None):
+            facts = {fact: details.pop(fact) for fact in ("tile", "spill_bytes") if fact in details}
+            row["kernel"] = {"name": name, **self.built(contender).get(name, {}), **facts}
         if status not in ("ok", "absent"):
             self.note(f"{case}: {contender} {status}: {message}")
             self.failed += own

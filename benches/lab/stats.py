@@ -24,15 +24,15 @@ def percentile(values, at):
 
 
 def summary(values):
-    """`median`, `mad` (median absolute deviation), `interval` (95 %, of the median) and `n`, as in `kgen bench`, and
-    `mean`, `min`, `p95` and `p99`. Refuses empty lists and NaN."""
+    """The statistics of `kgen bench`, by the same names. Refuses empty lists and NaN."""
     if not values or any(math.isnan(value) for value in values):
         raise ValueError(f"no statistics of {len(values)} values" + (", of which some are NaN" if values else ""))
     middle = statistics.median(values)
     return {
         "median": middle, "mad": statistics.median(abs(value - middle) for value in values),
         "interval": interval(values),
-        "n": len(values), "mean": statistics.fmean(values), "min": min(values),
+        "n": len(values), "mean": statistics.fmean(values),
+        "deviation": statistics.stdev(values) if len(values) > 1 else 0.0, "min": min(values), "max": max(values),
         "p95": percentile(values, 0.95), "p99": percentile(values, 0.99),
     }
 

@@ -28,7 +28,7 @@ pub use measurement::{Made, Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, day, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
 pub use size::{Matrix, Size};
-pub use statistics::Summary;
+pub use statistics::{Summary, median, percentile};
 pub use trial::{Bench, Output, Trial, Trials, Work, copies_beyond};
 pub use wanted::Wanted;
 pub use worker::serve as serve_worker;

@@ -49,11 +49,11 @@ impl Summary {
         if values.is_empty() {
             return None;
         }
-        let middle = median(values.to_vec());
-        let mad = median(values.iter().map(|value| (value - middle).abs()).collect());
+        let center = middle(values.to_vec());
+        let mad = middle(values.iter().map(|value| (value - center).abs()).collect());
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut medians: Vec<f64> =
-            (0..DRAWS).map(|_| median((0..values.len()).map(|_| values[rng.random_range(0..values.len())]).collect())).collect();
+            (0..DRAWS).map(|_| middle((0..values.len()).map(|_| values[rng.random_range(0..values.len())]).collect())).collect();
         medians.sort_unstable_by(f64::total_cmp);
         let interval = [medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40]];
         let n = values.len();
@@ -62,7 +62,7 @@ impl Summary {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         Some(Self {
-            median: middle,
+            median: center,
             mad,
             interval,
             n,
@@ -70,14 +70,29 @@ impl Summary {
             deviation: (squares / (n.max(2) - 1) as f64).sqrt(),
             min: sorted[0],
             max: sorted[n - 1],
-            p95: percentile(&sorted, 0.95),
-            p99: percentile(&sorted, 0.99),
+            p95: interpolated(&sorted, 0.95),
+            p99: interpolated(&sorted, 0.99),
         })
     }
 }
 
+/// The smallest of `values` that at least the fraction `part` of them does not exceed: their percentile by nearest
+/// rank, which unlike an interpolated one is a bound that so many values keep. `None` if there are no values.
+pub fn percentile(values: impl IntoIterator<Item = f64>, part: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied()
+}
+
+/// The median: the middle value, or the mean of the middle two; `None` if there are no values.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| middle(values))
+}
+
 /// The value below which the fraction `at` of sorted values lies, with linear interpolation.
-fn percentile(sorted: &[f64], at: f64) -> f64 {
+fn interpolated(sorted: &[f64], at: f64) -> f64 {
     let place = at * (sorted.len() - 1) as f64;
     let low = place.floor() as usize;
     let high = (low + 1).min(sorted.len() - 1);
@@ -85,7 +100,7 @@ fn percentile(sorted: &[f64], at: f64) -> f64 {
 }
 
 /// The median of at least one value.
-fn median(mut values: Vec<f64>) -> f64 {
+fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
     if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
@@ -97,7 +112,16 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle_value_or_the_mean_of_the_middle_two() {
-        assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 3.0]), median(vec![7.0])], [2.0, 2.5, 7.0]);
+        let of = [median([3.0, 1.0, 2.0]), median([4.0, 1.0, 2.0, 3.0]), median([7.0]), median([])];
+        assert_eq!(of, [Some(2.0), Some(2.5), Some(7.0), None]);
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_enough_values_do_not_exceed() {
+        let twenty = || (1..=20).rev().map(f64::from);
+        let of = [percentile(twenty(), 0.95), percentile(twenty(), 0.951), percentile(twenty(), 0.0), percentile(twenty(), 1.0)];
+        assert_eq!(of, [Some(19.0), Some(20.0), Some(1.0), Some(20.0)]);
+        assert_eq!((percentile([7.0, 3.0], 0.5), percentile([], 0.5)), (Some(3.0), None));
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Unit {
     /// prints its resource report. `source` is the hash of the text and its headers.
     pub fn kernel(plan: &Plan, path: &Path, text: &str, source: String, ptx: bool) -> Self {
         let mut flags = plan::nvcc_flags(plan.compiled_for(), ptx);
-        flags.extend(["-Xptxas", "-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
+        // As one word: ccache drops a `-v` of its own from the line that it preprocesses with.
+        flags.extend(["-Xptxas=-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
         Self {
             name: plan.variant.name(),
             path: path.into(),

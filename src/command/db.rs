@@ -6,8 +6,10 @@ use crate::{
     grid::Filter,
     lab::{self, Condition, Form, Merged, Noise, Regression, Row, Side, Status, Store, StoreError},
 };
+use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     str::FromStr,
@@ -184,10 +186,10 @@ pub struct Added {
 pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let path = path(request.db.as_deref())?;
     match &request.action {
-        Action::Query { rows } => Ok(Outcome::Rows(Store::open_existing(&path)?.rows(&rows.condition()?)?)),
+        Action::Query { rows } => Ok(Outcome::Rows(Store::open_to_read(&path)?.rows(&rows.condition()?)?)),
         Action::Export { rows, form, out } => {
-            let rows = Store::open_existing(&path)?.rows(&rows.condition()?)?;
-            let text = lab::export(&rows, (*form).into());
+            let rows = Store::open_to_read(&path)?.rows(&rows.condition()?)?;
+            let text = lab::export(&rows, (*form).into()).map_err(|error| CommandError::Usage(error.to_string()))?;
             let Some(out) = out else { return Ok(Outcome::Exported { rows: rows.len(), text: Some(text) }) };
             files::write_named(out, text.as_bytes()).map_err(|error| {
                 CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--out`", out.display()))
@@ -217,25 +219,51 @@ pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> R
                 let why = "`prune` removes the rows that conditions select, and none is given";
                 return Err(CommandError::Usage(format!("{why}; give at least one, such as `--before 2026-01-01`")));
             }
-            let mut store = Store::open_existing(&path)?;
-            let rows = store.rows(&rows.condition()?)?;
-            let rows = if *dry_run { rows.len() } else { store.remove(&rows)? };
+            let rows = rows.condition()?;
+            let rows = if *dry_run {
+                Store::open_to_read(&path)?.rows(&rows)?.len()
+            } else {
+                let mut store = Store::open_existing(&path)?;
+                let rows = store.rows(&rows)?;
+                store.remove(&rows)?
+            };
             Ok(Outcome::Pruned { rows, dry_run: *dry_run })
         }
-        Action::Noise { rows } => Ok(Outcome::Noise(lab::noise(&Store::open_existing(&path)?.rows(&rows.condition()?)?))),
+        Action::Noise { rows } => Ok(Outcome::Noise(lab::noise(&Store::open_to_read(&path)?.rows(&rows.condition()?)?))),
         Action::Regress { old, new, rows } => {
             let side = |text: &str| Side::from_str(text).map_err(CommandError::Usage);
             let (old, new) = (side(old)?, side(new)?);
-            let rows = Store::open_existing(&path)?.rows(&rows.condition()?)?;
+            let rows = Store::open_to_read(&path)?.rows(&rows.condition()?)?;
             for side in [&old, &new] {
                 if !rows.iter().any(|row| side.has(row)) {
                     let why = format!("no row of `{}` is of `{side}`", path.display());
                     return Err(CommandError::Usage(format!("{why}; `kgen db query --format json` shows the runs")));
                 }
+                one_run(side, &rows)?;
             }
             Ok(Outcome::Regression(lab::regress(&rows, &old, &new)))
         }
     }
+}
+
+/// The largest number of runs that a message lists.
+const LISTED: usize = 8;
+
+/// Refuses the beginning of a run's id that several runs share, and lists them.
+fn one_run(side: &Side, rows: &[Row]) -> Result<(), CommandError> {
+    let Side::Run(beginning) = side else { return Ok(()) };
+    let runs: BTreeMap<_, _> = rows.iter().filter(|row| side.has(row)).map(|row| ((row.date(), row.run_id()), row)).collect();
+    // A run may be named by its whole id even if that is the beginning of another's.
+    if runs.len() < 2 || runs.keys().any(|(_, run)| run == beginning) {
+        return Ok(());
+    }
+    let latest = runs.iter().rev().take(LISTED);
+    let listed: Vec<String> = latest
+        .map(|((date, run), row)| format!("\n  {run}  {date}  {}  {}", row.bench, row.gpu()).trim_end().to_owned())
+        .collect();
+    let more = if runs.len() > LISTED { format!("\n  and {} earlier ones", runs.len() - LISTED) } else { String::new() };
+    let why = format!("`{beginning}` is the beginning of the ids of {} runs; give more of one of them:", runs.len());
+    Err(CommandError::Usage(why + &listed.concat() + &more))
 }
 
 /// The store's file if one is named: by the request, or by `KGEN_DB`.
@@ -278,7 +306,7 @@ impl Rows {
         let filter = filter.map_err(|error| CommandError::Usage(error.to_string()))?;
         for date in since.iter().chain(&before) {
             if !is_date(date) {
-                let why = format!("`{date}` is no date");
+                let why = format!("`{date}` is no date of the calendar");
                 return Err(CommandError::Usage(format!("{why}; write `2026-11-27`, or with the time `2026-11-27T18:00:00Z`")));
             }
         }
@@ -286,11 +314,15 @@ impl Rows {
     }
 }
 
-/// True for a beginning of `2026-11-27T18:00:00Z` that has a year, a month and a day.
+/// True for a beginning of `2026-11-27T18:00:00Z` that has a year, a month and a day, and that a moment begins with.
 fn is_date(text: &str) -> bool {
     const FORM: &str = "0000-00-00T00:00:00Z";
     let fits = |(have, form): (u8, u8)| if form == b'0' { have.is_ascii_digit() } else { have == form };
-    (10..=FORM.len()).contains(&text.len()) && text.bytes().zip(FORM.bytes()).all(fits)
+    if !(10..=FORM.len()).contains(&text.len()) || !text.bytes().zip(FORM.bytes()).all(fits) {
+        return false;
+    }
+    let rest = &FORM[text.len()..];
+    NaiveDateTime::parse_from_str(&format!("{text}{rest}"), "%Y-%m-%dT%H:%M:%SZ").is_ok()
 }
 
 impl From<StoreError> for CommandError {
@@ -311,6 +343,9 @@ mod tests {
     #[test]
     fn dates_are_days_or_times() {
         assert!(["2026-11-27", "2026-11-27T18:00:00Z", "2026-11-27T18"].into_iter().all(is_date));
+        let impossible =
+            ["2026-02-31", "2026-02-29", "2026-13-01", "2026-00-10", "2026-04-00", "2026-11-27T24:00", "2026-11-27T18:60"];
+        assert!(!impossible.into_iter().any(is_date) && is_date("2028-02-29"));
         assert!(!["", "2026", "2026-11", "27.11.2026", "2026-11-27 18:00", "2026-11-27T18:00:00ZZ"].into_iter().any(is_date));
     }
 

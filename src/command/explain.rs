@@ -147,7 +147,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let session = Session::open(context)?;
     let variants = request.selection.resolve(context, &session.grid, observer)?;
     let path = db::path(request.db.as_deref())?;
-    let store = if request.db.is_some() || path.exists() { Some(Store::open_existing(&path)?) } else { None };
+    let store = if request.db.is_some() || path.exists() { Some(Store::open_to_read(&path)?) } else { None };
     let explained = |variant: &Variant| {
         let condition = Condition { kernels: vec![variant.name()], ..Condition::default() };
         let rows = store.as_ref().map(|store| store.rows(&condition)).transpose()?.unwrap_or_default();

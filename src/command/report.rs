@@ -99,7 +99,7 @@ pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Re
 /// The rows of the store, or of the files and of the store that is named beside them.
 fn read(db: Option<&Path>, files: &[PathBuf], condition: &Condition) -> Result<Vec<Row>, CommandError> {
     if files.is_empty() {
-        return Ok(Store::open_existing(&db::path(db)?)?.rows(condition)?);
+        return Ok(Store::open_to_read(&db::path(db)?)?.rows(condition)?);
     }
     let imported = files.iter().map(|file| db::read(file)).collect::<Result<Vec<_>, _>>()?;
     if db.is_none() && *condition == Condition::default() {

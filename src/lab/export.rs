@@ -3,6 +3,7 @@
 use super::{Row, Status, flat, foreign};
 use itertools::Itertools;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 /// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +18,74 @@ pub enum Form {
     Traces,
 }
 
+/// The largest number of columns of a table: spreadsheets read no more.
+const MOST_COLUMNS: usize = 16_384;
+
+/// The reason why a form cannot express rows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// A table would have too many columns.
+    #[error(
+        "the table would have more than {MOST_COLUMNS} columns, and spreadsheets read no more; the rows from run `{run}` of \
+         `{bench}` on are too many, or have too many fields: select others, or take `--as jsonl`, which has all fields"
+    )]
+    Columns {
+        /// The program of the first row that is too much.
+        bench: String,
+        /// Its run.
+        run: String,
+    },
+    /// A row without a time, in a form of times.
+    #[error(
+        "a row of `{bench}` (run `{run}`) has results but no time, and `--as {form}` has times; leave such rows out, for \
+         example by `--bench 'kgen bench'`, or take `--as jsonl`"
+    )]
+    Untimed {
+        /// The program of the row.
+        bench: String,
+        /// Its run.
+        run: String,
+        /// The form.
+        form: &'static str,
+    },
+}
+
 /// The rows as the text of one file.
-pub fn export(rows: &[Row], form: Form) -> String {
-    match form {
+///
+/// # Errors
+/// [`ExportError`] if the form cannot express a row.
+pub fn export(rows: &[Row], form: Form) -> Result<String, ExportError> {
+    Ok(match form {
         Form::Jsonl => rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n").collect(),
-        Form::Csv => csv(rows),
-        Form::T4 => format!("{:#}\n", json!({ "schema_version": "1.0.0", "results": rows.iter().map(t4).collect_vec() })),
-        Form::Traces => rows.iter().map(|row| foreign::to_trace(row).to_string() + "\n").collect(),
-    }
+        Form::Csv => csv(rows)?,
+        Form::T4 => {
+            timed(rows, "t4")?;
+            format!("{:#}\n", json!({ "schema_version": "1.0.0", "results": rows.iter().map(t4).collect_vec() }))
+        }
+        Form::Traces => {
+            timed(rows, "traces")?;
+            rows.iter().map(|row| foreign::to_trace(row).to_string() + "\n").collect()
+        }
+    })
+}
+
+/// Refuses rows of profiles and checks, which have results without times.
+fn timed(rows: &[Row], form: &'static str) -> Result<(), ExportError> {
+    let untimed = rows.iter().find(|row| row.status == Status::Ok && row.median_us().is_none());
+    untimed.map_or(Ok(()), |row| Err(ExportError::Untimed { bench: row.bench.clone(), run: row.run_id().to_owned(), form }))
 }
 
 /// All columns that any row has, in the order of their first appearance.
-fn csv(rows: &[Row]) -> String {
+fn csv(rows: &[Row]) -> Result<String, ExportError> {
     let flat: Vec<Map<String, Value>> = rows.iter().map(flat).collect();
-    let columns: Vec<&String> = flat.iter().flat_map(Map::keys).unique().collect();
+    let mut known = HashSet::new();
+    let mut columns: Vec<&String> = Vec::new();
+    for (row, fields) in rows.iter().zip(&flat) {
+        columns.extend(fields.keys().filter(|&field| known.insert(field)));
+        if columns.len() > MOST_COLUMNS {
+            return Err(ExportError::Columns { bench: row.bench.clone(), run: row.run_id().to_owned() });
+        }
+    }
     let line = |cells: &mut dyn Iterator<Item = String>| cells.map(|cell| quoted(&cell)).join(",") + "\r\n";
     let cell = |value: Option<&Value>| match value {
         None | Some(Value::Null) => String::new(),
@@ -38,7 +93,7 @@ fn csv(rows: &[Row]) -> String {
         Some(other) => other.to_string(),
     };
     let head = line(&mut columns.iter().map(|&column| column.clone()));
-    head + &flat.iter().map(|row| line(&mut columns.iter().map(|&column| cell(row.get(column))))).join("")
+    Ok(head + &flat.iter().map(|row| line(&mut columns.iter().map(|&column| cell(row.get(column))))).join(""))
 }
 
 /// A cell as RFC 4180 specifies: quoted if it contains a separator.
@@ -94,15 +149,41 @@ mod tests {
         vec![row("a", "2026-11-27T00:00:00Z", 8.0), wrong]
     }
 
+    fn text(rows: &[Row], form: Form) -> String {
+        export(rows, form).expect("the form has these rows")
+    }
+
+    #[test]
+    fn a_table_has_a_bounded_number_of_columns() {
+        let mut wide = row("wide", "2026-11-28T00:00:00Z", 2.0);
+        wide.details = (0..MOST_COLUMNS).map(|place| (format!("k{place}"), json!(1))).collect();
+        let all = [row("a", "2026-11-27T00:00:00Z", 8.0), wide];
+        let refused = ExportError::Columns { bench: "kgen bench".to_owned(), run: "wide".to_owned() };
+        assert_eq!(export(&all, Form::Csv), Err(refused));
+        assert_eq!(text(&all, Form::Jsonl).lines().count(), 2);
+    }
+
+    #[test]
+    fn results_without_times_are_no_traces() {
+        let mut profile = row("p", "2026-11-28T00:00:00Z", 2.0);
+        (profile.bench, profile.numbers) = ("kgen profile".to_owned(), Some(Map::new()));
+        assert_eq!(profile.flaw(), None);
+        for (form, word) in [(Form::T4, "t4"), (Form::Traces, "traces")] {
+            let refused = export(&[profile.clone()], form).expect_err("no time").to_string();
+            assert!(refused.contains("`kgen profile` (run `p`)") && refused.contains(&format!("`--as {word}`")), "{refused}");
+        }
+        assert_eq!(parse("x", &text(&[profile.clone()], Form::Jsonl)).expect("rows").rows, [profile]);
+    }
+
     #[test]
     fn json_lines_are_read_back() {
-        assert_eq!(parse("x", &export(&rows(), Form::Jsonl)).expect("rows").rows, rows());
-        assert_eq!(export(&[], Form::Jsonl), "");
+        assert_eq!(parse("x", &text(&rows(), Form::Jsonl)).expect("rows").rows, rows());
+        assert_eq!(text(&[], Form::Jsonl), "");
     }
 
     #[test]
     fn a_table_has_every_field_and_quotes_what_has_commas() {
-        let table = export(&rows(), Form::Csv);
+        let table = text(&rows(), Form::Csv);
         let lines: Vec<&str> = table.split("\r\n").collect();
         assert_eq!(lines.len(), 4, "a head, two rows and the end");
         assert!(lines[0].contains("numbers.microseconds.median") && lines[0].contains("run.gpu.name"), "{table}");
@@ -111,7 +192,7 @@ mod tests {
 
     #[test]
     fn t4_says_why_a_result_is_invalid() {
-        let document: Value = serde_json::from_str(&export(&rows(), Form::T4)).expect("JSON");
+        let document: Value = serde_json::from_str(&text(&rows(), Form::T4)).expect("JSON");
         let results = document["results"].as_array().expect("a list");
         assert_eq!((&results[0]["invalidity"], &results[1]["invalidity"]), (&json!("correct"), &json!("correctness")));
         assert_eq!(results[0]["times"]["runtimes"], json!([8e-6, 8e-6, 8e-6]));

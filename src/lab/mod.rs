@@ -22,7 +22,7 @@ mod store;
 pub mod tune;
 
 pub use condition::Condition;
-pub use export::{Form, export};
+pub use export::{ExportError, Form, export};
 pub(crate) use flat::flat;
 pub use import::{ImportError, Imported, parse};
 pub use noise::{Noise, noise};

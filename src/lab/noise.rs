@@ -1,6 +1,7 @@
 //! The noise of measurements: how much the times of the same machine code differ between processes.
 
 use super::Row;
+use crate::bench::{median, percentile};
 use itertools::Itertools;
 use serde::Serialize;
 
@@ -38,10 +39,8 @@ pub fn noise(rows: &[Row]) -> Vec<Noise> {
     let cases = measured.map(|row| ((row.key(), row.driver(), code(row)), row)).into_group_map();
     let of_case = |rows: Vec<&Row>| {
         let times: Vec<f64> = rows.iter().filter_map(|row| row.median_us()).sorted_by(f64::total_cmp).collect();
-        let apart: Vec<f64> = times.iter().array_combinations().map(|[low, high]| (high / low).ln()).collect();
-        let apart: Vec<f64> = apart.into_iter().sorted_by(f64::total_cmp).collect();
-        let last = apart.len().checked_sub(1)?;
-        let floor = apart[((apart.len() as f64 * WITHIN).ceil() as usize).saturating_sub(1).min(last)].exp_m1();
+        let apart = times.iter().array_combinations().map(|[low, high]| (high / low).ln());
+        let floor = percentile(apart, WITHIN)?.exp_m1();
         let claimed: Option<Vec<f64>> = rows
             .iter()
             .map(|row| row.interval().zip(row.median_us()).map(|([low, high], median)| (high - low) / 2.0 / median))
@@ -52,9 +51,9 @@ pub fn noise(rows: &[Row]) -> Vec<Noise> {
             case: row.case.clone(),
             gpu: row.gpu().to_owned(),
             runs: rows.len(),
-            microseconds: times[times.len() / 2],
+            microseconds: median(times)?,
             floor,
-            claimed: claimed.map(|claimed| claimed.into_iter().sorted_by(f64::total_cmp).collect::<Vec<_>>()[rows.len() / 2]),
+            claimed: claimed.and_then(median),
         })
     };
     let found = cases.into_values().filter_map(of_case);

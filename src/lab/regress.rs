@@ -2,6 +2,7 @@
 //! did not change show the noise between the two measurements.
 
 use super::{Row, row::text};
+use crate::bench::{median, percentile};
 use itertools::Itertools;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -129,13 +130,7 @@ struct Measured<'a>(Vec<&'a Row>);
 impl Measured<'_> {
     /// Median over processes of their median times.
     fn median_us(&self) -> Option<f64> {
-        let times: Vec<f64> = self.0.iter().filter_map(|row| row.median_us()).sorted_by(f64::total_cmp).collect();
-        let half = times.len() / 2;
-        match times.len() {
-            0 => None,
-            odd if odd % 2 == 1 => Some(times[half]),
-            _ => Some(f64::midpoint(times[half - 1], times[half])),
-        }
+        median(self.0.iter().filter_map(|row| row.median_us()))
     }
 
     /// The smallest range that contains the intervals of all processes.
@@ -166,9 +161,9 @@ pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
     let noise: Vec<f64> = pairs()
         .filter(|(_, old, new)| same(old, new, "sass") == Some(true))
         .filter_map(|(_, old, new)| Some(ratio(old, new)?.ln().abs()))
-        .sorted_by(f64::total_cmp)
         .collect();
-    let floor = (noise.len() >= LEAST_UNCHANGED).then(|| noise[(noise.len() as f64 * WITHIN).ceil() as usize - 1].exp_m1());
+    let unchanged = noise.len();
+    let floor = percentile(noise, WITHIN).filter(|_| unchanged >= LEAST_UNCHANGED).map(f64::exp_m1);
     let verdict = |old: &Measured, new: &Measured, ratio: f64| {
         if same(old, new, "sass") == Some(true) {
             return Verdict::Unchanged;
@@ -214,7 +209,7 @@ pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
         old: old.to_string(),
         new: new.to_string(),
         floor,
-        unchanged: noise.len(),
+        unchanged,
         mean_ratio,
         only_old: missing(&before, &after),
         only_new: missing(&after, &before),

@@ -13,6 +13,9 @@ use std::fmt;
 /// Version of the format: raised if a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;
 
+/// The program whose rows have times.
+const BENCH: &str = "kgen bench";
+
 /// The program whose rows have counts of cases instead of times.
 const CHECK: &str = "kgen check";
 
@@ -172,7 +175,7 @@ impl Row {
         sizes.extend(of_variant(variant));
         Self {
             format: FORMAT,
-            bench: "kgen bench".to_owned(),
+            bench: BENCH.to_owned(),
             case: format!("{name} {shape}"),
             contender: "kgen".to_owned(),
             own: true,
@@ -269,8 +272,14 @@ impl Row {
         if (self.status == Status::Ok) != self.numbers.is_some() {
             return Some("`numbers` belong to the status `ok` and to no other".to_owned());
         }
-        let is_timed = ![CHECK, PROFILE].contains(&self.bench.as_str()) && self.foreign.is_none();
-        if self.status == Status::Ok && is_timed && !self.median_us().is_some_and(|time| time.is_finite() && time > 0.0) {
+        // Programs of `benches/` also compare results without timing them.
+        let has_times = self.numbers.as_ref().is_some_and(|numbers| numbers.contains_key("microseconds"));
+        let is_timed = has_times || [BENCH, super::tune::TUNE].contains(&self.bench.as_str());
+        if self.status == Status::Ok
+            && is_timed
+            && self.foreign.is_none()
+            && !self.median_us().is_some_and(|time| time.is_finite() && time > 0.0)
+        {
             return Some("`numbers` have no finite `microseconds.median` above 0".to_owned());
         }
         if self.run_id().is_empty() || self.date().is_empty() {

@@ -5,9 +5,11 @@ use super::{Condition, Row};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
+use tempfile::TempDir;
 
 /// Steps from an empty file to the current schema; `user_version` counts the steps applied. A step never changes once
 /// released.
@@ -66,6 +68,8 @@ pub enum StoreError {
         path: PathBuf,
         /// SQLite's reason.
         reason: String,
+        /// True if the file, or another that SQLite keeps beside it, may not be written or read.
+        denied: bool,
     },
     /// A row contradicts itself.
     #[error("a row of `{bench}` cannot be kept: {flaw}")]
@@ -75,6 +79,18 @@ pub enum StoreError {
         /// What is wrong.
         flaw: String,
     },
+}
+
+impl StoreError {
+    /// The same reason for another file.
+    fn of_file(mut self, file: &Path) -> Self {
+        let (Self::Foreign { path } | Self::Newer { path, .. } | Self::Missing { path } | Self::Sqlite { path, .. }) = &mut self
+        else {
+            return self;
+        };
+        file.clone_into(path);
+        self
+    }
 }
 
 /// Numbers of rows that were added, and that the store already had.
@@ -91,6 +107,9 @@ pub struct Merged {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// The folder of the copy that is read instead of a file that cannot be opened. It is removed after `connection` is
+    /// closed.
+    _copy: Option<TempDir>,
 }
 
 impl Store {
@@ -106,21 +125,56 @@ impl Store {
         Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens an existing file.
+    /// Opens an existing file for writing.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
-        if !path.exists() {
-            return Err(StoreError::Missing { path: path.to_owned() });
-        }
+        exists(path)?;
         Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
+    /// Opens an existing file for reading, which may be one that this user cannot write, in a folder that this user
+    /// cannot write.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        exists(path)?;
+        match Self::open_existing(path) {
+            Err(StoreError::Sqlite { denied: true, .. }) => Self::copy_of(path),
+            opened => opened,
+        }
+    }
+
+    /// Opens a copy. SQLite cannot read a file in WAL mode where it cannot make the file's index, which exists while
+    /// anybody has the store open: nobody writes to a file that is copied here.
+    fn copy_of(path: &Path) -> Result<Self, StoreError> {
+        let failed = |error: io::Error| sqlite("read", path, error.to_string());
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let copy = folder.path().join("rows.db");
+        let copied = |suffix: &str| {
+            let [from, to] = [path, &copy].map(|path| {
+                let mut name = path.as_os_str().to_owned();
+                name.push(suffix);
+                PathBuf::from(name)
+            });
+            // The contents alone: the copy can be written whatever the permissions of the original are.
+            fs::File::open(from).and_then(|mut from| io::copy(&mut from, &mut fs::File::create(to)?))
+        };
+        copied("").map_err(failed)?;
+        match copied("-wal") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let store = Self::with(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| error.of_file(path))?;
+        Ok(Self { path: path.to_owned(), _copy: Some(folder), ..store })
     }
 
     fn with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
         let opened = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let connection = opened.map_err(|error| of("open", path, &error))?;
-        let mut store = Self { connection, path: path.to_owned() };
+        let mut store = Self { connection, path: path.to_owned(), _copy: None };
         store.prepare().map_err(|error| store.error("open", &error))??;
         Ok(store)
     }
@@ -187,7 +241,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] of either.
     pub fn merge(&mut self, other: &Path) -> Result<Merged, StoreError> {
-        let rows = Self::open_existing(other)?.rows(&Condition::default())?;
+        let rows = Self::open_to_read(other)?.rows(&Condition::default())?;
         self.add_all(&rows)
     }
 
@@ -263,14 +317,25 @@ fn insert(transaction: &Transaction<'_>, row: &Row) -> rusqlite::Result<usize> {
 }
 
 fn of(what: &'static str, path: &Path, error: &rusqlite::Error) -> StoreError {
-    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+    let code = error.sqlite_error_code();
+    if code == Some(ErrorCode::NotADatabase) {
         return StoreError::Foreign { path: path.to_owned() };
     }
-    sqlite(what, path, error.to_string())
+    let denied = matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied));
+    StoreError::Sqlite { what, path: path.to_owned(), reason: error.to_string(), denied }
 }
 
 fn sqlite(what: &'static str, path: &Path, reason: String) -> StoreError {
-    StoreError::Sqlite { what, path: path.to_owned(), reason }
+    StoreError::Sqlite { what, path: path.to_owned(), reason, denied: false }
+}
+
+/// Refuses a file that does not exist, or that this user may not look for.
+fn exists(path: &Path) -> Result<(), StoreError> {
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StoreError::Missing { path: path.to_owned() }),
+        Err(error) => Err(sqlite("read", path, error.to_string())),
+    }
 }
 
 #[cfg(test)]

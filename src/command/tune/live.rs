@@ -59,7 +59,7 @@ pub(super) fn run(
     let tools = build::Request { nvcc: request.nvcc.clone(), offline: request.offline, ..build::Request::default() }
         .tools(context, observer)?;
     let recorder = Recorder::open(request.db.as_deref(), context)?;
-    let rows = Store::open_existing(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
+    let rows = Store::open_to_read(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
     let lessons = lessons(&rows, &card, &variants, session);
     let machine = Machine::new(request, gpu, recorder, session, context, observer);
     let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir, offline: request.offline };

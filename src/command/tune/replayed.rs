@@ -25,7 +25,7 @@ pub(super) fn run(
     session: &Session,
     sizes: Sizes<'_>,
 ) -> Result<(String, Vec<Search>), CommandError> {
-    let rows: Vec<Row> = Store::open_existing(path)?.rows(&Condition::default())?;
+    let rows: Vec<Row> = Store::open_to_read(path)?.rows(&Condition::default())?;
     let names: Vec<String> = variants.iter().map(Variant::name).collect();
     let usable = |row: &&Row| row.own && row.foreign.is_none() && row.status != Status::Truncated && tile_of(row).is_some();
     let rows_of_variants: Vec<&Row> =

@@ -1,6 +1,7 @@
 //! The correction of estimates, learned from lessons.
 
 use super::{COUNT, Features, Lesson, regression::ridge};
+use crate::bench::percentile;
 use serde::Serialize;
 
 /// Penalties of the ridge: of the mean of a group, of coefficients that all groups share, and of a group's deviations
@@ -77,10 +78,8 @@ impl<'a> Model<'a> {
         let time = |logarithm: f64| (microseconds * logarithm.exp()).max(floor);
         let correction = self.correction(&features.group, &features.numbers);
         let alike = self.lessons.iter().filter(|lesson| lesson.group == features.group);
-        let mut errors: Vec<f64> = alike.clone().filter_map(|lesson| lesson.held_out).map(f64::abs).collect();
-        errors.sort_unstable_by(f64::total_cmp);
-        let place = (COVERED * errors.len() as f64).ceil() as usize;
-        let half = if place == 0 { UNKNOWN } else { errors[place - 1] };
+        let errors = alike.clone().filter_map(|lesson| lesson.held_out).map(f64::abs);
+        let half = percentile(errors, COVERED).unwrap_or(UNKNOWN);
         Prediction {
             microseconds: time(correction),
             interval: [time(correction - half), time(correction + half)],

@@ -1,6 +1,7 @@
 //! Errors of predictions for calls that a model has not seen.
 
 use super::{Lesson, Model};
+use crate::bench::percentile;
 use itertools::Itertools;
 use serde::Serialize;
 
@@ -93,7 +94,7 @@ pub fn validate(lessons: &[Lesson]) -> Vec<Validation> {
             lessons.iter().zip(errors).filter_map(|(lesson, error)| Some((lesson, error?.exp_m1().abs()))).collect();
         let by = |of: &dyn Fn(&Lesson) -> String| {
             let parts = known.iter().map(|(lesson, error)| (of(lesson), (*lesson, *error))).into_group_map();
-            parts.into_iter().sorted_by(|a, b| a.0.cmp(&b.0)).filter_map(|(of, calls)| errors_of(of, calls)).collect::<Vec<_>>()
+            parts.into_iter().sorted_by(|a, b| a.0.cmp(&b.0)).filter_map(|(of, calls)| errors_of(of, &calls)).collect::<Vec<_>>()
         };
         let parts = [
             by(&|_| "all".to_owned()),
@@ -107,15 +108,14 @@ pub fn validate(lessons: &[Lesson]) -> Vec<Validation> {
     Held::ALL.into_iter().filter(several).map(of_axis).collect()
 }
 
-fn errors_of(of: String, mut calls: Vec<(&Lesson, f64)>) -> Option<Errors> {
-    calls.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let (worst, error) = calls.last()?;
-    let place = (0.95 * calls.len() as f64).ceil() as usize;
+fn errors_of(of: String, calls: &[(&Lesson, f64)]) -> Option<Errors> {
+    let (worst, error) = calls.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let errors = calls.iter().map(|(_, error)| *error);
     Some(Errors {
         of,
         calls: calls.len(),
-        mean: calls.iter().map(|(_, error)| error).sum::<f64>() / calls.len() as f64,
-        p95: calls[place.max(1) - 1].1,
+        mean: errors.clone().sum::<f64>() / calls.len() as f64,
+        p95: percentile(errors, 0.95)?,
         worst: *error,
         worst_call: format!("{} {} {}", worst.kernel, worst.size, worst.card),
     })

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const WORDS: [&str; 3] = [
     "Changes between the two latest runs",
     "The new time by the old one of each case that both runs have, above 1 where the new run is slower. Cases are slower or \
-     faster if they differ by more than the noise floor, or without a floor if their intervals lie apart.",
+     faster if they differ by more than the noise floor, or without a floor if their intervals do not overlap.",
     "No two runs timed the same work. `kgen bench` twice, before and after a change, gives them; `kgen db regress` compares \
      any two states.",
 ];

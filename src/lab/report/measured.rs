@@ -1,6 +1,7 @@
 //! Cases as their latest runs measured them: what the pictures show.
 
 use super::super::Row;
+use crate::bench::median;
 use itertools::Itertools;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -54,10 +55,7 @@ impl<'a> Measured<'a> {
     fn of(mut rows: Vec<&'a Row>) -> Option<Self> {
         let last = *rows.iter().max_by_key(|row| (row.date(), row.run_id()))?;
         rows.retain(|row| row.run_id() == last.run_id());
-        let times: Vec<f64> = rows.iter().filter_map(|row| row.median_us()).sorted_by(f64::total_cmp).collect();
-        let half = times.len() / 2;
-        let microseconds =
-            if times.len().is_multiple_of(2) { f64::midpoint(times[half - 1], times[half]) } else { *times.get(half)? };
+        let microseconds = median(rows.iter().filter_map(|row| row.median_us()))?;
         let interval = rows.iter().filter_map(|row| row.interval()).reduce(|[low, high], [l, h]| [low.min(l), high.max(h)]);
         Some(Self { row: last, rows: rows.len(), microseconds, interval })
     }

@@ -1,4 +1,4 @@
-//! How far the times of the same machine code lie apart.
+//! How much the times of the same machine code differ.
 
 use super::{
     super::{Noise, Row, noise},

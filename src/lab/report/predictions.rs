@@ -58,7 +58,7 @@ fn figure(card: &str, points: &[Point<'_>], place: usize) -> Figure {
     let ends = [times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max)];
     let chart = Chart {
         x: Axis { label: "µs, measured", scale: Scale::Log10 },
-        y: Axis { label: "predicted / measured", scale: Scale::Linear },
+        y: Axis { label: "predicted / measured", scale: Scale::Log10 },
         series: series.collect(),
         rules: vec![Rule { label: "as measured".to_owned(), points: ends.map(|end| [end, 1.0]).to_vec() }],
     };

@@ -48,7 +48,8 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
 fn figure(card: &str, points: &[Point], place: usize) -> Figure {
     let label = |point: &Point| {
         if point.case.row.own {
-            format!("{} ({})", point.case.row.contender, point.case.program())
+            let program = point.case.program();
+            format!("{}, {}", point.case.row.contender, program.strip_prefix("kgen bench ").unwrap_or(&program))
         } else {
             point.case.row.contender.clone()
         }

@@ -5,7 +5,7 @@ use crate::{files::write_named, lab::export::quoted};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt::Write,
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -23,7 +23,8 @@ pub enum Form {
     Svg,
 }
 
-/// Writes the report as `out`, and returns the files.
+/// Writes the report as `out`, and returns the files. From a folder, the files that an earlier report has left there
+/// are removed.
 ///
 /// # Errors
 /// The file system's.
@@ -37,10 +38,36 @@ pub fn write(report: &Report, form: Form, out: &Path) -> io::Result<Vec<PathBuf>
             pictures.map(|picture| (out.join(format!("{}.svg", picture.id)), picture.alone(draw::STYLE))).collect()
         }
     };
-    if matches!(form, Form::Csv | Form::Svg) {
-        std::fs::create_dir_all(out)?;
+    if let Some(ending) = form.ending_in_folder() {
+        fs::create_dir_all(out)?;
+        for entry in fs::read_dir(out)? {
+            let path = entry?.path();
+            if is_of_a_report(report, &path, ending) && files.iter().all(|(new, _)| *new != path) {
+                fs::remove_file(path)?;
+            }
+        }
     }
     files.into_iter().map(|(path, text)| write_named(&path, text.as_bytes()).map(|_| path)).collect()
+}
+
+impl Form {
+    /// Ending of the files of a form that is a folder.
+    fn ending_in_folder(self) -> Option<&'static str> {
+        match self {
+            Self::Html | Self::Md => None,
+            Self::Csv => Some("csv"),
+            Self::Svg => Some("svg"),
+        }
+    }
+}
+
+/// True for a path such as `heat-12.csv`, by which any report names a picture or table of its section `heat`.
+fn is_of_a_report(report: &Report, path: &Path, ending: &str) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    let stem = name.strip_suffix(ending).and_then(|name| name.strip_suffix('.'));
+    let Some((section, number)) = stem.and_then(|stem| stem.rsplit_once('-')) else { return false };
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && report.sections.iter().any(|known| known.id == section)
 }
 
 impl Report {

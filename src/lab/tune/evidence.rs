@@ -1,6 +1,6 @@
 //! Times of passes, and ratios between candidates.
 
-use crate::bench::Summary;
+use crate::bench::{Summary, percentile};
 use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -81,12 +81,9 @@ impl Evidence {
             let ratios = self.logarithms(candidate, 0);
             ratios.into_iter().array_combinations().map(|[a, b]| (a - b).abs()).filter(|apart| *apart > 0.0).collect::<Vec<_>>()
         });
-        let apart: Vec<f64> = apart.sorted_by(f64::total_cmp).collect();
-        if apart.len() < FEWEST_PAIRS {
-            return USUAL_FLOOR;
-        }
-        let place = (apart.len() as f64 * WITHIN).ceil() as usize;
-        apart[place - 1].exp_m1().max(LEAST_FLOOR)
+        let apart: Vec<f64> = apart.collect();
+        let is_known = apart.len() >= FEWEST_PAIRS;
+        percentile(apart, WITHIN).filter(|_| is_known).map_or(USUAL_FLOOR, |floor| floor.exp_m1().max(LEAST_FLOOR))
     }
 }
 

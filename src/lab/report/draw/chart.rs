@@ -74,6 +74,10 @@ const LEGEND_ROW: f64 = 22.0;
 const LABEL: usize = 92;
 /// Half the size of a mark.
 const HALF: f64 = 4.5;
+/// The same where there are many marks, which also let those below them be seen.
+const HALF_OF_MANY: f64 = 3.0;
+/// Number of marks from which they are many.
+const MANY: usize = 120;
 const COLOURS: usize = 8;
 
 /// Ranges of both axes on the paper.
@@ -105,8 +109,9 @@ impl Chart {
             path(&mut body, rule.points.iter().filter_map(|[x, y]| plane.at(*x, *y)), &class);
         }
         // The first lies on top.
+        let many = marks().count() >= MANY;
         for (place, series) in self.series.iter().enumerate().rev() {
-            series.draw(place, &plane, &mut body);
+            series.draw(place, many, &plane, &mut body);
         }
         let height = self.legend(&mut body);
         Some(Picture { id, title, description, size: [WIDTH, height], body })
@@ -160,7 +165,7 @@ impl Chart {
                 if series.joined {
                     line(body, [x, y], [x + 24.0, y], &series.class(place, "path"));
                 }
-                shape(body, place, [x + 12.0, y], &series.class(place, "key mark"), "");
+                shape(body, place, [x + 12.0, y, HALF], &series.class(place, "key mark"), "");
             });
         }
         for (class, rule) in self.rules().filter(|(_, rule)| !rule.label.is_empty()) {
@@ -175,32 +180,33 @@ impl Series {
         format!("{what}{} s{}", if self.solid { "" } else { " peer" }, place % COLOURS)
     }
 
-    fn draw(&self, nth: usize, plane: &Plane, body: &mut String) {
+    fn draw(&self, nth: usize, many: bool, plane: &Plane, body: &mut String) {
         let shown = || self.marks.iter().filter_map(|mark| Some((mark, plane.at(mark.x, mark.y)?)));
         if self.joined {
             path(body, shown().map(|(_, at)| at), &self.class(nth, "path"));
         }
         let range = self.class(nth, "range");
-        let class = self.class(nth, "mark");
+        let (what, half) = if many { ("mark many", HALF_OF_MANY) } else { ("mark", HALF) };
+        let class = self.class(nth, what);
         for (mark, at) in shown() {
             let ends = mark.range.and_then(|[low, high]| Some([plane.at(mark.x, low)?, plane.at(mark.x, high)?]));
             if let Some([low, high]) = ends {
                 line(body, low, high, &range);
             }
-            shape(body, nth, at, &class, &mark.note);
+            shape(body, nth, [at[0], at[1], half], &class, &mark.note);
         }
     }
 }
 
-/// Adds a mark, whose form tells series apart without colour.
-fn shape(body: &mut String, place: usize, [x, y]: [f64; 2], class: &str, note: &str) {
+/// Adds a mark at a place with half its size; its form identifies the series without colour.
+fn shape(body: &mut String, place: usize, [x, y, half]: [f64; 3], class: &str, note: &str) {
     let note = if note.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(note)) };
     let polygon = |points: &[[f64; 2]]| {
-        let points: Vec<String> = points.iter().map(|[dx, dy]| format!("{:.1},{:.1}", x + dx * HALF, y + dy * HALF)).collect();
+        let points: Vec<String> = points.iter().map(|[dx, dy]| format!("{:.1},{:.1}", x + dx * half, y + dy * half)).collect();
         format!("<polygon class=\"{class}\" points=\"{}\">{note}</polygon>\n", points.join(" "))
     };
     let element = match place % 5 {
-        0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{HALF}\">{note}</circle>\n"),
+        0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{half}\">{note}</circle>\n"),
         1 => polygon(&[[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]),
         2 => polygon(&[[0.0, -1.2], [1.1, 0.8], [-1.1, 0.8]]),
         3 => polygon(&[[0.0, -1.3], [1.3, 0.0], [0.0, 1.3], [-1.3, 0.0]]),
@@ -235,6 +241,13 @@ mod tests {
         assert!(picture.body.contains("own &amp; more") && picture.size[1] > LEGEND);
         assert!(chart(0).picture(["c".into(), "T".into()], "D".into()).is_some_and(|empty| !empty.body.contains("<title>")));
         assert!(Chart { rules: Vec::new(), ..chart(0) }.picture(["c".into(), "T".into()], "D".into()).is_none());
+    }
+
+    #[test]
+    fn many_marks_are_small_and_transparent() {
+        let picture = chart(MANY / 2).picture(["c".into(), "T".into()], "D".into()).expect("there are marks");
+        assert_eq!(picture.body.matches("class=\"mark many").count(), MANY);
+        assert!(picture.body.contains("r=\"3\"") && picture.body.contains("class=\"key mark s0\""));
     }
 
     #[test]
