@@ -19,6 +19,9 @@ const CHECK: &str = "kgen check";
 /// The program whose rows have counts of accesses and counters instead of times.
 pub(super) const PROFILE: &str = "kgen profile";
 
+/// The contender of kernels that a person edited.
+const EDITED: &str = "edited";
+
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,9 +105,9 @@ pub struct Row {
     pub bench: String,
     /// Name of the case in that program.
     pub case: String,
-    /// Name of the implementation: `kgen`, `fa3`, `sdpa`, …
+    /// Name of the implementation: `kgen`, `fa3`, `sdpa`, …, or `edited` for a kernel that a person edited.
     pub contender: String,
-    /// True for a kernel of kgen.
+    /// True for a kernel of kgen, as kgen rendered it.
     pub own: bool,
     /// Named sizes, and other parameters that select the work: `batch`, `heads`, `seqlen_k`, `causal`, …
     pub shape: Map<String, Value>,
@@ -176,8 +179,8 @@ impl Row {
             format: FORMAT,
             bench: "kgen bench".to_owned(),
             case: format!("{name} {shape}"),
-            contender: "kgen".to_owned(),
-            own: true,
+            contender: contender(made).to_owned(),
+            own: made.edited.is_none(),
             shape: sizes,
             dtype: variant.dtype().map(|dtype| dtype.to_string()),
             layout: None,
@@ -219,8 +222,8 @@ impl Row {
             format: FORMAT,
             bench: CHECK.to_owned(),
             case: format!("{} {}", verdict.name, verdict.level.word()),
-            contender: "kgen".to_owned(),
-            own: true,
+            contender: contender(made).to_owned(),
+            own: made.edited.is_none(),
             shape: of_variant(&variant),
             dtype: variant.dtype().map(|dtype| dtype.to_string()),
             layout: None,
@@ -282,6 +285,11 @@ impl Row {
         text(&self.run, "driver")
     }
 
+    /// True if the kernel was edited by a person: its variant names the interface, not the text.
+    pub fn is_edited(&self) -> bool {
+        !self.kernel_fact("edited").is_empty()
+    }
+
     /// Name of the kernel that ran; empty for a peer.
     pub fn kernel_name(&self) -> &str {
         let stated = self.kernel.as_ref().map_or("", |kernel| text(kernel, "name"));
@@ -328,10 +336,14 @@ impl Row {
     /// The properties that make two measurements comparable: kernel or peer, work, card, the unit that was repeated,
     /// state of the L2.
     pub(super) fn key(&self) -> [String; 5] {
-        let kernel = if self.kernel_name().is_empty() { &self.contender } else { self.kernel_name() };
+        let kernel = match self.kernel_name() {
+            "" => self.contender.clone(),
+            name if self.is_edited() => format!("{EDITED} {name}"),
+            name => name.to_owned(),
+        };
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
-        [kernel.to_owned(), work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+        [kernel, work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
     }
 
     /// One of the row's numbers: `tflops`, `gbs`, `relative_error`, …
@@ -343,6 +355,11 @@ impl Row {
     pub fn word(&self, name: &str) -> &str {
         self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
     }
+}
+
+/// The contender of a row of kgen's own programs.
+pub(super) fn contender(made: &Made) -> &'static str {
+    if made.edited.is_some() { EDITED } else { "kgen" }
 }
 
 /// The facts about a kernel: its variant, tile and text, and the library's manifest entry.
