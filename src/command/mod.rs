@@ -48,6 +48,7 @@ pub mod report;
 mod score;
 mod selection;
 mod session;
+mod single;
 mod target;
 pub mod toolchain;
 pub mod tune;
