@@ -127,8 +127,10 @@ fn an_edited_kernel_is_compared_with_the_generated_one() {
     assert!(!folder.path().join("my.md").exists());
     let text = fs::read_to_string(&file).expect("readable");
     fs::write(&file, text.replace("namespace {\n", "// mine\nnamespace {\n")).expect("written");
-    let diff = command::diff::run(&request(json!({ "source": file })), &context(&folder), &()).expect("they are compared");
-    assert_eq!(as_printed(&diff), printed(&folder, &format!("diff --source {}", file.display())));
+    let asked = request(json!({ "source": file, "nvcc": "no-such-nvcc" }));
+    let diff = command::diff::run(&asked, &context(&folder), &()).expect("they are compared");
+    assert_eq!(as_printed(&diff), printed(&folder, &format!("diff --source {} --nvcc no-such-nvcc", file.display())));
+    assert!(diff.uncompared.as_ref().is_some_and(|why| why.contains("no-such-nvcc")), "{:?}", diff.uncompared);
     assert_eq!((diff.old.as_str(), diff.lines), (ONE, [0, 1]));
     let error = command::diff::run(&request(json!({ "old": ONE })), &context(&folder), &()).expect_err("nothing to compare");
     assert!(error.to_string().contains("`--source`"), "{error}");

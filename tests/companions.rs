@@ -1,8 +1,8 @@
-//! The files beside a kernel of `kgen generate --output x.cu`: the test compiles by its own compile line and runs on the
-//! emulator, passes, and fails if the kernel is wrong.
+//! The files beside a kernel of `kgen generate --output x.cu`: the test compiles by its own compile line and runs on
+//! the emulator, passes, and fails if the kernel is wrong.
 
 use assert_cmd::Command;
-use predicates::{prelude::*, str::contains};
+use predicates::str::contains;
 use serde_json::Value;
 use std::{
     fs,

@@ -28,6 +28,7 @@ use std::{
 const FLAG: &str = "--output";
 
 /// Request of rendered kernels. The default is the whole grid into `generated`.
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
@@ -271,7 +272,9 @@ fn write_file(
     let summary =
         render::write_kernel_file(file, &kernel.text, &others, &written, &session.templates, &|message| observer.note(message));
     let summary = summary.map_err(unwritable(FLAG))?;
-    notes.iter().for_each(|note| observer.note(note));
+    for note in &notes {
+        observer.note(note);
+    }
     Ok((vec![variant], summary))
 }
 

@@ -93,5 +93,6 @@ pub(super) fn headers_of_emulator(files: &[OutputFile]) -> OutputFile {
     let of_emulator = files.iter().filter(|file| file.path.starts_with(EMULATOR));
     let included = of_emulator.flat_map(|file| file.text.lines().filter_map(|line| line.trim().strip_prefix("#include \"")));
     let names: BTreeSet<&str> = included.filter_map(|rest| rest.split('"').next()).filter(|name| !own.contains(name)).collect();
-    OutputFile { path: EMULATOR.to_owned(), text: names.iter().map(|name| format!("#include \"{name}\"\n")).collect() }
+    let lines: Vec<String> = names.iter().map(|name| format!("#include \"{name}\"")).collect();
+    OutputFile { path: EMULATOR.to_owned(), text: lines.join("\n") }
 }

@@ -171,9 +171,9 @@ fn is_code(path: &str) -> bool {
 }
 
 /// Writes one kernel to `file`, beside it `others`, such as the header that declares it, and below `include/` the
-/// headers that they include. There is no manifest. `written` are the files this kgen would write for the kernel that an
-/// existing `file` names, if any. If a file has kgen's mark but other text, a user edited it or an older kgen wrote it: a
-/// backup is kept. The same holds for a header of `include/`, or the emulator, beside a file that this kgen wrote.
+/// headers that they include. There is no manifest. `written` are the files this kgen would write for the kernel that
+/// an existing `file` names, if any. If a file has kgen's mark but other text, a user edited it or an older kgen wrote
+/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file that this kgen wrote.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or another existing file is not kgen's;
@@ -211,7 +211,7 @@ pub fn write_kernel_file(
     replace(folder, &files, &owner_of, &Held::default(), &[])
 }
 
-/// What a file beside `include/` contains if kgen wrote it; `None` for a file of a folder, which has no mark of its own.
+/// What a file beside `include/` contains if kgen wrote it; `None` for a file of a folder, which has no mark itself.
 fn mark_of(path: &str) -> Option<&'static str> {
     let marks = [(".cu", MARK), (".cpp", MARK), (".h", DECLARATION_MARK), (".md", COMMENT_MARK), (".json", PREDICTION_MARK)];
     marks.iter().find(|(ending, _)| !path.contains('/') && path.ends_with(ending)).map(|(_, mark)| *mark)

@@ -87,8 +87,8 @@ fn compiled(
     let compiler = Compiler { tools: &tools, session, context, folder: &folder, offline: true };
     let rendered = Made::of(plan, session.renderer.kernel(plan)?.hash);
     let facts = |made: Made, edited: Option<&Edited>| {
-        let compiled = compiler.build(plan, made, edited)?.map_err(|failure| CommandError::Failed(failure.message))?;
-        Ok::<_, CommandError>(crate::lab::flat(&compiled.built))
+        let made = compiler.build(plan, made, edited)?.map_err(|failure| CommandError::Failed(failure.message))?;
+        Ok::<_, CommandError>(crate::lab::flat(&made.built))
     };
     Ok(differences(&facts(rendered, None)?, &facts(edited.made(plan), Some(edited))?))
 }

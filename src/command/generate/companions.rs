@@ -28,12 +28,11 @@ impl Companions {
         let name = name_of(file);
         let stem = name.strip_suffix(".cu").unwrap_or(&name);
         let mut companions = Self::default();
-        match prediction(plan) {
-            Some(text) => companions.files.push(OutputFile { path: format!("{stem}.prediction.json"), text }),
-            None => {
-                let why = "its time is not predicted, by itself or on a card of its target";
-                companions.notes.push(format!("no `{stem}.prediction.json` of `{}`: {why}", plan.variant.name()));
-            }
+        if let Some(text) = prediction(plan) {
+            companions.files.push(OutputFile { path: format!("{stem}.prediction.json"), text });
+        } else {
+            let why = "its time is not predicted, by itself or on a card of its target";
+            companions.notes.push(format!("no `{stem}.prediction.json` of `{}`: {why}", plan.variant.name()));
         }
         let explanation = explain::of_kernel(plan.variant, session)?;
         companions.files.push(OutputFile { path: format!("{stem}.md"), text: explained::page(&explanation) });
