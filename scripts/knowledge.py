@@ -4,7 +4,8 @@
     scripts/knowledge.py            writes the page
     scripts/knowledge.py --check    exits 1, with a line for each fault
 
-Faults are: a record without a key, or with one that the page does not show; IDs that repeat or do not rise; a kind or
+Faults are: a record without a key, or with one that the page does not show; a condition on the plan that is none; a name
+of a source that no template has; IDs that repeat or do not rise; a kind or
 target that is not in variants.toml; a file of code without the name that the record gives; a quote that its page of
 results or decisions does not have; a figure that no quote of the record has; an ID on any page that no record has; a
 leaf of decisions.md without an ID; a name of code, or a constant in a table, that the linked file does not have; a page
@@ -12,6 +13,7 @@ that is not what the records give.
 """
 
 import argparse
+import json
 import re
 import textwrap
 import tomllib
@@ -23,7 +25,9 @@ FOLDER = Path("docs/knowledge")
 STATUS = {"helps": ("helps", "help"), "no effect": ("has no effect", "have no effect"), "hurts": ("hurts", "hurt")}
 KEYS = ["id", "name", "status", "kinds", "targets", "when", "mechanism", "effect", "page", "quotes", "code"]
 # `code_of` is "instead" if the pattern was dropped: the code is then what stands in its place.
-OPTIONAL = ["code_of"]
+# `plan` has conditions on the plan of a kernel that has the pattern, and `source` names in its source: `kgen explain`
+# shows a record for the kernels of its kinds and targets that satisfy all of them, and no record that has neither key.
+OPTIONAL = ["code_of", "plan", "source"]
 WIDTH = 120
 
 
@@ -52,6 +56,15 @@ def words_of_the_grid():
     return {kind for family in grid["family"] for kind in family["kind"]}, set(grid["targets"])
 
 
+def is_condition(text):
+    """True for `tile.m = 192` and the like, whose value is JSON."""
+    found = re.fullmatch(r"[a-z0-9_.]+ (=|<=|>=|in) (.+)", text)
+    try:
+        return found is not None and isinstance(json.loads(found[2]), list) == (found[1] == "in")
+    except json.JSONDecodeError:
+        return False
+
+
 def faults_of_record(record, kinds, targets):
     missing = [key for key in KEYS if key not in record]
     unknown = sorted(record.keys() - set(KEYS) - set(OPTIONAL))
@@ -65,6 +78,10 @@ def faults_of_record(record, kinds, targets):
         yield f"has `code_of = \"{record['code_of']}\"`, which is not \"instead\""
     yield from (f"names the kind `{kind}`, which variants.toml lacks" for kind in record["kinds"] if kind not in kinds)
     yield from (f"names the target `{one}`, which variants.toml lacks" for one in record["targets"] if one not in targets)
+    yield from (f"has the condition `{one}`, which is no key, comparison and value" for one in record.get("plan", []) if not is_condition(one))
+    templates = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "templates").rglob("*")) if path.is_file())
+    names = (name for name in record.get("source", []) if not re.search(rf"\b{re.escape(name)}\b", templates))
+    yield from (f"names `{name}`, which no template has" for name in names)
     for place in record["code"]:
         path, _, name = place.partition(": ")
         text = read(path)
@@ -138,8 +155,14 @@ def section(record):
     code = "; ".join("`{}` in `{}`".format(*reversed(place.split(": ", 1))) for place in record["code"])
     of_code = "Code in its place" if "code_of" in record else "Code"
     kinds = ", ".join(f"`{kind}`" for kind in record["kinds"])
+    tied = [
+        f"{what} {', '.join(f'`{one}`' for one in record[key])}"
+        for key, what in [("plan", "a plan with"), ("source", "a source with")]
+        if record.get(key)
+    ]
     points = {
         "Where": f"{kinds}; {', '.join(record['targets'])}. {record['when']}",
+        **({"Kernels with it": "; ".join(tied) or "all of them"} if {"plan", "source"} & record.keys() else {}),
         "How": record["mechanism"],
         "Measured": f"{record['effect']} ({link})",
         of_code: code,

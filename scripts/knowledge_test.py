@@ -53,6 +53,13 @@ class Knowledge(unittest.TestCase):
         self.assertIn("1 records: 1 help, 0 have no effect, 0 hurt.", page)
         self.assertIn("### K-001\n\n**Turns**: helps.", page)
         self.assertIn("* Measured: 1.07 / 1.02 ([ladder.md](../results/ladder.md#turns))", page)
+        self.assertNotIn("Kernels with it", page)
+        self.assertEqual(self.faults(RECORD.replace("when =", "plan = ['tile.m >= 64']\nsource = [\"TURNS\"]\nwhen =")), [])
+        tied = (self.root / "docs/knowledge/patterns.md").read_text(encoding="utf-8")
+        self.assertIn("* Kernels with it: a plan with `tile.m >= 64`; a source with `TURNS`", tied)
+        self.assertEqual(self.faults(RECORD.replace("when =", "plan = []\nwhen =")), [])
+        tied = (self.root / "docs/knowledge/patterns.md").read_text(encoding="utf-8")
+        self.assertIn("* Kernels with it: all of them", tied)
         self.assertIn("* Code: `await_turn` in `templates/turns.cuh`", page)
 
     def test_each_fault_of_a_record_is_found(self):
@@ -62,6 +69,9 @@ class Knowledge(unittest.TestCase):
             ("when =", "where = 1\nwhen =", "has an unknown key `where`"),
             ('"helps"', '"good"', "has the status `good`"),
             ('["fwd"]', '["bwd"]', "names the kind `bwd`"),
+            ("when =", "plan = ['tile.m = 192', 'tile.m == 1']\nwhen =", "has the condition `tile.m == 1`"),
+            ("when =", "plan = ['tile.m in 192']\nwhen =", "has the condition `tile.m in 192`"),
+            ("when =", 'source = ["await_turn", "await"]\nwhen =', "names `await`, which no template has"),
             ('["sm90"]', '["sm91"]', "names the target `sm91`"),
             ("turns.cuh: ", "turn.cuh: ", "names `templates/turn.cuh`, which does not exist"),
             ("await_turn", "await_turns", "names `await_turns`, which `templates/turns.cuh` does not have"),

@@ -520,8 +520,12 @@ fn a_kernel_edited_by_hand_is_checked_and_its_bug_is_named_with_its_line() {
     let barrier = text.lines().position(|line| line.trim_start().starts_with("block_sync();")).expect("it has a barrier");
     let edited: Vec<&str> = text.lines().enumerate().map(|(place, line)| if place == barrier { "" } else { line }).collect();
     std::fs::write(&path, edited.join("\n") + "\n").expect("written");
-    // The report names lines of the file.
-    kgen(&["check", "--source", "my.cu"]).assert().code(1).stdout(contains("race").and(contains(".cu:")));
+    // The report names lines of the file, not of the copy that is compiled.
+    let named = contains("race").and(contains("(my.cu:")).and(contains(name.to_owned() + ".cu:").not());
+    kgen(&["check", "--source", "my.cu"]).assert().code(1).stdout(named);
+    std::fs::write(&path, text.replace("block_sync();", "block_sink();")).expect("written");
+    let refused = kgen(&["check", "--source", "my.cu"]).assert().code(1);
+    refused.stdout(contains(format!("my.cu:{}:", barrier + 1)).and(contains("block_sink")));
 
     kgen(&["check", "--source", "my.cu", "--device", "gpu"]).assert().code(2).stderr(contains("compiled for the emulator"));
     kgen(&["check", "--source", "my.cu", "flash_fwd_hdim64_fp16_causal_sm80"])

@@ -119,6 +119,24 @@ fn files_are_generated_compared_and_an_edited_one_is_warned_of() {
 }
 
 #[test]
+fn an_edited_kernel_is_compared_with_the_generated_one() {
+    let folder = folder();
+    let file = folder.path().join("my.cu");
+    let asked = request(json!({ "selection": { "names": [ONE] }, "output": file, "companions": false }));
+    command::generate::run(&asked, &context(&folder), &()).expect("it can be written");
+    assert!(!folder.path().join("my.md").exists());
+    let text = fs::read_to_string(&file).expect("readable");
+    fs::write(&file, text.replace("namespace {\n", "// mine\nnamespace {\n")).expect("written");
+    let asked = request(json!({ "source": file, "nvcc": "no-such-nvcc" }));
+    let diff = command::diff::run(&asked, &context(&folder), &()).expect("they are compared");
+    assert_eq!(as_printed(&diff), printed(&folder, &format!("diff --source {} --nvcc no-such-nvcc", file.display())));
+    assert!(diff.uncompared.as_ref().is_some_and(|why| why.contains("no-such-nvcc")), "{:?}", diff.uncompared);
+    assert_eq!((diff.old.as_str(), diff.lines), (ONE, [0, 1]));
+    let error = command::diff::run(&request(json!({ "old": ONE })), &context(&folder), &()).expect_err("nothing to compare");
+    assert!(error.to_string().contains("`--source`"), "{error}");
+}
+
+#[test]
 fn kernels_are_vendored_and_removed() {
     let folder = folder();
     let place = json!({ "folder": folder.path().join("k") });
@@ -282,7 +300,10 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::fuzz::Request>(&json!({}));
     refuses_unknown_keys::<command::bench::Request>(&json!({}));
     refuses_unknown_keys::<command::peers::Request>(&json!({ "sites": ["peers"] }));
+    refuses_unknown_keys::<command::bench::Request>(&json!({ "source": "my.cu", "nvcc": "nvcc", "offline": true }));
     refuses_unknown_keys::<command::bench::Shape>(&json!({}));
+    refuses_unknown_keys::<command::diff::Request>(&json!({ "source": "my.cu" }));
+    refuses_unknown_keys::<command::explain::Request>(&json!({}));
     refuses_unknown_keys::<command::profile::Request>(&json!({}));
     refuses_unknown_keys::<command::profile::Shape>(&json!({}));
     refuses_unknown_keys::<command::report::Request>(&json!({ "rows": { "kernels": ["k"] }, "form": "svg" }));

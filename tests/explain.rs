@@ -3,7 +3,7 @@
 use assert_cmd::Command;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// The kernel of most tests.
 const NAME: &str = "flash_fwd_hdim64_fp16_sm80";
@@ -54,6 +54,27 @@ fn on_a_card_the_kernel_and_the_tiles_beside_it_have_predicted_times() {
         .assert()
         .code(2)
         .stderr(contains("no card whose numbers are known"));
+}
+
+#[test]
+fn a_kernel_has_the_optimisations_whose_conditions_it_meets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = |name: &str| {
+        let found = json(&mut kgen(folder.path(), &["explain", name]));
+        let all = found[0]["optimisations"].as_array().expect("a list").clone();
+        all.into_iter().map(|one| (one["id"].as_str().expect("an ID").to_owned(), one)).collect::<BTreeMap<String, Value>>()
+    };
+    let (full, causal) = (found("flash_fwd_hdim128_bf16_sm90"), found("flash_fwd_hdim128_bf16_causal_sm90"));
+    // The tile, and what the source has.
+    assert!(full.contains_key("K-007") && full.contains_key("K-032") && full.contains_key("K-036"), "{:?}", full.keys());
+    assert!(!causal.contains_key("K-007") && causal.contains_key("K-020") && !full.contains_key("K-020"), "{:?}", causal.keys());
+    assert!(!full.contains_key("K-028") && !full.contains_key("K-075"), "no cluster; and the dispatcher's is no kernel's");
+    let wide = &full["K-007"];
+    assert_eq!((&wide["status"], &wide["name"]), (&json!("helps"), &json!("192 queries a block on Hopper")));
+    assert!(wide["measured"].as_str().is_some_and(|text| !text.is_empty()) && wide["reason"].is_string(), "{wide}");
+    assert!(!found("flash_fwd_hdim128_bf16_sm80").contains_key("K-018"), "it is of another target");
+    let said = contains("K-007 192 queries a block on Hopper: helps").and(contains("measured: "));
+    kgen(folder.path(), &["explain", "flash_fwd_hdim128_bf16_sm90"]).assert().success().stdout(said);
 }
 
 #[test]

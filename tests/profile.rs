@@ -172,7 +172,9 @@ fn a_kernel_with_wrong_results_or_a_race_has_no_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     kgen(folder.path(), &["generate", NAME, "--output", "out"]).assert().success();
     let text = fs::read_to_string(folder.path().join("out").join(format!("{NAME}.cu"))).expect("a kernel");
-    for (find, replace, said) in [("float factor = ", "float factor = 2 * ", "O is wrong"), ("    warp_sync();\n", "", "race")] {
+    for (find, replace, said) in
+        [("float factor = ", "float factor = 2 * ", "O is wrong"), ("    warp_sync();\n", "", "(mine.cu:")]
+    {
         assert!(text.contains(find));
         fs::write(folder.path().join("mine.cu"), text.replace(find, replace)).expect("written");
         let arguments = ["profile", "--source", "mine.cu", "--seqlen", "128"];

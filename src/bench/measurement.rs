@@ -87,19 +87,23 @@ pub struct Made {
     /// The plan's tile.
     #[serde(default)]
     pub tile: serde_json::Value,
-    /// BLAKE3 of the kernel's text as rendered by this kgen; a library that was built earlier may contain another text.
+    /// BLAKE3 of the kernel's text, as rendered by this kgen or edited; a library that was built earlier may contain
+    /// another text.
     #[serde(default)]
     pub source: String,
     /// Dynamic shared memory of a block by the plan, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_memory_bytes: Option<u32>,
+    /// The file of a kernel that a person edited; `None` for a kernel that kgen rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<String>,
 }
 
 impl Made {
     /// The tile and shared memory of a plan, and the hash of its text.
     pub fn of(plan: &Plan, source: String) -> Self {
         let shared_memory_bytes = Some(plan.shared_memory_bytes);
-        Self { tile: serde_json::to_value(plan.tile()).unwrap_or_default(), source, shared_memory_bytes }
+        Self { tile: serde_json::to_value(plan.tile()).unwrap_or_default(), source, shared_memory_bytes, edited: None }
     }
 }
 

@@ -176,7 +176,7 @@ mod tests {
             features: Features::NONE,
             target: Target::Sm80,
         };
-        let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned(), shared_memory_bytes: Some(1024) };
+        let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned(), ..Made::default() };
         let requests = [64, 128].map(|head_dim| BenchRequest {
             variant: variant(HeadDim::equal(head_dim)).into(),
             shapes: vec![shape.clone(); 2],

@@ -39,11 +39,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The median alone; `None` if there are no values.
-    pub fn middle(values: &[f64]) -> Option<f64> {
-        (!values.is_empty()).then(|| median(values.to_vec()))
-    }
-
     /// Summary of `values`, which must not contain NaN; `None` if there are none. `seed` draws the bootstrap samples.
     pub fn of(values: &[f64], seed: u64) -> Option<Self> {
         if values.is_empty() {

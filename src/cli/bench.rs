@@ -1,5 +1,7 @@
 //! `kgen bench`.
 
+mod by_hand;
+
 use super::{
     Global,
     db::StoreArgs,
@@ -16,7 +18,7 @@ use crate::{
     check::DEFAULT_SEED,
     command::{
         self, CommandError, TargetWord,
-        bench::{Request, Shape},
+        bench::{Outcome, Request, Shape},
         limits,
         peers::Peer,
         suite::Suite,
@@ -49,7 +51,9 @@ Examples:
   kgen bench --suite models --peer sdpa-flash,fa3 --site peers
                                       in turns with other implementations
   kgen bench --list-peers --python .venv/bin/python
-                                      which of them this machine has";
+                                      which of them this machine has
+  kgen bench --source my.cu --processes 5 --seqlen 4096
+                                      an edited kernel by the generated one";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -75,6 +79,20 @@ pub struct Args {
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
+
+    /// A file with one kernel of kgen's ABI, edited by hand: it and the kernel that kgen generates for its variant are
+    /// built, each as a library of its own, and timed in turns. Its launcher names the variant, or the flags of
+    /// selection do.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["library", "run_as"])]
+    source: Option<PathBuf>,
+
+    /// The nvcc that compiles for `--source` [default: that of `kgen build`].
+    #[arg(long, value_name = "PATH", requires = "source")]
+    nvcc: Option<PathBuf>,
+
+    /// Never use the network: fail if nvcc would have to be installed for `--source`.
+    #[arg(long, requires = "source")]
+    offline: bool,
 
     /// Also write the JSON document to this file.
     #[arg(long, value_name = "FILE")]
@@ -229,7 +247,7 @@ impl From<ShapeArgs> for Shape {
 /// # Errors
 /// The errors of [`command::bench::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, timing, contest, library, run_as, out, store, no_db } = args;
+    let Args { selection, shape, timing, contest, library, run_as, source, nvcc, offline, out, store, no_db } = args;
     let ContestArgs { suite, list_suites, peer: peers, list_peers, python, site: sites } = contest;
     if list_suites {
         let listing = command::suite::list()?;
@@ -260,26 +278,30 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         time_limit_s,
         library,
         run_as,
+        source,
+        nvcc,
+        offline,
         record,
         db,
     };
     let outcome = command::bench::run(&request, &global.interruptible(), &global.console())?;
     if let Some(out) = &out {
-        keep(&outcome.report, out)?;
+        keep(&outcome, out)?;
     }
-    show(global, &outcome, || describe(&outcome.report))?;
+    let describe = || describe(&outcome.report) + &outcome.edited.as_ref().map_or_else(String::new, by_hand::describe);
+    show(global, &outcome, describe)?;
     outcome.verdict()
 }
 
 /// Writes the document to the file of `--out`.
-fn keep(report: &Report, out: &Path) -> Result<(), CommandError> {
+fn keep(outcome: &Outcome, out: &Path) -> Result<(), CommandError> {
     // Replacing the file by a rename would break a pipe, and writing into one waits for a reader; terminals and disk
     // devices are the user's choice.
     let pipe = fs::metadata(out).is_ok_and(|there| there.file_type().is_fifo());
     let text = if pipe {
         Err("it is a pipe, and no file".to_owned())
     } else {
-        serde_json::to_string_pretty(report).map_err(|error| error.to_string())
+        serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())
     };
     let written = text.and_then(|text| fs::write(out, text + "\n").map_err(|error| error.to_string()));
     written.map_err(|error| {
@@ -371,7 +393,7 @@ fn describe(report: &Report) -> String {
         Column::text("result").needed(),
     ];
     let rows = report.measurements.iter().map(|measurement| {
-        let mut row = vec![measurement.name.clone(), label(measurement)];
+        let mut row = vec![by_hand::name(measurement), label(measurement)];
         row.extend(measurement.numbers.as_ref().map_or_else(Default::default, number_cells));
         row.push(measurement.card.sm_clock_mhz.map_or_else(String::new, |mhz| mhz.to_string()));
         row.push(result_cell(measurement.status));
@@ -431,7 +453,6 @@ mod tests {
     use super::*;
     use crate::{
         bench::{Ceiling, Size},
-        command::bench::Outcome,
         device::{CardState, GpuFacts, GpuInfo},
         family::attention::{Kind, Point},
         kernel::{Dtype, Features, HeadDim, Target, Variant},
@@ -516,7 +537,7 @@ mod tests {
         assert!(text.contains("20 rounds of launches, 100 ms after 25 ms, seed 1; Some GPU"), "{text}");
         let text = describe(&report(Status::Wrong));
         assert!(text.contains("it faulted") && text.contains("wrong"), "{text}");
-        let verdict = |status| Outcome { report: report(status), interrupted: false }.verdict();
+        let verdict = |status| Outcome { report: report(status), edited: None, interrupted: false }.verdict();
         assert_eq!(verdict(Status::Wrong).expect_err("it failed").kind(), "failed");
         assert!(verdict(Status::Ok).is_ok());
     }

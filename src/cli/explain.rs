@@ -10,7 +10,7 @@ use super::{
 use crate::{
     command::{
         self, CommandError,
-        explain::{Explanation, Measured, Neighbour, Predicted, Reason, Request},
+        explain::{Explanation, Measured, Neighbour, Optimisation, Predicted, Reason, Request},
     },
     family,
     text::size,
@@ -67,6 +67,10 @@ fn describe(kernel: &Explanation) -> String {
         text += "\nwhy this tile (later rows win)\n";
         kernel.reasons.iter().for_each(|reason| text += &describe_reason(reason));
     }
+    if !kernel.optimisations.is_empty() {
+        text += "\noptimisations (the effects are those of the kernels, shapes and cards that were timed)\n";
+        kernel.optimisations.iter().for_each(|optimisation| text += &describe_optimisation(optimisation));
+    }
     if !kernel.neighbours.is_empty() {
         let columns = ["one key changed", "shared memory", "registers", "blocks", "limited by", "time/default", "predicted"];
         text += "\n";
@@ -94,6 +98,10 @@ fn describe_reason(Reason { when, keys, reason, measured }: &Reason) -> String {
         text = text + "    " + line + "\n";
     }
     text
+}
+
+fn describe_optimisation(Optimisation { id, name, status, when, reason, measured }: &Optimisation) -> String {
+    format!("  {id} {name}: {}\n    {when}\n    {reason}\n    measured: {measured}\n", status.word())
 }
 
 fn line(neighbour: &Neighbour) -> [String; 7] {

@@ -23,7 +23,8 @@ Examples:
   kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
                                 its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
-                                my.cu, my.h and include/
+                                my.cu, my.h, include/, and beside them a test,
+                                an explanation and predicted times
   kgen generate --all --check   verify that ./generated is up to date
   kgen generate --all --hashes grid.b3
                                 hashes of all kernels, and no kernel: `--check`
@@ -57,6 +58,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "exact"])]
     hashes: Option<PathBuf>,
 
+    /// Write a `.cu` file with its headers only: without predicted times, explanation, test and emulator.
+    #[arg(long)]
+    no_companions: bool,
+
     /// Write nothing; fail and name the files that differ from what would be written.
     #[arg(long)]
     check: bool,
@@ -67,8 +72,9 @@ pub struct Args {
 /// # Errors
 /// The errors of [`command::generate::run`], and [`CommandError::Failed`] if `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, helpers, output, exact, hashes, check } = args;
-    let request = Request { selection: selection.into(), helpers: helpers.wanted(), output, exact, hashes, check };
+    let Args { selection, helpers, output, exact, hashes, no_companions, check } = args;
+    let companions = !no_companions;
+    let request = Request { selection: selection.into(), helpers: helpers.wanted(), output, exact, hashes, check, companions };
     let outcome = command::generate::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || match &outcome {
         Outcome::Written(written) => describe_written(written),

@@ -1,5 +1,9 @@
 //! Times of kernels on the GPU of this machine.
 
+mod by_hand;
+
+pub use by_hand::{Comparison, Pair, Verdict};
+
 use super::{
     CommandError, Context, Event, Observer, SelectionRequest, TargetWord, Work,
     build::{library, missing_library, run_as},
@@ -72,6 +76,12 @@ pub struct Request {
     pub library: Option<PathBuf>,
     /// Target whose GPUs run the kernels instead of their own target's, as built with the same `run_as`.
     pub run_as: Option<TargetWord>,
+    /// File with a kernel that a person edited: it and the rendered one are built and timed in turns.
+    pub source: Option<PathBuf>,
+    /// The nvcc for `source`; `None` for the one in the environment, else kgen's own.
+    pub nvcc: Option<PathBuf>,
+    /// Never use the network to get a compiler for `source`.
+    pub offline: bool,
     /// True to add each measurement to the store.
     pub record: bool,
     /// The store's file; `None` for the user's.
@@ -98,6 +108,9 @@ impl Default for Request {
             time_limit_s: 300,
             library: None,
             run_as: None,
+            source: None,
+            nvcc: None,
+            offline: false,
             record: true,
             db: None,
         }
@@ -130,10 +143,13 @@ pub struct Shape {
 
 /// Outcome of a timing.
 #[derive(Debug, Serialize)]
-#[serde(transparent)]
 pub struct Outcome {
     /// Measurements and their circumstances.
+    #[serde(flatten)]
     pub report: Report,
+    /// The edited kernel by the rendered one, if there is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited: Option<Comparison>,
     /// True if the command was interrupted before everything was timed.
     #[serde(skip)]
     pub interrupted: bool,
@@ -145,6 +161,9 @@ pub struct Outcome {
 /// [`CommandError`] if the whole command stops. Variants that cannot be timed are in the report.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.refuse_out_of_range()?;
+    if let Some(file) = &request.source {
+        return by_hand::run(request, file, context, observer);
+    }
     let suite = request.suite.as_deref().map(Suite::named).transpose()?;
     suite.as_ref().map_or(Ok(()), |suite| suite::refuse_sizes(suite, &request.shape))?;
     let plan = request.plan(suite.as_ref().map(|suite| suite.timing).unwrap_or_default())?;
@@ -225,7 +244,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     };
     observer.event(Event::Ended);
     report.card_after = state();
-    Ok(Outcome { report, interrupted: context.cancel.requested() })
+    Ok(Outcome { report, edited: None, interrupted: context.cancel.requested() })
 }
 
 /// Adds each measurement to the store before it is reported.

@@ -15,9 +15,7 @@ use crate::{
     build::built,
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Subject, Verdict},
     device::{DeviceChoice, DeviceKind, Order},
-    family,
-    files::content_hash,
-    jobs,
+    family, jobs,
     kernel::Target,
     plan::Plan,
 };
@@ -121,7 +119,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     // rendered source.
     let kernel = |plan: &Plan| {
         if let Some(edited) = &edited {
-            Ok(Kernel::Source(edited.text.clone()))
+            Ok(Kernel::Source(edited.to_compile()))
         } else if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
         } else {
@@ -181,11 +179,10 @@ impl Request {
         let mut built = built(library);
         let kernel = |plan: &Plan| {
             let name = plan.variant.name();
-            let source = match edited {
-                None => session.renderer.kernel(plan)?.hash,
-                Some(edited) => content_hash(&edited.text),
+            let made = match edited {
+                None => Made::of(plan, session.renderer.kernel(plan)?.hash),
+                Some(edited) => edited.made(plan),
             };
-            let made = Made::of(plan, source);
             let facts = built.remove(&name).unwrap_or_default();
             Ok((name, (plan.variant, made, facts)))
         };

@@ -1,17 +1,21 @@
 //! A kernel in a file of the user's: edited by hand, or written by another program, with the ABI of one of kgen's.
 
 use super::{CommandError, Context, Observer, SelectionRequest, names, session::Session};
-use crate::{kernel::Variant, text::count};
+use crate::{bench::Made, files::content_hash, kernel::Variant, plan::Plan, text::count};
 use itertools::Itertools;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// The declaration of a launcher, up to its name.
 const LAUNCHER: &str = "extern \"C\" int ";
 
-/// A kernel's text, and the variant whose launcher it defines.
+/// A kernel's text, its file, and the variant whose launcher it defines.
 pub(super) struct Edited {
     pub variant: Variant,
     pub text: String,
+    pub file: PathBuf,
 }
 
 impl Edited {
@@ -36,7 +40,7 @@ impl Edited {
             };
             let name = variant.name();
             if launchers.contains(&name.as_str()) {
-                return Ok(Self { variant, text });
+                return Ok(Self { variant, text, file: path.to_owned() });
             }
             return Err(usage(format!("it defines no launcher `{name}`; it has {}", listed(&launchers))));
         }
@@ -45,7 +49,7 @@ impl Edited {
                 let variants = names::resolve(&session.grid, &[name.to_owned()]).map_err(|error| {
                     usage(format!("its launcher names no kernel of kgen; flags of selection can name the variant\n{error}"))
                 })?;
-                Ok(Self { variant: variants[0], text })
+                Ok(Self { variant: variants[0], text, file: path.to_owned() })
             }
             _ => Err(usage(format!(
                 "it defines {}, and a kernel has one: `{LAUNCHER}NAME(…)` with the name of the variant that it replaces",
@@ -53,6 +57,22 @@ impl Edited {
             ))),
         }
     }
+
+    /// The text as it is compiled: compilers and the emulator then name the user's file, not the copy of it that is
+    /// compiled.
+    pub fn to_compile(&self) -> String {
+        format!("#line 1 \"{}\"\n{}", quoted(&self.file.display().to_string()), self.text)
+    }
+
+    /// Identity of the kernel with the plan of its variant.
+    pub fn made(&self, plan: &Plan) -> Made {
+        Made { edited: Some(self.file.display().to_string()), ..Made::of(plan, content_hash(&self.text)) }
+    }
+}
+
+/// A path as the content of a string literal of C. Control characters would end the line.
+fn quoted(path: &str) -> String {
+    path.replace(char::is_control, "?").replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Names of the launchers that a text defines. Functions that only prepare a call, such as `NAME_workspace`, return
@@ -78,5 +98,10 @@ mod tests {
         let text = "extern \"C\" size_t a_workspace(const p* given) {\n}\n  extern \"C\" int a(const p* given,\n    int b) {\n// extern \"C\" int c(\n";
         assert_eq!(launchers(text).collect::<Vec<_>>(), ["a"]);
         assert_eq!(launchers("").count(), 0);
+    }
+
+    #[test]
+    fn a_path_is_quoted_as_a_literal_of_one_line() {
+        assert_eq!(quoted("a \"b\"\\c\nd.cu"), "a \\\"b\\\"\\\\c?d.cu");
     }
 }

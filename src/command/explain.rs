@@ -7,8 +7,9 @@ use crate::{
     family,
     kernel::{Card, Variant},
     lab::{
-        Condition, Row, Store,
+        Condition, Record, Row, Standing, Store,
         predict::{Model, built_in},
+        records_of,
     },
     plan::{Occupancy, Plan, runs_on},
 };
@@ -61,6 +62,8 @@ pub struct Explanation {
     pub occupancy: Occupancy,
     /// Tiles that differ from this one in one key and have a plan, as [`family::candidates`] lists them.
     pub neighbours: Vec<Neighbour>,
+    /// What the kernel has of the knowledge base, in the order of its numbers.
+    pub optimisations: Vec<Optimisation>,
     /// The predicted time of each usual size on the card of the request; none without a card, or if the kernel does not
     /// run there.
     pub predicted: Vec<Predicted>,
@@ -81,6 +84,23 @@ pub struct Predicted {
     pub of_peak: f64,
     /// The unit that takes the longest.
     pub limit: Unit,
+}
+
+/// A record of the knowledge base that the kernel's plan and source match.
+#[derive(Debug, Serialize)]
+pub struct Optimisation {
+    /// Number of the record: `K-007`.
+    pub id: &'static str,
+    /// What it is.
+    pub name: &'static str,
+    /// Whether it makes kernels faster.
+    pub status: Standing,
+    /// Where it applies.
+    pub when: &'static str,
+    /// Why it has its effect.
+    pub reason: &'static str,
+    /// The measured effect, of the kernels, shapes and cards that were timed.
+    pub measured: &'static str,
 }
 
 /// A row that sets keys of the tile.
@@ -150,10 +170,19 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let store = if request.db.is_some() || path.exists() { Some(Store::open_to_read(&path)?) } else { None };
     let explained = |variant: &Variant| {
         let condition = Condition { kernels: vec![variant.name()], ..Condition::default() };
-        let rows = store.as_ref().map(|store| store.rows(&condition)).transpose()?.unwrap_or_default();
+        let mut rows = store.as_ref().map(|store| store.rows(&condition)).transpose()?.unwrap_or_default();
+        rows.retain(|row| !row.is_edited());
         explain(*variant, &session, &rows, forecast.as_ref())
     };
     Ok(Outcome { kernels: variants.iter().map(explained).collect::<Result<_, _>>()? })
+}
+
+/// The explanation of a kernel without a store and without a card.
+///
+/// # Errors
+/// [`CommandError::Usage`] if it has no plan.
+pub(super) fn of_kernel(variant: Variant, session: &Session) -> Result<Explanation, CommandError> {
+    explain(variant, session, &[], None)
 }
 
 /// A card, and what was learned of it.
@@ -186,7 +215,7 @@ fn mean_ratio(of: &[predict::Call], to: &[predict::Call]) -> Option<f64> {
 
 fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&Forecast>) -> Result<Explanation, CommandError> {
     let plan = session.plan(variant).map_err(CommandError::Usage)?;
-    let source = session.renderer.kernel(&plan)?.hash;
+    let source = session.renderer.kernel(&plan)?;
     let default = tile(&plan);
     let predicted = |plan: &Plan| forecast.map_or_else(Vec::new, |forecast| forecast.of(plan));
     let of_default = predicted(&plan);
@@ -215,7 +244,8 @@ fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&
         registers: plan.registers.total,
         occupancy: plan.occupancy.clone(),
         neighbours: neighbours.sorted_by_key(|neighbour| neighbour.key.clone()).collect(),
-        measured: measured(rows, &default, &source),
+        measured: measured(rows, &default, &source.hash),
+        optimisations: optimisations(&plan, &source.text),
         predicted: of_default
             .iter()
             .map(|call| Predicted {
@@ -227,6 +257,18 @@ fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&
             })
             .collect(),
     })
+}
+
+fn optimisations(plan: &Plan, source: &str) -> Vec<Optimisation> {
+    let shown = |record: &'static Record| Optimisation {
+        id: &record.id,
+        name: &record.name,
+        status: record.status,
+        when: &record.when,
+        reason: &record.mechanism,
+        measured: &record.effect,
+    };
+    records_of(plan, source).into_iter().map(shown).collect()
 }
 
 /// The keys of a plan's tile.

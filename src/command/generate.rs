@@ -1,6 +1,7 @@
 //! Kernels rendered to files.
 
 mod chosen;
+mod companions;
 mod hashes;
 
 use super::{
@@ -15,6 +16,7 @@ use crate::{
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
 };
 use chosen::only_one;
+use companions::Companions;
 pub use hashes::Hashed;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -26,6 +28,7 @@ use std::{
 const FLAG: &str = "--output";
 
 /// Request of rendered kernels. The default is the whole grid into `generated`.
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
@@ -41,6 +44,9 @@ pub struct Request {
     pub hashes: Option<PathBuf>,
     /// Write nothing; files that differ from the rendered ones are a failure.
     pub check: bool,
+    /// Beside a `.cu` file, also predicted times (`.prediction.json`), an explanation (`.md`), a test (`_test.cpp`) and
+    /// the emulator that runs the test without a GPU.
+    pub companions: bool,
 }
 
 impl Default for Request {
@@ -52,6 +58,7 @@ impl Default for Request {
             exact: false,
             hashes: None,
             check: false,
+            companions: true,
         }
     }
 }
@@ -117,7 +124,7 @@ pub struct Compared {
 /// [`CommandError::Usage`] if a variant has no plan or the output cannot be written. Differences are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let start = Instant::now();
-    let Request { selection, helpers, output, exact, hashes, check } = request;
+    let Request { selection, helpers, output, exact, hashes, check, companions } = request;
     let session = Session::open(context)?;
     let variants = resolve_with_notes(selection, context, &session.grid, observer)?;
     if let Some(file) = hashes {
@@ -145,13 +152,16 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     }
 
     if *check {
-        let compare =
-            if is_file { check_file(&session, output, variants[0]) } else { check_folder(&session, output, &variants, *exact) };
+        let compare = if is_file {
+            check_file(&session, output, variants[0], *companions)
+        } else {
+            check_folder(&session, output, &variants, *exact)
+        };
         let (variants, drift) = compare?;
         return Ok(Outcome::Compared(Compared { output: output.clone(), variants: names_of(&variants), drift }));
     }
     let (held, summary) = if is_file {
-        write_file(&session, output, variants[0], observer)?
+        write_file(&session, output, variants[0], *companions, observer)?
     } else {
         write_folder(&session, output, &variants, *exact, context, observer)?
     };
@@ -254,40 +264,58 @@ fn write_file(
     session: &Session,
     file: &Path,
     variant: Variant,
+    companions: bool,
     observer: &dyn Observer,
 ) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
-    let (kernel, header) = kernel_files(session, file, variant)?;
-    let written = written_before(session, file).unwrap_or_default();
+    let (kernel, others, notes) = kernel_files(session, file, variant, companions)?;
+    let written = written_before(session, file, companions).unwrap_or_default();
     let summary =
-        render::write_kernel_file(file, &kernel.text, &header, &written, &session.templates, &|message| observer.note(message));
-    Ok((vec![variant], summary.map_err(unwritable(FLAG))?))
+        render::write_kernel_file(file, &kernel.text, &others, &written, &session.templates, &|message| observer.note(message));
+    let summary = summary.map_err(unwritable(FLAG))?;
+    for note in &notes {
+        observer.note(note);
+    }
+    Ok((vec![variant], summary))
 }
 
-/// The texts that this kgen writes as `file`, and as the header beside it, for the kernel that `file` names now; `None`
-/// if it names none.
-fn written_before(session: &Session, file: &Path) -> Option<Vec<OutputFile>> {
+/// The files that this kgen writes as `file`, and beside it, for the kernel that `file` names now; `None` if it names
+/// none.
+fn written_before(session: &Session, file: &Path, companions: bool) -> Option<Vec<OutputFile>> {
     let text = files::read_to_string(file).ok()?;
     let name = text.lines().next()?.strip_prefix("// ")?.to_owned();
     let variant = *names::resolve(&session.grid, &[name]).ok()?.first()?;
-    let (kernel, header) = kernel_files(session, file, variant).ok()?;
-    Some(vec![kernel, header])
+    let (kernel, others, _) = kernel_files(session, file, variant, companions).ok()?;
+    Some([vec![kernel], others].concat())
 }
 
-fn check_file(session: &Session, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
-    let (kernel, header) = kernel_files(session, file, variant)?;
-    let files = render::with_used_headers(&session.templates, [kernel, header])?;
+fn check_file(
+    session: &Session,
+    file: &Path,
+    variant: Variant,
+    companions: bool,
+) -> Result<(Vec<Variant>, Vec<Drift>), CommandError> {
+    let (kernel, others, _) = kernel_files(session, file, variant, companions)?;
+    let files = render::with_used_headers(&session.templates, [vec![kernel], others].concat())?;
     let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
     // Other kernels beside a single file are ignored.
     drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
     Ok((vec![variant], drift))
 }
 
-/// The kernel and the header that declares it.
-fn kernel_files(session: &Session, file: &Path, variant: Variant) -> Result<(OutputFile, OutputFile), CommandError> {
+/// The kernel, what goes beside it (the header that declares it, and the companions if they are wanted), and notes.
+fn kernel_files(
+    session: &Session,
+    file: &Path,
+    variant: Variant,
+    companions: bool,
+) -> Result<(OutputFile, Vec<OutputFile>, Vec<String>), CommandError> {
     let plan = session.plan(variant).map_err(CommandError::Usage)?;
     let path = name_of(file);
     let text = session.renderer.kernel_in_file(&plan, &path)?.text;
-    Ok((OutputFile { path, text }, render::kernel_header(&session.renderer, &plan, &name_of(file))?))
+    let mut others = vec![render::kernel_header(&session.renderer, &plan, &path)?];
+    let Companions { files, notes } = if companions { Companions::of(session, &plan, file)? } else { Companions::default() };
+    others.extend(files);
+    Ok((OutputFile { path, text }, others, notes))
 }
 
 fn variants_of(plans: &[Plan]) -> Vec<Variant> {

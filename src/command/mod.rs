@@ -49,6 +49,7 @@ pub mod report;
 mod score;
 mod selection;
 mod session;
+mod single;
 pub mod suite;
 mod target;
 pub mod toolchain;

@@ -202,6 +202,16 @@ fn wanted<'a>(
     Ok(wanted)
 }
 
+/// The predictions of a plan at its usual sizes on cards; `None` if there is none.
+pub(super) fn of_plan(plan: &Plan, cards: &[Card]) -> Option<Outcome> {
+    let model = Model::learn(predict::built_in());
+    let sizes = family::of(plan.variant.kind()).sizes(&plan.variant, &Shape::default().wanted());
+    let of_card = |card| sizes.iter().filter_map(|size| call(plan, size, card, &model)).collect::<Vec<_>>();
+    let calls: Vec<Call> = cards.iter().flat_map(of_card).collect();
+    let outcome = Outcome { calls, left_out: Vec::new(), learned: Vec::new(), validation: Vec::new() };
+    (!outcome.calls.is_empty()).then_some(outcome)
+}
+
 /// The call of a plan at a size on a card; `None` if its kernel is not timed on its own.
 pub(super) fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
     let estimate = family::estimate(plan, size, card)?;

@@ -21,7 +21,6 @@ use crate::{
     check::DEFAULT_SEED,
     device::{DeviceChoice, DeviceKind, EmulatorKit, KitError},
     family,
-    files::content_hash,
     kernel::Variant,
     lab::{Profiled, Row},
     plan::Plan,
@@ -120,6 +119,8 @@ pub struct Profile {
 struct Kernel {
     plan: Plan,
     text: String,
+    /// The text as the compiler is given it.
+    compiled: String,
     made: Made,
     /// Name of its file in reports.
     file: String,
@@ -203,19 +204,24 @@ fn emulator(session: &Session, context: &Context) -> Result<EmulatorKit, Command
 /// Compiles a kernel for the emulator and runs it there.
 fn on_emulator(kernel: &Kernel, job: Job, kit: &EmulatorKit, session: &Session, options: &Options) -> Found {
     let name = job.variant.name();
-    let library = match kit.library(&name, &kernel.text) {
+    let library = match kit.library(&name, &kernel.compiled) {
         Ok(library) => library,
         Err(error) => return Found::nothing(Status::Error, error.to_string()),
     };
     let mut found = profile::on_emulator(&Job { library, ..job }, options);
     let sources = Sources {
-        kernel_file: format!("{name}.cu"),
+        kernel_file: file_name(&kernel.file),
         shown_as: kernel.file.clone(),
         kernel: &kernel.text,
         headers: session.templates.include_files().collect(),
     };
     found.lines.iter_mut().flatten().for_each(|line| sources.complete(line));
     found
+}
+
+/// The last part of a path.
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 impl Request {
@@ -227,16 +233,17 @@ impl Request {
     /// The kernels, with their texts.
     fn kernels(&self, session: &Session, context: &Context, observer: &dyn Observer) -> Result<Vec<Kernel>, CommandError> {
         if let Some(path) = &self.source {
-            let Edited { variant, text } = Edited::read(path, &self.selection, session, context, observer)?;
-            let plan = session.plan(variant).map_err(CommandError::Usage)?;
-            let made = Made::of(&plan, content_hash(&text));
-            return Ok(vec![Kernel { plan, text, made, file: path.display().to_string() }]);
+            let edited = Edited::read(path, &self.selection, session, context, observer)?;
+            let plan = session.plan(edited.variant).map_err(CommandError::Usage)?;
+            let (made, compiled) = (edited.made(&plan), edited.to_compile());
+            return Ok(vec![Kernel { plan, compiled, text: edited.text, made, file: path.display().to_string() }]);
         }
         let variants = self.selection.resolve(context, &session.grid, observer)?;
         let kernel = |plan: Plan| {
             let source = session.renderer.kernel(&plan)?;
             let made = Made::of(&plan, source.hash);
-            Ok(Kernel { file: format!("{}.cu", plan.variant.name()), plan, text: source.text, made })
+            let file = format!("{}.cu", plan.variant.name());
+            Ok(Kernel { file, plan, compiled: source.text.clone(), text: source.text, made })
         };
         session.plan_all(&variants, None)?.into_iter().map(kernel).collect()
     }

@@ -22,6 +22,9 @@ const CHECK: &str = "kgen check";
 /// The program whose rows have counts of accesses and counters instead of times.
 pub(super) const PROFILE: &str = "kgen profile";
 
+/// The contender of kernels that a person edited.
+const EDITED: &str = "edited";
+
 /// Outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,9 +109,9 @@ pub struct Row {
     pub bench: String,
     /// Name of the case in that program.
     pub case: String,
-    /// Name of the implementation: `kgen`, `fa3`, `sdpa`, …
+    /// Name of the implementation: `kgen`, `fa3`, `sdpa`, …, or `edited` for a kernel that a person edited.
     pub contender: String,
-    /// True for a kernel of kgen.
+    /// True for a kernel of kgen, as kgen rendered it.
     pub own: bool,
     /// Named sizes, and other parameters that select the work: `batch`, `heads`, `seqlen_k`, `causal`, …
     pub shape: Map<String, Value>,
@@ -177,8 +180,8 @@ impl Row {
             format: FORMAT,
             bench: BENCH.to_owned(),
             case: format!("{name} {shape}"),
-            contender: "kgen".to_owned(),
-            own: true,
+            contender: contender(made).to_owned(),
+            own: made.edited.is_none(),
             shape: sizes,
             dtype: variant.dtype().map(|dtype| dtype.to_string()),
             layout: None,
@@ -241,8 +244,8 @@ impl Row {
             format: FORMAT,
             bench: CHECK.to_owned(),
             case: format!("{} {}", verdict.name, verdict.level.word()),
-            contender: "kgen".to_owned(),
-            own: true,
+            contender: contender(made).to_owned(),
+            own: made.edited.is_none(),
             shape: of_variant(&variant),
             dtype: variant.dtype().map(|dtype| dtype.to_string()),
             layout: None,
@@ -310,6 +313,11 @@ impl Row {
         text(&self.run, "driver")
     }
 
+    /// True if the kernel was edited by a person: its variant names the interface, not the text.
+    pub fn is_edited(&self) -> bool {
+        !self.kernel_fact("edited").is_empty()
+    }
+
     /// Name of the kernel that ran; empty for a peer.
     pub fn kernel_name(&self) -> &str {
         let stated = self.kernel.as_ref().map_or("", |kernel| text(kernel, "name"));
@@ -358,10 +366,14 @@ impl Row {
     pub(super) fn key(&self) -> [String; 5] {
         // A peer that took turns with kernels has their kind and features, and no name of its own.
         let of_peer = [&self.contender, self.kernel_fact("kind"), &self.features()].join(" ");
-        let kernel = if self.kernel_name().is_empty() { of_peer.trim() } else { self.kernel_name() };
+        let kernel = match self.kernel_name() {
+            "" => of_peer.trim().to_owned(),
+            name if self.is_edited() => format!("{EDITED} {name}"),
+            name => name.to_owned(),
+        };
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
-        [kernel.to_owned(), work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+        [kernel, work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
     }
 
     /// The features of the kernel as text; empty if it has none.
@@ -387,6 +399,11 @@ fn circumstances(report: &Report) -> Value {
         "date": report.date, "kgen": report.kgen, "gpu": report.gpu, "driver": report.driver, "ceiling": report.ceiling,
         "card_before": report.card_before, "plan": report.plan, "seed": report.seed, "libraries": [report.library],
     })
+}
+
+/// The contender of a row of kgen's own programs.
+pub(super) fn contender(made: &Made) -> &'static str {
+    if made.edited.is_some() { EDITED } else { "kgen" }
 }
 
 /// The facts about a kernel: its variant, tile and text, and the library's manifest entry.

@@ -2,6 +2,7 @@
 
 use super::{
     OutputFile, RenderError, Templates,
+    companion::{EMULATOR, headers_of_emulator},
     inside::all_inside,
     manifest::{self, Held},
     transition::Transition,
@@ -27,6 +28,12 @@ const MARK: &str = "// Made by kgen ";
 
 /// Line in the header beside a single kernel: its [`MARK`].
 const DECLARATION_MARK: &str = " * Made by kgen ";
+
+/// Line in a text beside a single kernel: its [`MARK`].
+pub const COMMENT_MARK: &str = "<!-- Made by kgen ";
+
+/// Start of the predictions beside a single kernel, whose format has no comments.
+const PREDICTION_MARK: &str = "{\n  \"calls\": [";
 
 /// Start of `kgen.h`, in this and older versions of kgen. If it is beside a single kernel, the headers with it are
 /// kgen's.
@@ -146,27 +153,35 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(Held::read(folder)?.variants)
 }
 
-/// One kernel and the header that declares it, with only the headers of `include/` that they use.
+/// One kernel and what goes beside it, with only the headers of `include/` that they use.
 ///
 /// # Errors
 /// [`RenderError::Include`] when one of them includes a header that the templates do not have.
-pub fn with_used_headers(templates: &Templates, sources: [OutputFile; 2]) -> Result<Vec<OutputFile>, RenderError> {
-    let headers = used_headers(templates, &sources)?;
+pub fn with_used_headers(templates: &Templates, sources: Vec<OutputFile>) -> Result<Vec<OutputFile>, RenderError> {
+    let is_source = |file: &&OutputFile| is_code(&file.path) && !file.path.starts_with(EMULATOR);
+    let mut including: Vec<OutputFile> = sources.iter().filter(is_source).cloned().collect();
+    including.push(headers_of_emulator(&sources));
+    let headers = used_headers(templates, &including)?;
     Ok(sources.into_iter().chain(headers).collect())
 }
 
-/// Writes one kernel to `file`, beside it `header`, which declares it, and below `include/` the headers that it
-/// includes. There is no manifest. `written` is the text this kgen would write for the kernel that an existing `file`
-/// names, if any. If `file` or `header` has kgen's mark but other text, a user edited it or an older kgen wrote it: a
-/// backup is kept. The same holds for a header of `include/` beside a file that this kgen wrote.
+/// True for sources in C++ and C.
+fn is_code(path: &str) -> bool {
+    [".cu", ".h", ".cpp"].iter().any(|ending| path.ends_with(ending))
+}
+
+/// Writes one kernel to `file`, beside it `others`, such as the header that declares it, and below `include/` the
+/// headers that they include. There is no manifest. `written` are the files this kgen would write for the kernel that
+/// an existing `file` names, if any. If a file has kgen's mark but other text, a user edited it or an older kgen wrote
+/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file of this kgen's.
 ///
 /// # Errors
-/// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or an existing header is not kgen's;
+/// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or another existing file is not kgen's;
 /// [`RenderError::Io`] with the system's error. In both cases nothing has been written.
 pub fn write_kernel_file(
     file: &Path,
     text: &str,
-    header: &OutputFile,
+    others: &[OutputFile],
     written: &[OutputFile],
     templates: &Templates,
     on_wait: &dyn Fn(&str),
@@ -178,13 +193,13 @@ pub fn write_kernel_file(
     sweep(folder);
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
-    let files = with_used_headers(templates, [kernel, header.clone()])?;
+    let files = with_used_headers(templates, [&[kernel], others].concat())?;
     let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
     let is_written =
         |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);
     let is_of_this_kgen = is_written(name, files::read(file).ok().as_deref());
     let owner_of = |path: &str, text: &[u8]| {
-        let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
+        let mark = mark_of(path);
         let is_ours = mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark));
         let is_edited = if mark.is_some() { !is_written(path, Some(text)) } else { is_of_this_kgen };
         match (is_ours, is_edited) {
@@ -194,6 +209,12 @@ pub fn write_kernel_file(
         }
     };
     replace(folder, &files, &owner_of, &Held::default(), &[])
+}
+
+/// What a file beside `include/` contains if kgen wrote it; `None` for a file of a folder, which has no mark itself.
+fn mark_of(path: &str) -> Option<&'static str> {
+    let marks = [(".cu", MARK), (".cpp", MARK), (".h", DECLARATION_MARK), (".md", COMMENT_MARK), (".json", PREDICTION_MARK)];
+    marks.iter().find(|(ending, _)| !path.contains('/') && path.ends_with(ending)).map(|(_, mark)| *mark)
 }
 
 /// Locks an existing folder. The lock file exists only while a process writes the folder.
@@ -449,30 +470,36 @@ mod tests {
         let file = folder.path().join("my.cu");
 
         fs::write(&file, "int main() {}\n").expect("written");
-        let error =
-            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not a kernel").to_string();
+        let error = write_kernel_file(&file, &source.text, std::slice::from_ref(&header), &[], &templates, &|_| ())
+            .expect_err("not a kernel")
+            .to_string();
         assert!(error.contains("`my.cu`"), "{error}");
         assert_eq!(names(folder.path()), ["my.cu"]);
 
         fs::write(&file, format!("{MARK}0.0.1\n")).expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("written");
+        let summary =
+            write_kernel_file(&file, &source.text, std::slice::from_ref(&header), &[], &templates, &|_| ()).expect("written");
         assert!(summary.written.contains(&"include/kgen.h".to_owned()));
         assert_eq!(summary.edited, [Edited { path: "my.cu".to_owned(), copy: "my.cu.edited".to_owned() }]);
         assert_eq!(fs::read_to_string(&file).expect("readable"), source.text);
 
         fs::write(folder.path().join("my.h"), "#define MINE\n").expect("written");
-        let error =
-            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not kgen's").to_string();
+        let error = write_kernel_file(&file, &source.text, std::slice::from_ref(&header), &[], &templates, &|_| ())
+            .expect_err("not kgen's")
+            .to_string();
         assert!(error.contains("`my.h`"), "{error}");
         fs::write(folder.path().join("my.h"), &header.text).expect("written");
 
         fs::write(folder.path().join("include/kgen.h"), "/* kgen.h - of an older kgen */\n").expect("written");
         fs::write(folder.path().join("include/kgen/mma.cuh"), "// older\n").expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("replaced");
+        let summary =
+            write_kernel_file(&file, &source.text, std::slice::from_ref(&header), &[], &templates, &|_| ()).expect("replaced");
         assert_eq!(summary.written, ["include/kgen.h", "include/kgen/mma.cuh"]);
 
         fs::write(folder.path().join("include/kgen.h"), "/* another */\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("differs").to_string();
+        let error = write_kernel_file(&file, &source.text, std::slice::from_ref(&header), &[], &templates, &|_| ())
+            .expect_err("differs")
+            .to_string();
         assert!(error.contains("`include/kgen.h`"), "{error}");
     }
 

@@ -130,10 +130,17 @@ pub fn file_name(variant: &Variant) -> String {
 
 /// Command line that compiles `file_name` alone, run in the folder that contains it and `include/`.
 pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
+    let mut words = compile_words(plan);
+    words.extend(["-c".to_owned(), file_name.to_owned()]);
+    plan::shell_words(&words)
+}
+
+/// nvcc with the flags for a kernel, without files.
+pub(super) fn compile_words(plan: &Plan) -> Vec<String> {
     let mut words = vec!["nvcc".to_owned()];
     words.extend(plan::nvcc_flags(plan.compiled_for(), true));
-    words.extend(["-Iinclude".to_owned(), "-c".to_owned(), file_name.to_owned()]);
-    plan::shell_words(&words)
+    words.push("-Iinclude".to_owned());
+    words
 }
 
 /// The constant of an element type in `kgen.h`; for a kernel that serves all types, the constant with value 0.

@@ -1,6 +1,7 @@
 //! Renders plans to text and writes text to folders. Rendering is pure; only `folder` writes to disk, whole files only.
 //! Independent of nvcc, GPUs and terminals.
 
+mod companion;
 mod drift;
 mod error;
 mod fingerprint;
@@ -16,10 +17,13 @@ mod templates;
 mod transition;
 mod vendored;
 
+pub use companion::{emulator_tree, kernel_test};
 pub use drift::{Drift, Side, drift};
 pub use error::{RenderError, Restoration};
 pub use fingerprint::Fingerprints;
-pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
+pub use folder::{
+    COMMENT_MARK, Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree,
+};
 pub use hashes::{HashDrift, are_hashes, hash_drift, hashes};
 pub use kernel::{Renderer, Source, file_name};
 use library::include_tree;

@@ -1,6 +1,9 @@
 //! A peer's times by those of a kernel, round by round.
 
-use crate::{bench::Summary, device::Round};
+use crate::{
+    bench::{Summary, median},
+    device::Round,
+};
 use serde::{Deserialize, Serialize};
 
 /// Whether the kernel is faster than the peer.
@@ -44,7 +47,7 @@ pub struct Ratio {
 impl Ratio {
     /// The ratio of `peer`'s rounds to those of the kernel `to`; `None` if there are none.
     pub fn of(peer: &[Round], to: &str, kernel: &[Round], seed: u64) -> Option<Self> {
-        let time = |round: &Round| Summary::middle(&round.microseconds);
+        let time = |round: &Round| median(round.microseconds.iter().copied());
         let ratios: Vec<f64> = peer.iter().zip(kernel).filter_map(|(peer, kernel)| Some(time(peer)? / time(kernel)?)).collect();
         let Summary { median, interval, n, .. } = Summary::of(&ratios, seed)?;
         let verdict = match interval {

@@ -1,7 +1,6 @@
 //! Searches on the GPU of this machine: candidates are compiled, proved and timed, and each measurement is a row of the
 //! store.
 
-mod compiled;
 mod known;
 
 use super::{Request, Search, Sizes, card, space::Space, space::lessons};
@@ -9,7 +8,14 @@ use crate::{
     bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size},
     check::{CheckRequest, Kernel, Level, Status as CheckStatus, Verdict},
     command::{
-        CommandError, Context, Observer, bench::find_gpu, build, checking, checking::How, db, record::Recorder, session::Session,
+        CommandError, Context, Observer,
+        bench::find_gpu,
+        build,
+        checking::{self, How},
+        db,
+        record::Recorder,
+        session::Session,
+        single::{Compiled, Compiler},
     },
     device::{DeviceKind, GpuFacts, Nvml, TimingPlan},
     jobs,
@@ -21,7 +27,6 @@ use crate::{
     plan::{Plan, runs_on},
     text::count,
 };
-use compiled::{Compiled, Compiler};
 use known::Known;
 use serde_json::{Map, Value, json};
 use std::{

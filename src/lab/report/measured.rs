@@ -147,7 +147,7 @@ impl<'a> Measured<'a> {
     pub fn name(&self) -> String {
         match self.row.kernel_name() {
             kernel if self.row.own && !kernel.is_empty() && self.row.contender == "kgen" => kernel.to_owned(),
-            kernel if self.row.own && !kernel.is_empty() => format!("{}: {kernel}", self.row.contender),
+            kernel if (self.row.own || self.row.is_edited()) && !kernel.is_empty() => format!("{}: {kernel}", self.row.contender),
             _ => self.row.contender.clone(),
         }
     }

@@ -1,4 +1,5 @@
-//! Candidates as libraries. All candidates of a kernel define the same launcher, so each has a library of its own.
+//! Kernels as libraries of their own: candidates of one kernel, and kernels edited by hand, define the same launcher as
+//! the kernel that they replace.
 
 use crate::{
     bench::Made,
@@ -6,8 +7,10 @@ use crate::{
     command::{
         CommandError, Context,
         build::{Tools, made::kernel_units},
+        edited::Edited,
         session::Session,
     },
+    files::content_hash,
     lab::{Status, tune::Failure},
     plan::Plan,
     render::{self, Prune},
@@ -27,7 +30,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const SHORT: usize = 16;
 
 /// Compilers, and the folder for what they make.
-pub(super) struct Compiler<'a> {
+pub(in crate::command) struct Compiler<'a> {
     pub tools: &'a Tools,
     pub session: &'a Session,
     pub context: &'a Context,
@@ -35,8 +38,8 @@ pub(super) struct Compiler<'a> {
     pub offline: bool,
 }
 
-/// A compiled candidate.
-pub(super) struct Compiled {
+/// A compiled kernel.
+pub(in crate::command) struct Compiled {
     pub plan: Plan,
     pub made: Made,
     /// The library of this kernel alone.
@@ -75,16 +78,17 @@ impl Compiler<'_> {
 
     fn one(&self, plan: &Plan, made: Made) -> Result<Compiled, Failure> {
         let stopped = |error: CommandError| Failure { status: Status::Error, message: error.to_string() };
-        self.build(plan, made).map_err(stopped)?
+        self.build(plan, made, None).map_err(stopped)?
     }
 
-    /// Compiles one candidate.
+    /// Compiles the kernel that kgen renders for a plan, or `edited` in its place, which may spill.
     ///
     /// # Errors
-    /// [`CommandError`] if a folder or the cache cannot be used; the failure of the candidate itself is inside.
-    fn build(&self, plan: &Plan, made: Made) -> Result<Result<Compiled, Failure>, CommandError> {
-        let short = made.source.get(..SHORT).unwrap_or(&made.source);
-        let out_dir = self.folder.join(plan.variant.name()).join(short);
+    /// [`CommandError`] if a folder or the cache cannot be used; the failure of the kernel itself is inside.
+    pub fn build(&self, plan: &Plan, made: Made, edited: Option<&Edited>) -> Result<Result<Compiled, Failure>, CommandError> {
+        let text = edited.map(Edited::to_compile);
+        let hash = text.as_ref().map_or_else(|| made.source.clone(), content_hash);
+        let out_dir = self.folder.join(plan.variant.name()).join(hash.get(..SHORT).unwrap_or(&hash));
         let options = BuildOptions {
             jobs: 1,
             memory_limit: None,
@@ -94,12 +98,16 @@ impl Compiler<'_> {
             out_dir,
             time_limit: TIME_LIMIT,
             offline: self.offline,
-            allow_spills: false,
+            allow_spills: edited.is_some(),
         };
         let Tools { nvcc, host } = self.tools;
         let builder = Builder::open(nvcc, host, options, self.context.cancel.clone(), &Quiet)?;
         let plans = std::slice::from_ref(plan);
-        let files = render::tree(&self.session.renderer, &self.session.templates, plans)?;
+        let mut files = render::tree(&self.session.renderer, &self.session.templates, plans)?;
+        if let Some(text) = &text {
+            let kernel = render::file_name(&plan.variant);
+            files.iter_mut().filter(|file| file.path == kernel).for_each(|file| file.text.clone_from(text));
+        }
         render::write_tree(&builder.options().generated_dir, &files, Prune::Yes)?;
         let units = kernel_units(plans, &files, &self.session.templates, true);
         let mut report = builder.compile(&units)?;
@@ -109,7 +117,7 @@ impl Compiler<'_> {
         }
         let Some(artifact) = report.artifacts.first() else { return Err(CommandError::INTERRUPTED) };
         let (registers, spilled) = (artifact.registers(), artifact.spill_bytes());
-        if spilled > 0 {
+        if spilled > 0 && edited.is_none() {
             let message = format!("{spilled} bytes of spills with {registers} registers");
             return Ok(Err(Failure { status: Status::Spilled, message }));
         }

@@ -1,0 +1,206 @@
+//! `kgen diff --source` and `kgen bench --source`: a kernel that a person edited with the one that kgen generates. The
+//! driver and nvcc are mocks: every source becomes the same kernel of the host, with more or less optimisation.
+
+use assert_cmd::Command;
+use kgen::lab::{Condition, Row, Store};
+use predicates::{prelude::*, str::contains};
+use serde_json::Value;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process};
+use tempfile::TempDir;
+
+const NAME: &str = "flash_fwd_hdim16_bf16_sm80";
+
+/// A compiler: the kernel of the host for every source. A source with the word `slow` is not optimised, one with
+/// `wrong` reads other numbers, and one with `refused` is no program. Registers are the lines of the source.
+const NVCC: &str = r#"#!/bin/sh
+[ "$1" != --version ] || exec ROOT/tests/support/mock_nvcc.sh --version
+output= source= shared= objects=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -o) output=$2 && shift ;;
+    -c) source=$2 && shift ;;
+    -shared) shared=1 ;;
+    obj/*.o) objects="$objects $1" ;;
+    esac
+    shift
+done
+[ -z "$shared" ] || exec c++ -shared -o "$output" $objects
+if grep -q refused "$source"; then sed -n '1s/#line 1 "\(.*\)"/\1(3): error: refused/p' "$source"; exit 1; fi
+speed=-O2 kernel=ROOT/tests/support/mock_attention.cpp
+if grep -q slow "$source"; then speed=-O0; fi
+if grep -q wrong "$source"; then sed 's/<< 16/<< 15/' $kernel >FOLDER/wrong.cpp; kernel=FOLDER/wrong.cpp; fi
+echo "ptxas info    : Compiling entry function 'kernel' for 'sm_80'
+ptxas info    : Function properties for kernel
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used $(grep -c . "$source") registers, used 1 barriers, 576 bytes cmem[0]" >&2
+exec c++ $speed -fPIC -w -I ROOT/templates/include -include FOLDER/fat.h -c $kernel -o "$output"
+"#;
+
+/// The section that holds device code.
+const DEVICE_CODE: &str = "asm(\".section .nv_fatbin,\\\"a\\\"\\n.byte 1\\n.text\");\n";
+
+/// A machine with a GPU and nvcc, and the kernel that is edited in `my.cu`.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for library in ["libcuda.so", "libnvidia-ml.so.1"] {
+            let mut command = process::Command::new("cc");
+            command.args(["-O2", "-shared", "-fPIC", "-w", "-o"]).arg(folder.path().join(library));
+            assert!(command.arg(root.join("tests/support/mock_gpu.c")).status().expect("a compiler").success());
+        }
+        let script = NVCC.replace("ROOT", &root.display().to_string()).replace("FOLDER", &folder.path().display().to_string());
+        let nvcc = folder.path().join("nvcc");
+        fs::write(&nvcc, script).expect("written");
+        fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).expect("made executable");
+        fs::write(folder.path().join("fat.h"), DEVICE_CODE).expect("written");
+        let machine = Self(folder);
+        machine.kgen("generate").args([NAME, "--output", "my.cu"]).assert().success();
+        machine
+    }
+
+    fn kgen(&self, command: &str) -> Command {
+        let folder = self.0.path();
+        let mut kgen = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        kgen.arg(command).current_dir(folder).env("LD_LIBRARY_PATH", folder).env("XDG_CACHE_HOME", folder.join("cache"));
+        kgen.env("KGEN_DB", folder.join("rows.db")).env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES");
+        kgen
+    }
+
+    /// `kgen bench` of the edited kernel at two small sizes.
+    fn bench(&self) -> Command {
+        let mut bench = self.kgen("bench");
+        bench.args(["--source", "my.cu", "--offline", "--batch", "1", "--heads", "1", "--seqlen", "16,64"]);
+        bench.args(["--rounds", "3", "--warm-up-ms", "1", "--measure-ms", "2"]).arg("--nvcc").arg(self.0.path().join("nvcc"));
+        bench
+    }
+
+    fn diff(&self) -> Command {
+        let mut diff = self.kgen("diff");
+        diff.args(["--source", "my.cu"]).arg("--nvcc").arg(self.0.path().join("nvcc"));
+        diff
+    }
+
+    /// Replaces a text of the edited kernel.
+    fn edit(&self, find: &str, replace: &str) {
+        let path = self.0.path().join("my.cu");
+        let text = fs::read_to_string(&path).expect("readable");
+        assert!(text.contains(find), "{find}");
+        fs::write(path, text.replacen(find, replace, 1)).expect("written");
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        Store::open_existing(&self.0.path().join("rows.db")).expect("a store").rows(&Condition::default()).expect("read")
+    }
+}
+
+fn json(command: &mut Command) -> Value {
+    let output = command.args(["--format", "json"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn an_edited_kernel_differs_in_lines_constants_and_registers() {
+    let machine = Machine::new();
+    let same = json(&mut machine.diff());
+    assert_eq!(
+        (&same["source"], &same["lines"], &same["plan"], &same["compiled"]),
+        (&"".into(), &[0, 0].into(), &Value::Array(vec![]), &Value::Array(vec![]))
+    );
+
+    machine.edit("constexpr int BLOCKS_PER_SM = ", "constexpr int EXTRA = 7;\n// mine\nconstexpr int BLOCKS_PER_SM = 1 + ");
+    let found = json(&mut machine.diff());
+    assert_eq!((&found["old"], &found["new"], &found["lines"]), (&NAME.into(), &"my.cu".into(), &[1, 3].into()));
+    let plan = found["plan"].as_array().expect("a list");
+    assert_eq!(plan.iter().map(|one| one["key"].as_str().expect("a name")).collect::<Vec<_>>(), ["BLOCKS_PER_SM", "EXTRA"]);
+    assert_eq!((&plan[1]["old"], &plan[1]["new"]), (&Value::Null, &"7".into()));
+    let diff = found["source"].as_str().expect("a text");
+    assert!(diff.starts_with(&format!("--- {NAME}\n+++ my.cu\n@@")) && diff.contains("\n+// mine\n"), "{diff}");
+    let compiled = found["compiled"].as_array().expect("both were compiled");
+    let registers = compiled.iter().find(|one| one["key"] == "registers").expect("they differ");
+    // Two lines more, and the line that names the file.
+    assert_eq!(registers["new"].as_u64(), registers["old"].as_u64().map(|old| old + 3), "{registers}");
+
+    let said = contains("BLOCKS_PER_SM").and(contains("registers")).and(contains("1 lines only in the first, 3 only"));
+    machine.diff().arg(NAME).assert().success().stdout(said);
+    machine.edit("// mine", "// refused");
+    let said = contains("machine code is not compared").and(contains("my.cu")).and(contains("error: refused"));
+    machine.diff().assert().success().stdout(said);
+    machine.kgen("diff").args([NAME, NAME, "--source", "my.cu"]).assert().code(2).stderr(contains("cannot be used with"));
+    machine.kgen("diff").arg(NAME).assert().code(2).stderr(contains("<VARIANT>"));
+    machine.kgen("diff").args(["--source", "none.cu"]).assert().code(2).stderr(contains("`none.cu`: cannot be read"));
+}
+
+#[test]
+fn without_a_compiler_the_sources_are_still_compared() {
+    let machine = Machine::new();
+    machine.edit("constexpr int BLOCKS_PER_SM", "// mine\nconstexpr int BLOCKS_PER_SM");
+    let said = contains("machine code is not compared: ").and(contains("+// mine"));
+    let mut diff = machine.kgen("diff");
+    diff.args(["--source", "my.cu"]).env("PATH", "/usr/bin:/bin").env_remove("CUDA_HOME").env_remove("KGEN_NVCC");
+    diff.assert().success().stdout(said);
+}
+
+#[test]
+fn an_edited_kernel_is_timed_in_turns_with_the_generated_one() {
+    let machine = Machine::new();
+    machine.edit("constexpr int BLOCKS_PER_SM", "// slow\nconstexpr int BLOCKS_PER_SM");
+    let found = json(machine.bench().args(["--processes", "3"]));
+    let measured = found["measurements"].as_array().expect("a list");
+    assert_eq!(measured.len(), 2 * 2 * 3);
+    assert!(measured.iter().all(|one| one["status"] == "ok"), "{measured:?}");
+    let turns: Vec<bool> = measured.iter().take(6).map(|one| one["edited"] == "my.cu").collect();
+    assert_eq!(turns, [false, true, true, false, false, true], "the order alternates");
+    let (edited, generated): (Vec<&Value>, Vec<&Value>) = measured.iter().partition(|one| one["edited"] == "my.cu");
+    assert_ne!(edited[0]["source"], generated[0]["source"]);
+    let comparison = &found["edited"];
+    assert_eq!((&comparison["file"], &comparison["source"]), (&"my.cu".into(), &edited[0]["source"]));
+    let pairs = comparison["pairs"].as_array().expect("a list");
+    assert_eq!(pairs.len(), 2);
+    let large = &pairs[1];
+    assert_eq!((&large["verdict"], &large["ratio"]["passes"]), (&"slower".into(), &3.into()), "{large}");
+    assert!(large["ratio"]["mean"].as_f64() > Some(1.5), "{large}");
+    assert!(large["ratio"]["interval"][0].as_f64() <= large["ratio"]["mean"].as_f64(), "{large}");
+
+    let rows = machine.rows();
+    assert_eq!(rows.len(), measured.len());
+    let (edited, own): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_edited());
+    assert_eq!((edited.len(), own.len()), (6, 6));
+    assert!(edited.iter().all(|row| !row.own && row.contender == "edited" && row.kernel_fact("edited") == "my.cu"));
+    assert!(own.iter().all(|row| row.own && row.contender == "kgen"));
+    let explained = json(machine.kgen("explain").arg(NAME));
+    assert_eq!(explained[0]["measured"].as_array().map(Vec::len), Some(2), "times of the edited kernel are not its own");
+    machine
+        .bench()
+        .args(["--no-db"])
+        .env_remove("KGEN_DB")
+        .assert()
+        .success()
+        .stdout(contains("my.cu (edited)").and(contains("edited/generated")).and(contains("slower")));
+}
+
+#[test]
+fn the_same_text_is_a_tie_and_wrong_results_have_no_ratio() {
+    let machine = Machine::new();
+    let found = json(machine.bench().args(["--processes", "4", "--no-db"]).env_remove("KGEN_DB"));
+    let pairs = found["edited"]["pairs"].as_array().expect("a list");
+    assert!(pairs.iter().all(|pair| pair["floor"].as_f64() >= Some(0.01)), "{pairs:?}");
+
+    machine.edit("constexpr int BLOCKS_PER_SM", "// wrong\nconstexpr int BLOCKS_PER_SM");
+    let wrong = machine.bench().arg("--no-db").env_remove("KGEN_DB").assert().code(1);
+    wrong.stdout(contains("no size has times of both kernels").and(contains("wrong")));
+    machine.edit("// wrong", "// refused");
+    machine.bench().assert().code(1).stderr(contains("my.cu").and(contains("error: refused")));
+}
+
+#[test]
+fn what_cannot_be_timed_is_refused() {
+    let machine = Machine::new();
+    machine.bench().args(["--library", "l.so"]).assert().code(2).stderr(contains("cannot be used with"));
+    machine.bench().arg("flash_fwd_hdim64_bf16_sm80").assert().code(2).stderr(contains("it defines no launcher"));
+    let without = machine.bench().env("LD_LIBRARY_PATH", "").assert().code(3);
+    without.stderr(contains("no GPU: ").and(contains("times are taken on one")));
+}
