@@ -99,8 +99,10 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
-    let_later_kernels_start();  // all blocks of the next kernel wait for this one's end
     await_earlier_kernels();
+    // Only now: if kernels of several calls waited at once, they would fill the multiprocessors, and the blocks of a
+    // small launch would share the few places that become free while other multiprocessors stay idle.
+    let_later_kernels_start();
     const int head = block_index() % p.num_heads;
     const int query = block_index() / p.num_heads % p.seqlen_q;
     const int batch = block_index() / p.num_heads / p.seqlen_q;

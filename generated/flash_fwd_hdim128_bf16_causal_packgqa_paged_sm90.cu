@@ -675,30 +675,33 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
 
 // Writes a warpgroup's rows of a work item without keys: O = 0, LSE = -infinity.
 // Neighbouring lanes write neighbouring columns: each partial write of a sector costs as much as writing the whole
-// sector.
+// sector. Rows are counted on rather than divided: a division takes as long as writing a row.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warpgroup) {
-    static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
+    constexpr int PIECES = HEAD_DIM / 8, TOGETHER = 32 / PIECES;  // 16-byte pieces of a row, rows at once
+    static_assert(TOGETHER > 0, "a row is at most a piece for each lane");
     const kgen_fwd_params& p = given.call;
     const int lane = lane_index(), warp_row = static_cast<int>(warp_index() % 4 * 16);
-    uint16_t* to = output_of(p, work);
+    const int group = p.num_heads / p.num_heads_k, queries = WARPGROUP_ROWS / group;
+    const int first_query = work.first_query + warpgroup * queries;
+    const int end = min(warp_row + 16, queries * group);
+    uint16_t* to = output_of(p, work) + lane % PIECES * 8;
+    int row = warp_row + lane / PIECES, head = row / queries, query = row % queries;
     KGEN_ROLLED
-    for (int r = 0; r < 16; ++r) {
-        const packed_row row(p, warpgroup, warp_row + r);
-        const int query = work.first_query + row.query;
-        if (row.idle || query < 0) continue;
-        uint16_t* columns = to + query * p.o_row_stride + row.head * p.o_head_stride;
-        if (!given.vector) {
+    for (; row < end && lane < PIECES * TOGETHER; row += TOGETHER) {
+        uint16_t* columns = to + (first_query + query) * p.o_row_stride + head * p.o_head_stride;
+        if (first_query + query >= 0 && given.vector) {
+            store_global(static_cast<void*>(columns), words4{0, 0, 0, 0});
+        } else if (first_query + query >= 0) {
             KGEN_ROLLED
-            for (int column = lane; column < HEAD_DIM; column += 32) store_global(columns + column, uint16_t(0));
-        } else if (lane < HEAD_DIM / 8) {
-            store_global(static_cast<void*>(columns + lane * 8), words4{0, 0, 0, 0});
+            for (int column = 0; column < 8; ++column) store_global(columns + column, uint16_t(0));
         }
+        for (query += TOGETHER; query >= queries; query -= queries) ++head;
     }
-    const packed_row row(p, warpgroup, warp_row + lane % 16);
-    const int query = work.first_query + row.query, head = work.head * (p.num_heads / p.num_heads_k) + row.head;
-    if (p.lse != nullptr && lane < 16 && !row.idle && query >= 0) {
+    const packed_row lse_row(p, warpgroup, warp_row + lane % 16);
+    const int lse_query = work.first_query + lse_row.query, lse_head = work.head * group + lse_row.head;
+    if (p.lse != nullptr && lane < 16 && !lse_row.idle && lse_query >= 0) {
         const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
-        store_global(p.lse + first + head * p.lse_head_stride + query, -infinity());
+        store_global(p.lse + first + lse_head * p.lse_head_stride + lse_query, -infinity());
     }
 }
 

@@ -706,8 +706,10 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_params p) {
-    let_later_kernels_start();  // all blocks of the next kernel wait for this one's end
     await_earlier_kernels();
+    // Only now: if kernels of several calls waited at once, they would fill the multiprocessors, and the blocks of a
+    // small launch would share the few places that become free while other multiprocessors stay idle.
+    let_later_kernels_start();
     if (compute_split<VECTOR>(p, assigned_work(p)) && merges_by_last_block(p)) merge_if_last(p, assigned_work(p));
 }
 

@@ -844,8 +844,10 @@ KGEN_DEVICE bool compute_split(const parameters& given, const assignment& work) 
 // items, which costs registers.
 template <bool VECTOR, bool WHOLE_SLICES, bool COUNTED>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters given) {
-    let_later_kernels_start();  // all blocks of the next kernel wait for this one's end
     await_earlier_kernels();
+    // Only now: if kernels of several calls waited at once, they would fill the multiprocessors, and the blocks of a
+    // small launch would share the few places that become free while other multiprocessors stay idle.
+    let_later_kernels_start();
     const kgen_fwd_params& p = given.call;
     if constexpr (COUNTED) {
         const uint32_t items = count_items(p);

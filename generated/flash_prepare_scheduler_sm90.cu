@@ -115,8 +115,10 @@ KGEN_DEVICE int32_t least_units_a_split(const kgen_fwd_params& p, int32_t most, 
 }
 
 KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER kgen_fwd_params p) {
-    let_later_kernels_start();  // all blocks of the next kernel wait for this one's end
     await_earlier_kernels();
+    // Only now: if kernels of several calls waited at once, they would fill the multiprocessors, and the blocks of a
+    // small launch would share the few places that become free while other multiprocessors stay idle.
+    let_later_kernels_start();
     const int64_t blocks = p.concurrent_blocks;
     const int64_t load = sum_over_batch(p, [](work w) { return w.tiles * w.units; });
     const int64_t unsplit = sum_over_batch(p, [](work w) { return w.tiles; });
