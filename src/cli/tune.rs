@@ -244,7 +244,9 @@ fn of_search(search: &Search, gpu: &str) -> String {
         let (regret, flips) = (100.0 * quality.regret, 100.0 * quality.flips);
         let top = if quality.top_1 { "the fastest itself".to_owned() } else { format!("the fastest is {}", quality.fastest) };
         writeln!(text, "regret {regret:.2} % among {} measured tiles: {top}", quality.known).ok();
-        writeln!(text, "another winner in {flips:.0} % of {} searches over resampled rounds", quality.resampled).ok();
+        let (outside, of) = (100.0 * quality.flips_outside_ties, quality.resampled);
+        writeln!(text, "another winner in {flips:.0} % of {of} searches over resampled rounds, beyond a tie in {outside:.0} %")
+            .ok();
     }
     text
 }

@@ -420,7 +420,7 @@ pub(super) fn sizes(variant: &Variant, wanted: &Wanted) -> Result<Vec<Size>, Com
 }
 
 /// The work of a kernel at a size.
-fn operations(variant: &Variant, size: &Size) -> Option<Operations> {
+pub(super) fn operations(variant: &Variant, size: &Size) -> Option<Operations> {
     let draws = Draws::new(0);
     let bench = bench::Bench { draws: &draws, seed: 0, multiprocessors: 1 };
     family::trial(variant, size, bench).map(|trial| trial.work())

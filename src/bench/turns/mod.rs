@@ -108,7 +108,7 @@ pub fn run(
         for (place, result) in results.into_iter().enumerate() {
             let request = &requests[meeting.kernels[place.min(own - 1)].0];
             let variant = if place < own { request.variant } else { meeting.variant };
-            let measurement = measurement(variant, &meeting.size, result, peers, options.seed);
+            let measurement = measurement(variant, &meeting.size, result, peers.work, &peers.ceiling, options.seed);
             if place < own {
                 let measurement = Measurement { made: request.made.clone(), ..measurement };
                 observer.measured(&measurement);
@@ -134,6 +134,36 @@ pub fn run(
         }
     }
     (found, of_peers)
+}
+
+/// Times kernels at the same sizes in turns, each with its own library: for each, its measurements in the order of the
+/// sizes of the first. `work` and `ceiling` as those of [`Peers`].
+pub fn together(
+    kernels: &[(BenchRequest, BenchOptions)],
+    work: fn(&Variant, &Size) -> Option<Work>,
+    ceiling: Ceiling,
+    observer: &dyn Observer,
+) -> Vec<Vec<Measurement>> {
+    let Some(((first, options), _)) = kernels.split_first() else { return Vec::new() };
+    let interrupted = || observer.interrupted();
+    let mut contenders: Vec<Contender<'_>> = kernels
+        .iter()
+        .map(|(request, options)| {
+            Contender::new(Box::new(move || start_kernel(request, options)), options.time_limit, &interrupted)
+        })
+        .collect();
+    contenders.iter_mut().for_each(Contender::wake);
+    let names: Vec<String> = kernels.iter().map(|(request, _)| request.variant.name()).collect();
+    let mut found: Vec<Vec<Measurement>> = kernels.iter().map(|_| Vec::new()).collect();
+    for (number, size) in first.shapes.iter().enumerate() {
+        let mut seats: Vec<Seat<'_, '_>> = contenders.iter_mut().map(|contender| (number, contender)).collect();
+        let results = take_turns(&mut seats, &names, options.plan.rounds, observer);
+        for ((request, options), (result, found)) in kernels.iter().zip(results.into_iter().zip(&mut found)) {
+            let measurement = measurement(request.variant, size, result, work, &ceiling, options.seed);
+            found.push(Measurement { made: request.made.clone(), ..measurement });
+        }
+    }
+    found
 }
 
 /// Which of these peers this machine has, each with its library; or why it is absent.
@@ -223,19 +253,26 @@ fn take_turns(
     seats.iter_mut().zip(playing).map(finish).collect()
 }
 
-fn measurement(variant: Variant, size: &Size, result: Result<Played, Failure>, peers: &Peers<'_>, seed: u64) -> Measurement {
+fn measurement(
+    variant: Variant,
+    size: &Size,
+    result: Result<Played, Failure>,
+    work: fn(&Variant, &Size) -> Option<Work>,
+    ceiling: &Ceiling,
+    seed: u64,
+) -> Measurement {
     let without = |status, message| Measurement::without(variant, size.clone(), status, message);
     let (rounds, launches, facts) = match result {
         Ok(played) => played,
         Err((status, message)) => return without(status, message),
     };
-    let Some(work) = (peers.work)(&variant, size) else {
+    let Some(work) = work(&variant, size) else {
         return without(Status::Error, format!("`{size}` is no size of this kernel"));
     };
     let Facts { relative_error, graph, cold_l2, memory_bytes, num_splits, passed } = facts;
     let times = RoundTimes { rounds, launches };
     let finding = Finding { times, relative_error, num_splits, passed, cold_l2, graph, memory_bytes };
-    Measurement::of(variant, size.clone(), work, finding, &peers.ceiling, seed)
+    Measurement::of(variant, size.clone(), work, finding, ceiling, seed)
 }
 
 /// The worker of a kernel.

@@ -10,8 +10,8 @@ use crate::{
         observer::Relay,
         record::Recorder,
         session::Session,
-        suite::Timing,
         single::{Compiled, Compiler},
+        suite::Timing,
     },
     device::{CardState, GpuFacts, Nvml, TimingPlan},
     lab::{

@@ -5,11 +5,11 @@ mod known;
 
 use super::{Request, Search, Sizes, card, space::Space, space::lessons};
 use crate::{
-    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size},
+    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size, turns},
     check::{CheckRequest, Kernel, Level, Status as CheckStatus, Verdict},
     command::{
         CommandError, Context, Observer,
-        bench::find_gpu,
+        bench::{find_gpu, operations},
         build,
         checking::{self, How},
         db,
@@ -78,7 +78,8 @@ pub(super) fn run(
         let name = variant.name();
         observer.note(&format!("searching among {} of `{name}`", count(space.candidates.len(), "tile")));
         let prepared = HashMap::new();
-        let mut live = Live { machine: &machine, compiler: &compiler, space: &space, known, prepared, spent: Duration::ZERO };
+        let mut live =
+            Live { machine: &machine, compiler: &compiler, space: &space, known, prepared, passes: 0, spent: Duration::ZERO };
         let found = search(&space.candidates, settings, &mut live);
         searches.push(Search::of(&space, found, |_| machine.recorder.run.id.clone()));
     }
@@ -165,6 +166,8 @@ struct Live<'a> {
     known: Known<'a>,
     /// Candidates by the hash of their text.
     prepared: HashMap<String, Prepared>,
+    /// Number of passes so far.
+    passes: u64,
     spent: Duration,
 }
 
@@ -186,6 +189,51 @@ impl Live<'_> {
         let mut measurement = Measurement::without(variant, size, bench::Status::Error, failure.message.clone());
         measurement.made = made.clone();
         self.machine.add(&measurement, built, details, Some(failure.status));
+    }
+
+    /// Prepared candidates with their libraries.
+    ///
+    /// # Errors
+    /// [`Failure`] if one was not prepared, or kgen's own program is not known.
+    fn contenders(&self, made: Vec<Made>, sizes: &[Size]) -> Result<Vec<(BenchRequest, BenchOptions)>, Failure> {
+        let error = |message: String| Failure { status: Status::Error, message };
+        let program = self.machine.context.program().map_err(|failed| error(failed.to_string()))?;
+        let contender = |made: Made| {
+            let prepared = self.prepared.get(&made.source).ok_or_else(|| error("it is not compiled".to_owned()))?;
+            let options = BenchOptions {
+                library: prepared.compiled.library.clone(),
+                plan: self.machine.report.plan,
+                seed: self.machine.request.seed,
+                time_limit: TIME_LIMIT,
+                program: program.clone(),
+            };
+            Ok((BenchRequest { variant: self.space.variant, shapes: sizes.to_vec(), made }, options))
+        };
+        made.into_iter().map(contender).collect()
+    }
+
+    /// Adds the measurements of a candidate in a pass to the store. Its times, or its failure.
+    fn record(&self, measured: &[Measurement], source: &str, suite: Suite, seconds: f64) -> Result<Vec<f64>, Failure> {
+        let mut times = Ok(Vec::new());
+        for measurement in measured {
+            if !self.machine.context.cancel.requested()
+                && let Some(Prepared { compiled, prove_s }) = self.prepared.get(source)
+            {
+                let details = json!({
+                    "suite": suite.word(), "pass": self.passes, "seconds": seconds, "compile_s": compiled.compile_s,
+                    "prove_s": prove_s,
+                });
+                self.machine.add(measurement, &compiled.built, details, None);
+            }
+            match (&measurement.numbers, &mut times) {
+                (Some(numbers), Ok(times)) => times.push(numbers.microseconds.median),
+                (None, Ok(_)) => {
+                    times = Err(Failure { status: measurement.status.into(), message: measurement.message.clone() });
+                }
+                (_, Err(_)) => {}
+            }
+        }
+        times
     }
 
     /// Compiles candidates in parallel; those of which a failure is known fail again without.
@@ -295,51 +343,33 @@ impl Measurer for Live<'_> {
         answers
     }
 
-    fn time(&mut self, candidate: &Candidate, suite: Suite) -> Result<Vec<f64>, Failure> {
-        let (_, made) = self.made(candidate)?;
+    fn time(&mut self, candidates: &[&Candidate], suite: Suite) -> Vec<Result<Vec<f64>, Failure>> {
         let sizes = match suite {
             Suite::Tuned => &self.space.tuned,
             Suite::HeldOut => &self.space.held_out,
         };
-        if let Some(times) = self.known.times(&made.source, sizes) {
-            return Ok(times);
-        }
-        let Some(Prepared { compiled, prove_s }) = self.prepared.get(&made.source) else {
-            return Err(Failure { status: Status::Error, message: "it is not compiled".to_owned() });
+        let made: Result<Vec<Made>, Failure> =
+            candidates.iter().map(|candidate| self.made(candidate).map(|(_, made)| made)).collect();
+        let refused = |failure: Failure| candidates.iter().map(|_| Err(failure.clone())).collect();
+        let made = match made {
+            Ok(made) => made,
+            Err(failure) => return refused(failure),
         };
+        self.passes += 1;
+        let sources: Vec<String> = made.iter().map(|made| made.source.clone()).collect();
+        if let Some(times) = self.known.pass(&sources, sizes) {
+            return times.into_iter().map(Ok).collect();
+        }
         let start = Instant::now();
-        let request = BenchRequest { variant: self.space.variant, shapes: sizes.clone(), made };
-        let options = BenchOptions {
-            library: compiled.library.clone(),
-            plan: self.machine.report.plan,
-            seed: self.machine.request.seed,
-            time_limit: TIME_LIMIT,
-            program: self
-                .machine
-                .context
-                .program()
-                .map_err(|error| Failure { status: Status::Error, message: error.to_string() })?,
+        let contenders = match self.contenders(made, sizes) {
+            Ok(contenders) => contenders,
+            Err(failure) => return refused(failure),
         };
-        let measured = bench::run(&[request], &options, &Quiet(self.machine.context));
-        let seconds = start.elapsed().as_secs_f64() / sizes.len().max(1) as f64;
+        let machine = self.machine;
+        let measured = turns::together(&contenders, operations, machine.report.ceiling, &Quiet(machine.context));
+        let seconds = start.elapsed().as_secs_f64() / (contenders.len() * sizes.len()).max(1) as f64;
         self.spent += start.elapsed();
-        let mut times = Ok(Vec::new());
-        for measurement in &measured {
-            let details = json!({
-                "suite": suite.word(), "seconds": seconds, "compile_s": compiled.compile_s, "prove_s": prove_s,
-            });
-            if !self.machine.context.cancel.requested() {
-                self.machine.add(measurement, &compiled.built, details, None);
-            }
-            match (&measurement.numbers, &mut times) {
-                (Some(numbers), Ok(times)) => times.push(numbers.microseconds.median),
-                (None, Ok(_)) => {
-                    times = Err(Failure { status: measurement.status.into(), message: measurement.message.clone() });
-                }
-                (_, Err(_)) => {}
-            }
-        }
-        times
+        measured.iter().zip(&sources).map(|(measured, source)| self.record(measured, source, suite, seconds)).collect()
     }
 
     fn cut(&mut self, candidate: &Candidate, why: &str) {

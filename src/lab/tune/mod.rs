@@ -5,8 +5,8 @@
 //! candidates ─▶ waves: rank, prepare, one pass ─▶ halving: passes of the faster half ─▶ standings ─▶ confirmation
 //! ```
 //!
-//! A *pass* times each candidate once at all sizes, the default first; times are compared as ratios to the default's of
-//! the same pass, so that a drift of the card cancels.
+//! A *pass* times the default and some candidates in turns, round by round, at all sizes; times are compared as ratios
+//! to the default's of the same pass, so that a drift of the card cancels.
 
 mod evidence;
 mod quality;
@@ -81,11 +81,9 @@ pub trait Measurer {
     /// Compiles candidates and proves them right. An answer for each, in order: registers of a thread, or the failure.
     fn prepare(&mut self, candidates: &[&Candidate]) -> Vec<Result<u32, Failure>>;
 
-    /// Microseconds of a prepared candidate at each size of a suite, in a process of its own.
-    ///
-    /// # Errors
-    /// [`Failure`] if one of the sizes has no time.
-    fn time(&mut self, candidate: &Candidate, suite: Suite) -> Result<Vec<f64>, Failure>;
+    /// Microseconds of prepared candidates at each size of a suite: each in a process of its own, in turns, round by
+    /// round. An answer for each, in order: a [`Failure`] if one of the sizes has no time.
+    fn time(&mut self, candidates: &[&Candidate], suite: Suite) -> Vec<Result<Vec<f64>, Failure>>;
 
     /// Records that the search ended before the candidate was measured.
     fn cut(&mut self, candidate: &Candidate, why: &str);

@@ -20,6 +20,8 @@ pub struct Quality {
     pub fastest: String,
     /// Part of the searches over resampled rounds that end with another winner.
     pub flips: f64,
+    /// Part of them whose winner differs from this one by more than the noise floor, by all rows.
+    pub flips_outside_ties: f64,
     /// Number of those searches.
     pub resampled: u64,
 }
@@ -35,20 +37,29 @@ pub fn quality(
 ) -> Option<Quality> {
     let replay = || Replay::new(rows.iter().copied(), tuned, held_out);
     let all = replay();
-    let times: Vec<(usize, f64)> =
-        candidates.iter().enumerate().filter_map(|(place, candidate)| Some((place, all.exhaustive(candidate)?))).collect();
+    let times: Vec<(usize, f64)> = candidates
+        .iter()
+        .enumerate()
+        .filter_map(|(place, candidate)| Some((place, all.exhaustive(candidate, &candidates[0])?)))
+        .collect();
     let (fastest, least) = times.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (_, of_winner) = times.iter().copied().find(|(place, _)| *place == found.winner)?;
-    let flipped = (1..=RESAMPLED).filter(|seed| {
-        let again = search(candidates, settings, &mut replay().resampled(settings.seed.wrapping_add(*seed)));
-        again.is_ok_and(|again| again.winner != found.winner)
-    });
+    let winners: Vec<usize> = (1..=RESAMPLED)
+        .filter_map(|seed| {
+            let again = search(candidates, settings, &mut replay().resampled(settings.seed.wrapping_add(seed)));
+            again.ok().map(|again| again.winner)
+        })
+        .collect();
+    let flipped = winners.iter().filter(|winner| **winner != found.winner);
+    let time = |place: usize| times.iter().find(|(of, _)| *of == place).map_or(f64::INFINITY, |(_, time)| *time);
+    let outside = flipped.clone().filter(|winner| (time(**winner) - of_winner).abs() > found.floor.ln_1p());
     Some(Quality {
         known: times.len(),
         regret: (of_winner - least).exp_m1(),
         top_1: fastest == found.winner,
         fastest: candidates[fastest].changes(&candidates[0]),
-        flips: flipped.count() as f64 / RESAMPLED as f64,
+        flips: flipped.clone().count() as f64 / RESAMPLED as f64,
+        flips_outside_ties: outside.count() as f64 / RESAMPLED as f64,
         resampled: RESAMPLED,
     })
 }

@@ -2,17 +2,24 @@
 
 use super::{Candidate, Failure, Measurer, Suite, search::absent};
 use crate::{
-    bench::Size,
+    bench::{Size, median},
     lab::{Row, Status, row::object},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tile that the kernel of a row had.
 pub fn tile_of(row: &Row) -> Option<&Map<String, Value>> {
     row.kernel.as_ref()?.get("tile")?.as_object()
+}
+
+/// The pass in which a row was measured, with its run; `None` if none is stated.
+fn pass_of(row: &Row) -> Option<String> {
+    let pass = row.details.get("pass")?.as_u64()?;
+    let run = row.run.get("id").and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{run} {pass}"))
 }
 
 /// Milliseconds that the timing plan of a row's run takes; 0 if it is not stated.
@@ -21,8 +28,11 @@ fn plan_ms(row: &Row) -> f64 {
     ms("warm_up_ms") + ms("measure_ms")
 }
 
-/// Rows of one kernel on one card, read in their order; those of a tile and size are read again from the first once all
-/// were read.
+/// Numbers of rounds that a resampled pass draws.
+const ROUNDS_DRAWN: usize = 20;
+
+/// Rows of one kernel on one card. A pass reads rows of a recorded pass that timed the same tiles; if there is none, rows
+/// of each tile in their order, again from the first once all were read.
 #[derive(Debug)]
 pub struct Replay<'a> {
     tuned: &'a [Size],
@@ -31,6 +41,8 @@ pub struct Replay<'a> {
     rows: BTreeMap<(String, String), Vec<&'a Row>>,
     /// How many rows of a tile and size were read.
     read: BTreeMap<(String, String), usize>,
+    /// Passes that were read.
+    passes: BTreeSet<String>,
     /// Draws rows and rounds in place of reading them in order.
     resampled: Option<ChaCha8Rng>,
     spent_s: f64,
@@ -45,7 +57,7 @@ impl<'a> Replay<'a> {
                 by_case.entry((text(tile), row.size_key())).or_default().push(row);
             }
         }
-        Self { tuned, held_out, rows: by_case, read: BTreeMap::new(), resampled: None, spent_s: 0.0 }
+        Self { tuned, held_out, rows: by_case, read: BTreeMap::new(), passes: BTreeSet::new(), resampled: None, spent_s: 0.0 }
     }
 
     /// This replay, but each reading draws a row of the tile and size, and then rounds of that row, with replacement.
@@ -78,32 +90,70 @@ impl<'a> Replay<'a> {
         Some(rows[(*read - 1) % rows.len()])
     }
 
-    /// Time of a row: its median, or with resampling that of rounds drawn from it.
-    fn time_of(&mut self, row: &Row) -> Option<f64> {
-        let median = row.median_us()?;
-        let rounds = row.numbers.as_ref().and_then(|numbers| numbers.get("round_microseconds")?.as_array().cloned());
-        let rounds: Vec<f64> = rounds.unwrap_or_default().iter().filter_map(Value::as_f64).collect();
-        match &mut self.resampled {
-            Some(random) if !rounds.is_empty() => {
-                let mut drawn: Vec<f64> = rounds.iter().map(|_| rounds[random.random_range(0..rounds.len())]).collect();
-                drawn.sort_by(f64::total_cmp);
-                Some(drawn[drawn.len() / 2])
-            }
-            _ => Some(median),
-        }
+    /// The next row of a tile at a size: that of a drawn pass, if a pass is drawn.
+    fn row(&mut self, tile: &str, size: &Size, pass: Option<&str>) -> Option<&'a Row> {
+        let of_pass = pass.and_then(|pass| {
+            let rows = self.rows.get(&(tile.to_owned(), size_key(size)))?;
+            rows.iter().copied().find(|row| pass_of(row).as_deref() == Some(pass))
+        });
+        of_pass.or_else(|| self.next(tile, size))
     }
 
-    /// Mean over the tuned sizes of the logarithm of a candidate's mean time in all rows; `None` if a size has none or
-    /// the candidate failed.
-    pub fn exhaustive(&self, candidate: &Candidate) -> Option<f64> {
-        let tile = text(&candidate.tile);
+    /// Time of a row: its median, or that of the rounds with these numbers.
+    fn time_of(row: &Row, drawn: &[usize]) -> Option<f64> {
+        let rounds = row.numbers.as_ref().and_then(|numbers| numbers.get("round_microseconds")?.as_array());
+        let rounds: Vec<f64> = rounds.into_iter().flatten().filter_map(Value::as_f64).collect();
+        if drawn.is_empty() || rounds.is_empty() {
+            return row.median_us();
+        }
+        median(drawn.iter().map(|round| rounds[round % rounds.len()]))
+    }
+
+    /// A recorded pass that timed all of these tiles, and the numbers of the rounds to read of it. The first such pass
+    /// that was not read yet, and all its rounds; or a pass and rounds drawn with replacement. All tiles have the same:
+    /// their rounds were taken in turns.
+    fn pass(&mut self, tiles: &[String], size: &Size) -> (Option<String>, Vec<usize>) {
+        let passes = |tile: &String| -> Vec<String> {
+            let rows = self.rows.get(&(tile.clone(), size_key(size))).map(Vec::as_slice).unwrap_or_default();
+            rows.iter().filter_map(|row| pass_of(row)).collect()
+        };
+        let mut common = tiles.first().map(passes).unwrap_or_default();
+        for known in tiles.iter().skip(1).map(passes).filter(|known| !known.is_empty()) {
+            common.retain(|pass| known.contains(pass));
+        }
+        let Some(random) = &mut self.resampled else {
+            let unread = common.iter().find(|pass| !self.passes.contains(*pass)).or(common.first()).cloned();
+            self.passes.extend(unread.clone());
+            return (unread, Vec::new());
+        };
+        let pass = (!common.is_empty()).then(|| common.swap_remove(random.random_range(0..common.len())));
+        (pass, (0..ROUNDS_DRAWN).map(|_| random.random_range(0..ROUNDS_DRAWN)).collect())
+    }
+
+    /// Mean over the tuned sizes of the logarithm of a candidate's time by the default's, by the passes that timed both,
+    /// or by all rows if none did; `None` if a size has no time or the candidate failed.
+    pub fn exhaustive(&self, candidate: &Candidate, default: &Candidate) -> Option<f64> {
+        let [tile, default] = [candidate, default].map(|candidate| text(&candidate.tile));
         if self.failure(&tile).is_some() {
             return None;
         }
+        let of_tile = |tile: &str, size: &Size| self.rows.get(&(tile.to_owned(), size_key(size))).map(Vec::as_slice);
         let mean = |size: &Size| {
-            let rows = self.rows.get(&(tile.clone(), size_key(size)))?;
-            let times: Vec<f64> = rows.iter().filter_map(|row| Some(row.median_us()?.ln())).collect();
-            (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+            let (rows, usual) = (of_tile(&tile, size)?, of_tile(&default, size)?);
+            let logarithm = |row: &&Row| Some(row.median_us()?.ln());
+            let of_pass = |row: &Row| {
+                let pass = pass_of(row)?;
+                usual.iter().find(|usual| pass_of(usual).as_deref() == Some(&pass)).and_then(logarithm)
+            };
+            let paired: Vec<f64> = rows.iter().filter_map(|row| Some(logarithm(row)? - of_pass(row)?)).collect();
+            if !paired.is_empty() {
+                return Some(paired.iter().sum::<f64>() / paired.len() as f64);
+            }
+            let mean = |rows: &[&Row]| {
+                let times: Vec<f64> = rows.iter().filter_map(logarithm).collect();
+                (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+            };
+            Some(mean(rows)? - mean(usual)?)
         };
         let means: Option<Vec<f64>> = self.tuned.iter().map(mean).collect();
         means.map(|means| means.iter().sum::<f64>() / means.len().max(1) as f64)
@@ -128,20 +178,25 @@ impl Measurer for Replay<'_> {
         candidates.iter().map(&mut answer).collect()
     }
 
-    fn time(&mut self, candidate: &Candidate, suite: Suite) -> Result<Vec<f64>, Failure> {
-        let tile = text(&candidate.tile);
+    fn time(&mut self, candidates: &[&Candidate], suite: Suite) -> Vec<Result<Vec<f64>, Failure>> {
         let sizes = match suite {
             Suite::Tuned => self.tuned,
             Suite::HeldOut => self.held_out,
         };
-        let mut times = Vec::new();
-        for size in sizes {
-            let row = self.next(&tile, size).ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
-            self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
-            let median = self.time_of(row);
-            times.push(median.ok_or_else(|| Failure { status: row.status, message: row.message.clone() })?);
-        }
-        Ok(times)
+        let tiles: Vec<String> = candidates.iter().map(|candidate| text(&candidate.tile)).collect();
+        let (pass, rounds) = sizes.first().map(|size| self.pass(&tiles, size)).unwrap_or_default();
+        let mut answer = |tile: &String| {
+            let mut times = Vec::new();
+            for size in sizes {
+                let row = self.row(tile, size, pass.as_deref());
+                let row = row.ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
+                self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
+                let failure = || Failure { status: row.status, message: row.message.clone() };
+                times.push(Self::time_of(row, &rounds).ok_or_else(failure)?);
+            }
+            Ok(times)
+        };
+        tiles.iter().map(&mut answer).collect()
     }
 
     fn cut(&mut self, _candidate: &Candidate, _why: &str) {}

@@ -186,21 +186,23 @@ impl Search<'_> {
         }
     }
 
-    /// Times the default and then `others`, each once, in an order that alternates between passes.
+    /// Times the default and others once, in turns. Nothing if the `share` of the time is used up.
+    ///
+    /// # Errors
+    /// The failure of the default.
     fn pass(&mut self, others: &[usize], share: f64) -> Result<(), Failure> {
-        self.evidence.begin_pass();
-        let default = self.measurer.time(&self.candidates[0], Suite::Tuned)?;
-        self.evidence.add(0, &default);
-        let mut order = others.to_vec();
-        if self.evidence.passes(0).is_multiple_of(2) {
-            order.reverse();
+        let is_first = self.evidence.passes(0) == 0;
+        if !is_first && (others.is_empty() || self.is_late(share)) {
+            return Ok(());
         }
-        for place in order {
-            if self.is_late(share) {
-                break;
-            }
-            match self.measurer.time(&self.candidates[place], Suite::Tuned) {
+        let places: Vec<usize> = std::iter::once(0).chain(others.iter().copied()).collect();
+        let candidates: Vec<&Candidate> = places.iter().map(|place| &self.candidates[*place]).collect();
+        let answers = self.measurer.time(&candidates, Suite::Tuned);
+        self.evidence.begin_pass();
+        for (place, answer) in places.into_iter().zip(answers) {
+            match answer {
                 Ok(times) => self.evidence.add(place, &times),
+                Err(failure) if place == 0 => return Err(failure),
                 Err(failure) => _ = self.failures.insert(place, failure),
             }
         }
@@ -286,8 +288,9 @@ impl Search<'_> {
                 break;
             }
             held_out.begin_pass();
-            let times = [0, winner].map(|place| (place, self.measurer.time(&self.candidates[place], Suite::HeldOut)));
-            for (place, times) in times {
+            let places = [0, winner];
+            let times = self.measurer.time(&places.map(|place| &self.candidates[place]), Suite::HeldOut);
+            for (place, times) in places.into_iter().zip(times) {
                 match times {
                     Ok(times) => held_out.add(place, &times),
                     Err(failure) => message = failure.message,

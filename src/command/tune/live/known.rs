@@ -44,17 +44,20 @@ impl<'a> Known<'a> {
         known
     }
 
-    /// Microseconds at each size, if there is a row of each that was not read yet.
-    pub fn times(&mut self, source: &str, sizes: &[Size]) -> Option<Vec<f64>> {
-        let queue = |known: &Self, size: &Size| {
-            let key = known.times.keys().find(|(other, of_size)| *other == source && *of_size == size_key(size))?;
-            Some(key.clone())
+    /// The next pass of kernels with these texts: microseconds of each at each size. `None` if one of them has no row
+    /// that was not read yet.
+    pub fn pass(&mut self, sources: &[String], sizes: &[Size]) -> Option<Vec<Vec<f64>>> {
+        let queue = |source: &String, size: &Size| {
+            let keys = self
+                .times
+                .iter()
+                .find(|((other, of_size), rows)| other == source && *of_size == size_key(size) && !rows.is_empty());
+            keys.map(|(key, _)| key.clone())
         };
-        let keys: Vec<_> = sizes.iter().map(|size| queue(self, size)).collect::<Option<_>>()?;
-        if keys.iter().any(|key| self.times.get(key).is_none_or(VecDeque::is_empty)) {
-            return None;
-        }
-        keys.iter().map(|key| self.times.get_mut(key)?.pop_front()?.median_us()).collect()
+        let of_source = |source| sizes.iter().map(|size| queue(source, size)).collect::<Option<Vec<_>>>();
+        let keys: Vec<Vec<_>> = sources.iter().map(of_source).collect::<Option<_>>()?;
+        let mut next = |key: &(&'a str, String)| self.times.get_mut(key)?.pop_front()?.median_us();
+        keys.iter().map(|keys| keys.iter().map(&mut next).collect()).collect()
     }
 
     /// The failure of a kernel that would fail again.
