@@ -31,8 +31,8 @@ fn plan_ms(row: &Row) -> f64 {
 /// Numbers of rounds that a resampled pass draws.
 const ROUNDS_DRAWN: usize = 20;
 
-/// Rows of one kernel on one card. A pass reads rows of a recorded pass that timed the same tiles; if there is none, rows
-/// of each tile in their order, again from the first once all were read.
+/// Rows of one kernel on one card. A pass reads rows of a recorded pass that timed the same tiles; if there is none,
+/// rows of each tile in their order, again from the first once all were read.
 #[derive(Debug)]
 pub struct Replay<'a> {
     tuned: &'a [Size],
@@ -130,8 +130,8 @@ impl<'a> Replay<'a> {
         (pass, (0..ROUNDS_DRAWN).map(|_| random.random_range(0..ROUNDS_DRAWN)).collect())
     }
 
-    /// Mean over the tuned sizes of the logarithm of a candidate's time by the default's, by the passes that timed both,
-    /// or by all rows if none did; `None` if a size has no time or the candidate failed.
+    /// Mean over the tuned sizes of the logarithm of a candidate's time by the default's, by the passes that timed both
+    /// or, if none did, by all rows; `None` if a size has no time or the candidate failed.
     pub fn exhaustive(&self, candidate: &Candidate, default: &Candidate) -> Option<f64> {
         let [tile, default] = [candidate, default].map(|candidate| text(&candidate.tile));
         if self.failure(&tile).is_some() {

@@ -263,8 +263,8 @@ impl KernelCost {
     }
 
     /// 1.1 µs per launch, 0.9 µs less if it starts early, 1 µs more if blocks share multiprocessors from the start; 2.7
-    /// µs and 5 ns per column per tile: Q is read before the first product, and the warps' results are merged in shared memory.
-    /// A step waits for the oldest of its stages.
+    /// µs and 5 ns per column per tile: Q is read before the first product, and the warps' results are merged in shared
+    /// memory. A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let (n, head_dim, busy) = (f64::from(tile.n), mean(point.head_dim), Busy::of(point, design));
