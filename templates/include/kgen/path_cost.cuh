@@ -146,7 +146,8 @@ constexpr double LINE_BYTES = 128, OF_LINE = 0.47;
 constexpr double KEYS_KEPT = 0.47, KEYS_GONE = 0.8;
 
 // Blocks that read the same K and V share what L2 holds. If blocks share multiprocessors, their paces differ, and if
-// L2 is too small for all keys, each further block fetches this fraction again.
+// L2 is too small for all keys, each further block fetches this fraction again. Kernels that assign the longest tiles
+// first group the heads by what L2 holds.
 constexpr double READ_AGAIN = 0.071;
 
 // Rows of a sequence before its first key.
@@ -219,7 +220,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double keys_bytes = key_bytes * r.batch * fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k;
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double readers = fmin(d.multiprocessors, (s.packed ? 1 : r.heads / r.heads_k) * tiles_of_sequence);
-    const bool out_of_step = blocks > d.multiprocessors && keys_bytes > d.l2_bytes;
+    const bool out_of_step = !k.longest_first && blocks > d.multiprocessors && keys_bytes > d.l2_bytes;
     const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0);
     const double from_dram =
         fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone));
