@@ -1,5 +1,5 @@
-//! The dispatcher's choice for a call on a card, without a GPU: the paths that it weighs, their predicted times by part,
-//! why others are excluded, which part decides, and what was measured of their kernels.
+//! The dispatcher's choice for a call on a card, without a GPU: the paths that it weighs, their predicted times by
+//! part, why others are excluded, which part decides, and what was measured of their kernels.
 
 use super::{CommandError, Context, Observer, SelectionRequest, db, helpers, limits, predict, session::Session};
 use crate::{

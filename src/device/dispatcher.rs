@@ -104,8 +104,8 @@ impl Dispatcher {
     /// The dispatcher with this text, compiled with `host` unless the cache has it. `include` are the headers that it
     /// includes, by their paths.
     ///
-    /// The key has no compiler in it: every compiler makes a program with the same answers, and to find one takes longer
-    /// than an answer.
+    /// The key has no compiler in it: every compiler makes a program with the same answers, and to find one takes
+    /// longer than an answer.
     ///
     /// # Errors
     /// [`KitError`], or an error of `host`.
