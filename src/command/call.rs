@@ -14,7 +14,7 @@ use crate::{
     text::ticked,
 };
 use serde::{Deserialize, Serialize};
-use std::{io::ErrorKind, path::PathBuf};
+use std::{fmt::Write, io::ErrorKind, path::PathBuf};
 
 /// Element type of an FP8 cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +207,7 @@ fn library(call: &Call<'_>, context: &Context, session: &Session, observer: &dyn
         return Err(CommandError::Usage(format!(
             "{} computes no forward call; choose among {}",
             ticked(&strangers),
-            ticked(&FORWARD.map(|kind| kind.name()))
+            ticked(&FORWARD.map(Kind::name))
         )));
     }
     let kinds = if selection.kinds.is_empty() { FORWARD.to_vec() } else { selection.kinds.clone() };
@@ -417,7 +417,7 @@ impl<'a> Evidence<'a> {
         let is_same = |row: &&Row| {
             let names = ["batch", "heads", "heads_k", "seqlen_q", "seqlen_k", "page_size"];
             let card = Card::named(row.gpu()).is_some_and(|card| card == *self.card);
-            let splits = row.number("num_splits").is_none_or(|splits| splits == f64::from(candidate.num_splits));
+            let splits = splits_of(row).is_none_or(|splits| splits == u64::from(candidate.num_splits));
             let tile = row.kernel.as_ref().and_then(|kernel| kernel.get("tile")) == Some(&tile);
             let sizes = names.iter().all(|name| row.shape.get(*name).and_then(serde_json::Value::as_u64) == size.get(name));
             row.own && row.foreign.is_none() && row.word("repeated") == "launch" && card && splits && tile && sizes
@@ -425,6 +425,11 @@ impl<'a> Evidence<'a> {
         let latest = rows.iter().filter(is_same).max_by(|a, b| a.date().cmp(b.date()))?;
         Some(vec![Measured { microseconds: latest.median_us()?, date: Some(latest.date().to_owned()) }])
     }
+}
+
+/// The splits of a row of a kernel that splits the keys.
+fn splits_of(row: &Row) -> Option<u64> {
+    row.numbers.as_ref()?.get("num_splits")?.as_u64()
 }
 
 impl Times {
@@ -492,11 +497,12 @@ fn compared(best: &Candidate, other: &Candidate) -> String {
     let mut text = format!("{} is predicted to take {:.2} µs, {} {:.2} µs", named(best), a.predicted, named(other), b.predicted);
     let decisive = parts.into_iter().max_by(|x, y| (x.2 - x.1).total_cmp(&(y.2 - y.1)));
     let Some((part, less, more)) = decisive.filter(|(_, less, more)| more > less) else { return text };
-    text += &format!("; most is saved in {part}: {less:.2} µs, not {more:.2}");
+    // Writing into a string cannot fail.
+    write!(text, "; most is saved in {part}: {less:.2} µs, not {more:.2}").ok();
     if part == OVERLAPPED {
         let [of_best, of_other] = [a.longest(), b.longest()];
         let not = if of_best == of_other { String::new() } else { format!(", not {of_other}") };
-        text += &format!(" ({of_best} is the longest{not})");
+        write!(text, " ({of_best} is the longest{not})").ok();
     }
     text
 }

@@ -121,7 +121,9 @@ impl Dispatcher {
         let files: Vec<(String, &str)> = headers.chain(own).chain([("dispatch.cpp".to_owned(), text)]).collect();
         let mut key = FieldHasher::default();
         key.field("processor", std::env::consts::ARCH);
-        FLAGS.iter().for_each(|flag| key.field("flag", flag));
+        for flag in FLAGS {
+            key.field("flag", flag);
+        }
         for (path, text) in &files {
             key.field("file", path);
             key.field("text", text);

@@ -9,7 +9,7 @@ use crate::{
     text::size as bytes,
 };
 use clap::ValueEnum;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Rows of a page if `--page-size` is left out.
 const PAGE: u32 = 16;
@@ -116,7 +116,8 @@ pub(super) fn describe(outcome: &Outcome) -> String {
     let able = outcome.candidates.iter().enumerate().filter(|(_, candidate)| candidate.excluded.is_none());
     let rows = able.map(|(place, candidate)| line(candidate, place == outcome.chosen));
     let mut text = table::of(&columns, rows);
-    text += &format!("\n{}\n", outcome.reason);
+    // Writing into a string cannot fail.
+    writeln!(text, "\n{}", outcome.reason).ok();
     text += "µs; chain, step and memory overlap; learned and measured times are those of the kernel alone\n";
     let mut excluded: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for candidate in &outcome.candidates {
@@ -129,7 +130,7 @@ pub(super) fn describe(outcome: &Outcome) -> String {
     }
     for ((path, why), splits) in excluded {
         let splits = if splits == ["1"] { String::new() } else { format!(" ({} splits)", splits.join(", ")) };
-        text += &format!("  {path}{splits}: {why}\n");
+        writeln!(text, "  {path}{splits}: {why}").ok();
     }
     text
 }
