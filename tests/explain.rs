@@ -119,3 +119,133 @@ fn two_kernels_differ_in_named_values_and_lines() {
     kgen(folder.path(), &["diff", NAME, NAME]).assert().success().stdout(contains("the plans are equal"));
     kgen(folder.path(), &["diff", NAME, "flash_fwd"]).assert().code(2).stderr(contains("no variant `flash_fwd`"));
 }
+
+/// The arguments of a decoding call.
+const CALL: [&str; 17] = [
+    "explain",
+    "--call",
+    "--batch",
+    "1",
+    "--heads",
+    "32",
+    "--heads-k",
+    "8",
+    "--seqlen-q",
+    "1",
+    "--seqlen-k",
+    "32768",
+    "--head-dim",
+    "128",
+    "--dtype",
+    "bf16",
+    "--gpu",
+];
+
+/// `kgen` with a cache of its own.
+fn kgen_with_cache(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = kgen(folder, arguments);
+    command.env("XDG_CACHE_HOME", folder.join("cache"));
+    command
+}
+
+#[test]
+fn a_call_has_the_paths_that_the_dispatcher_weighs_and_a_second_one_compiles_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let call = [&CALL[..], &["h100"]].concat();
+    let without_compiler = |arguments: &[&str]| {
+        let mut command = kgen_with_cache(folder.path(), arguments);
+        command.env("CXX", folder.path().join("no-compiler"));
+        command
+    };
+    without_compiler(&call).assert().code(3).stderr(contains("no-compiler"));
+    let found = json(&mut kgen_with_cache(folder.path(), &call));
+    let candidates = found["candidates"].as_array().expect("a list");
+    let chosen = &candidates[found["chosen"].as_u64().expect("an index") as usize];
+    assert_eq!((&chosen["path"], &chosen["excluded"]), (&json!("split"), &Value::Null), "{chosen}");
+    let least = candidates.iter().filter(|one| one["excluded"].is_null()).map(|one| one["microseconds"]["predicted"].as_f64());
+    assert_eq!(least.flatten().min_by(f64::total_cmp), chosen["microseconds"]["predicted"].as_f64());
+    let dense = candidates.iter().find(|one| one["path"] == "dense").expect("it is weighed");
+    assert!(dense["learned"]["microseconds"].as_f64().is_some_and(|time| time > 100.0), "{dense}");
+    assert!(candidates.iter().any(|one| one["path"] == "scheduled" && one["excluded"].is_string()), "{found}");
+    assert!(
+        found["reason"].as_str().is_some_and(|reason| reason.contains("short") && reason.contains("is the longest")),
+        "{found}"
+    );
+
+    assert_eq!(json(&mut without_compiler(&call)), found, "the program is in the cache");
+    let said = contains("*  split").and(contains("excluded\n  scheduled")).and(contains("flash_fwd_split_hdim128_bf16_sm90"));
+    without_compiler(&call).assert().success().stdout(said);
+    let causal = [&call[..], &["--causal"]].concat();
+    let said = contains("flash_fwd_split_hdim128_bf16_causal_sm90");
+    without_compiler(&causal).assert().success().stdout(said);
+}
+
+#[test]
+fn what_a_call_cannot_be_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |more: &[&str], said: &str| {
+        let arguments = [&CALL[..], more].concat();
+        kgen_with_cache(folder.path(), &arguments).assert().code(2).stderr(contains(said));
+    };
+    refused(&["h1000"], "`h1000` is no card whose numbers are known");
+    refused(&["h100", "--total-k", "32769"], "`total_k` is 32769; give a number from 1 to 32768");
+    refused(&["h100", "--num-splits", "257"], "`num_splits` is 257");
+    refused(&["h100", "--window", "5"], "give two numbers, such as `1023,0`");
+    refused(&["h100", "--window", "5,-2"], "a side of `window` is below -1");
+    refused(&["h100", "--page-size", "16"], "--paged");
+    refused(&["h100", "--features", "softcap"], "cannot be used with '--features <FEATURES>'");
+    refused(&["h100", "--kind", "bwd"], "`bwd` computes no forward call");
+    refused(&["t4"], "no selected kernel of head dim 128 and `bf16` runs on `t4`");
+    refused(&["h100", "--kv-dtype", "e5m2"], "the dispatcher refuses this call: no variant with the feature `kv_e5m2`");
+    let mut heads = CALL.to_vec();
+    heads[7] = "7";
+    let heads = [&heads[..], &["h100"]].concat();
+    kgen_with_cache(folder.path(), &heads).assert().code(2).stderr(contains("32 query heads are no multiple of 7 key heads"));
+    kgen(folder.path(), &["explain", NAME, "--batch", "1"]).assert().code(2).stderr(contains("--call"));
+}
+
+#[test]
+fn a_call_has_the_measured_times_of_its_kernels_at_its_size_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/2026-11-27-timings-h100.jsonl");
+    let rows = fs::read_to_string(published).expect("rows");
+    let name = "flash_fwd_hdim64_bf16_sm90";
+    let case = format!("{name} batch=32 heads=32 heads_k=32 seqlen_q=512 seqlen_k=512");
+    let row = rows.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let mut row = row.into_iter().find(|row| row["case"] == case.as_str()).expect("it was measured");
+    let measured = row["numbers"]["microseconds"]["median"].as_f64().expect("a time");
+    row["numbers"]["microseconds"]["median"] = json!(171.25);
+    row["run"]["date"] = json!("2026-11-28T00:00:00Z");
+    fs::write(folder.path().join("rows.jsonl"), row.to_string()).expect("written");
+    kgen(folder.path(), &["db", "import", "rows.jsonl"]).assert().success();
+    let of_dense = |batch: &str, gpu: &str| {
+        let call = [
+            "explain",
+            "--call",
+            "--batch",
+            batch,
+            "--heads",
+            "32",
+            "--seqlen-q",
+            "512",
+            "--seqlen-k",
+            "512",
+            "--head-dim",
+            "64",
+            "--dtype",
+            "bf16",
+            "--gpu",
+            gpu,
+        ];
+        let found = json(&mut kgen_with_cache(folder.path(), &call));
+        let dense = found["candidates"].as_array().expect("a list").iter().find(|one| one["kernel"] == name).cloned();
+        dense.expect("it is weighed")["measured"].clone()
+    };
+    let expected = json!([
+        { "microseconds": 171.25, "date": "2026-11-28T00:00:00Z" }, { "microseconds": measured, "date": null },
+    ]);
+    assert_eq!(of_dense("32", "h100"), expected);
+    assert_eq!(of_dense("31", "h100"), json!([]), "another size");
+    let elsewhere = of_dense("32", "gh200");
+    assert_eq!(elsewhere, json!([]), "another card");
+}

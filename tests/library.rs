@@ -1,6 +1,8 @@
 //! A generated folder from a C programmer's view: the example and the dispatcher, built with the host compiler against
 //! the emulator, so that no CUDA and no GPU are needed.
 
+#[path = "library/call.rs"]
+mod call;
 #[path = "library/choices.rs"]
 mod choices;
 #[path = "library/dispatch.rs"]

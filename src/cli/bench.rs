@@ -226,7 +226,7 @@ pub(super) fn signed(range: RangeInclusive<u64>) -> RangeInclusive<i64> {
 }
 
 /// Parser of a size.
-fn size() -> clap::builder::RangedI64ValueParser<u32> {
+pub(super) fn size() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(signed(limits::SIZE))
 }
 

@@ -1,5 +1,7 @@
 //! `kgen explain`.
 
+mod call;
+
 use super::{
     Global,
     db::StoreArgs,
@@ -9,12 +11,13 @@ use super::{
 };
 use crate::{
     command::{
-        self, CommandError,
+        self, CommandError, call as choice,
         explain::{Explanation, Measured, Neighbour, Optimisation, Predicted, Reason, Request},
     },
     family,
     text::size,
 };
+use call::CallArgs;
 use std::fmt::Write;
 
 const EXAMPLES: &str = "\
@@ -24,7 +27,10 @@ Examples:
                                                 with predicted times
   kgen explain --head-dim 72 --dtype bf16 --causal --target sm80
   kgen explain flash_fwd_hdim64_fp16_sm80 --format json
-                                                for scripts";
+                                                for scripts
+  kgen explain --call --gpu h100 --batch 1 --heads 32 --heads-k 8 --seqlen-q 1 \
+    --seqlen-k 32768 --head-dim 128 --dtype bf16
+                                                the dispatcher's choice";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -33,9 +39,12 @@ pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Also predict times on this card: of the kernel, and of the tiles beside it.
+    /// Also predict times on this card: of the kernel, and of the tiles beside it. With `--call`: the call's card.
     #[arg(long, value_name = "CARD")]
     gpu: Option<String>,
+
+    #[command(flatten)]
+    call: CallArgs,
 
     #[command(flatten)]
     store: StoreArgs,
@@ -44,11 +53,37 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`command::explain::run`].
+/// As [`command::explain::run`] and [`command::call::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    if args.call.call {
+        let outcome = command::call::run(&args.into(), &global.context(), &global.console())?;
+        return show(global, &outcome, || call::describe(&outcome));
+    }
     let request = Request { selection: args.selection.into(), db: args.store.db, gpu: args.gpu };
     let outcome = command::explain::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || outcome.kernels.iter().map(describe).collect::<Vec<_>>().join("\n"))
+}
+
+impl From<Args> for choice::Request {
+    fn from(Args { selection, gpu, call, store }: Args) -> Self {
+        Self {
+            selection: selection.into(),
+            // clap requires what has no default.
+            gpu: gpu.unwrap_or_default(),
+            batch: call.batch.unwrap_or_default(),
+            heads: call.heads.unwrap_or_default(),
+            heads_k: call.heads_k,
+            seqlen_q: call.seqlen_q.unwrap_or_default(),
+            seqlen_k: call.seqlen_k.unwrap_or_default(),
+            total_q: call.total_q,
+            total_k: call.total_k,
+            page_size: call.page_size(),
+            kv_dtype: call.kv_dtype(),
+            window: call.window.map(|window| window.0),
+            num_splits: call.num_splits.unwrap_or_default(),
+            db: store.db,
+        }
+    }
 }
 
 fn describe(kernel: &Explanation) -> String {

@@ -1,11 +1,7 @@
 //! Libraries for the emulator: the chosen kernels and their dispatcher, compiled for this machine.
 
 use super::{CommandError, Context, Event, Observer, StepResult, Work, session::Session};
-use crate::{
-    device::{EmulatorKit, KitError},
-    jobs,
-    kernel::Variant,
-};
+use crate::{device::EmulatorKit, jobs, kernel::Variant};
 use rayon::ThreadPoolBuilder;
 use std::path::PathBuf;
 
@@ -26,12 +22,8 @@ pub(super) fn library(
     let kernel = |plan| session.renderer.kernel(plan).map(|source| (source.name, source.text));
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
     let host = context.host_compiler()?;
-    let made = |error| match error {
-        KitError::Interrupted => CommandError::INTERRUPTED,
-        other => CommandError::Environment(other.to_string()),
-    };
     let (include, emulator) = (session.templates.include_files(), session.templates.emulator_files());
-    let kit = EmulatorKit::new(&context.cache_dir()?, include, emulator, &host, &context.cancel).map_err(made)?;
+    let kit = EmulatorKit::new(&context.cache_dir()?, include, emulator, &host, &context.cancel)?;
     let steps = kernels.len() + 1;
     observer.event(Event::Begun { work: Work::CompilingForEmulator, steps, known: 0 });
     let compiled = |name: &str| observer.event(Event::Finished { step: name, result: StepResult::Done });
@@ -39,7 +31,7 @@ pub(super) fn library(
         .num_threads(jobs::useful(jobs, steps))
         .build()
         .map_err(|e| CommandError::Environment(e.to_string()))?;
-    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made);
+    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled));
     observer.event(Event::Ended);
     Ok((library?, kit))
 }

@@ -1,6 +1,6 @@
 //! Errors of commands: a message for a person, and a kind for programs.
 
-use crate::{build::BuildError, render::RenderError, toolchain::ToolchainError};
+use crate::{build::BuildError, device::KitError, render::RenderError, toolchain::ToolchainError};
 use std::fmt;
 
 /// Reason for the failure of a command. Messages state the problem, its place and the remedy.
@@ -74,6 +74,15 @@ impl From<BuildError> for CommandError {
             | BuildError::Obeyed { .. }
             | BuildError::Start { .. }
             | BuildError::Threads { .. } => Self::Environment(message),
+        }
+    }
+}
+
+impl From<KitError> for CommandError {
+    fn from(error: KitError) -> Self {
+        match error {
+            KitError::Interrupted => Self::INTERRUPTED,
+            other => Self::Environment(other.to_string()),
         }
     }
 }

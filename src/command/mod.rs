@@ -19,6 +19,7 @@ pub mod bench;
 pub mod build;
 pub mod build_all;
 pub mod cache;
+pub mod call;
 pub mod check;
 mod checking;
 pub mod config;

@@ -75,6 +75,15 @@ pub(super) fn made(
     Ok(contents)
 }
 
+/// True if `folder` holds unchanged contents that were made for `key`; it then counts as used now.
+pub(super) fn is_whole(folder: &Path, key: &str) -> bool {
+    let is_whole = whole(folder, key).is_some();
+    if is_whole {
+        touch(folder);
+    }
+    is_whole
+}
+
 /// The contents of `folder`, if they match the list that was written when it was filled for `key`.
 fn whole(folder: &Path, key: &str) -> Option<Contents> {
     let listed = Contents(unseal(&read(&folder.join(LIST)).ok()?, &[key.as_bytes()])?);

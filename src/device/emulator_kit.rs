@@ -86,6 +86,14 @@ pub enum KitError {
         /// File with the compiler's output.
         log: PathBuf,
     },
+    /// The compiler rejected the dispatcher that answers for a described card.
+    #[error("the host compiler refuses the dispatcher: {first_error}\n  all of it is in `{}`", log.display())]
+    RefusedDispatcher {
+        /// The first line that reports an error.
+        first_error: String,
+        /// File with the compiler's output.
+        log: PathBuf,
+    },
     /// [`Cancel`] was requested.
     #[error("interrupted")]
     Interrupted,
@@ -325,7 +333,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), KitError> {
 }
 
 /// A prefix of the hash, long enough to name a folder.
-fn short(hash: &str) -> &str {
+pub(super) fn short(hash: &str) -> &str {
     &hash[..32]
 }
 

@@ -6,6 +6,7 @@
 mod abi;
 mod cache_dir;
 mod call;
+mod dispatcher;
 mod emulator;
 mod emulator_kit;
 mod emulator_library;
@@ -25,6 +26,7 @@ pub use abi::{
     Field, Fields, Header, Layout, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Parameters, Params, Paths,
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
+pub use dispatcher::{Candidate, Choice, Dispatcher};
 pub(crate) use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError, UNFINISHED as UNFINISHED_KITS};
 pub(crate) use gpu::Gpu;

@@ -65,7 +65,7 @@ fn answered(table: &str) -> impl Iterator<Item = (&'static Shape, Answer)> {
 }
 
 /// A library with everything for an H100, at the measured head dims; without kernels that pack heads.
-static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
+pub static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
     let mut kernels = Vec::from(helpers());
     for head_dim in [32, 64, 80, 96, 128, 160, 192, 224, 256] {
         for causal in [false, true] {
