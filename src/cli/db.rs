@@ -1,8 +1,9 @@
 //! `kgen db`.
 
 use super::{
-    Global, show,
+    Format, Global, show,
     table::{self, Column},
+    ui,
 };
 use crate::{
     command::{
@@ -218,7 +219,10 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         Verb::Regress { old, new, rows } => Action::Regress { old, new, rows: rows.into() },
     };
     let outcome = db::run(&Request { db: args.store.db, action }, &global.context(), &global.console())?;
-    show(global, &outcome, || describe(&outcome))
+    match &outcome {
+        Outcome::Exported { text: Some(text), .. } if global.format == Format::Human => ui::print_file(text),
+        _ => show(global, &outcome, || describe(&outcome)),
+    }
 }
 
 fn describe(outcome: &Outcome) -> String {

@@ -33,6 +33,14 @@ pub fn print_verbatim(result: &str) -> Result<(), CommandError> {
     write(&styled(result))
 }
 
+/// Writes a file for other programs: exactly these bytes, unless a person reads them on a terminal.
+///
+/// # Errors
+/// The errors of [`print`].
+pub fn print_file(content: &str) -> Result<(), CommandError> {
+    if Term::stdout().is_term() { print_verbatim(content) } else { write(content) }
+}
+
 fn write(result: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()) {
