@@ -161,7 +161,7 @@ impl Told {
     pub fn total_of_parts(&self) -> f64 {
         let [launch, tile, chain, step, memory, combine, scheduler] = self.times[1..] else { panic!("{self:?}") };
         let longest = chain.max(step).max(memory);
-        launch + tile + longest + 0.19 * (chain + step + memory - longest) + combine + scheduler
+        launch + tile + longest + 0.2 * (chain + step + memory - longest) + combine + scheduler
     }
 }
 

@@ -94,12 +94,12 @@ static void guesses() {
         return told;
     };
     const kgen_candidate known = ns(cost_of_request(four_sequences()));
-    expect("all parts", known.predicted_ns, 1 + 4096 + 0.19 * 2 + 10 + 100);
+    expect("all parts", known.predicted_ns, 1 + 4096 + 0.2 * 2 + 10 + 100);
     expect("of attention", known.launch_ns + known.chain_ns + known.step_ns, 1 + 4096 + 2);
     expect("of helpers", known.combine_ns + 2 * known.scheduler_ns, 10 + 200);
     const kgen_candidate unknown = ns(WITH(p.seqused_k = lengths, p.total_k = 0));
     const double half = (4096 + 3 * 2048.5) / 4, sixteenth = (4096 + 3 * 256) / 4.0;
-    expect("two guesses", unknown.predicted_ns, 111.38 + (half + sixteenth) / 2);
+    expect("two guesses", unknown.predicted_ns, 111.4 + (half + sixteenth) / 2);
     expect("the parts of the first", unknown.chain_ns, half);
     // Ten sequences: three with 101 queries and at least as many keys, seven with one query and 400 keys.
     const auto mixed = [&](int32_t total) {
@@ -108,7 +108,7 @@ static void guesses() {
             p.batch = 10, p.seqlen_q = 101, p.total_q = total, p.seqlen_k = 400;
         });
     };
-    const double spread = 400 + 0.19 * 62 + 111, apart = 800 + 0.19 * 204 + 121;
+    const double spread = 400 + 0.2 * 62 + 111, apart = 800 + 0.2 * 204 + 121;
     expect("queries spread or not", ns(mixed(310)).predicted_ns, (spread + apart) / 2);
     expect("one prompt", ns(mixed(60)).chain_ns, 800);
 

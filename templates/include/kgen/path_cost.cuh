@@ -119,7 +119,7 @@ struct kernel_time {
     // About a fifth of the work that should overlap with the longest part does not.
     double total() const {
         const double longest = fmax(fmax(chain, step), memory);
-        return launch + tile + longest + 0.19 * (chain + step + memory - longest);
+        return launch + tile + longest + 0.2 * (chain + step + memory - longest);
     }
 };
 
@@ -131,7 +131,7 @@ inline double tile_count(const request_cost& r, double rows, double tile_rows) {
 
 // A tile whose rows see no key takes this fraction of another tile's time without its steps, since it waits for
 // nothing. So does a block of fwd_combine for a row that a shorter sequence does not have.
-constexpr double WITHOUT_KEYS = 0.27;
+constexpr double WITHOUT_KEYS = 0.3;
 
 // If slots do not end together, the last ones take longer by this fraction of an average tile.
 constexpr double DRAIN = 0.375;
@@ -139,11 +139,11 @@ constexpr double DRAIN = 0.375;
 // Bytes of an L2 line, and the fraction of the unused rest of a line that is fetched in addition if a row of K or V
 // does not fill its last line: the block of the next head, which needs the rest, often comes too late. If each block
 // has a multiprocessor to itself, nothing is fetched in addition: the blocks then run in step.
-constexpr double LINE_BYTES = 128, OF_LINE = 0.47;
+constexpr double LINE_BYTES = 128, OF_LINE = 0.3;
 
 // Fractions of the bytes that L2 may still hold. K and V of at most KEYS_KEPT are entirely in L2, those of KEYS_GONE or
 // more not at all: the last writes have evicted the data that is read first.
-constexpr double KEYS_KEPT = 0.47, KEYS_GONE = 0.8;
+constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 
 // Blocks that read the same K and V share what L2 holds. If blocks share multiprocessors, their paces differ, and if
 // L2 is too small for all keys, each further block fetches this fraction again. Kernels that assign the longest tiles
@@ -255,12 +255,12 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
 }
 
 // Extra ns of a split-KV kernel that writes O itself: it finishes rows and stores O to the caller's tensor. Fitted to
-// random calls on an H100, as most numbers here: docs/dispatch.md, "The numbers".
-constexpr double UNSPLIT_NS = 830;
+// three calls of 5 to 8 us on an H100.
+constexpr double UNSPLIT_NS = 700;
 
 // Extra ns if split counts are given: the kernel scans them to enumerate work items. On an H200, 1.3 to 2.6 us in six
 // decoding shapes in which no sequence is split.
-constexpr double COUNTED_NS = 1700;
+constexpr double COUNTED_NS = 1500;
 
 // Cycles of a merge by last blocks: the arrival of a block, behind a fence and between two barriers, in the last turn
 // and in earlier turns, in which other blocks compute; the log-sum-exps of a row; a round of loads of partial O by each

@@ -179,7 +179,7 @@ impl KernelCost {
                 keys: plan.threads,
                 resident,
                 launch_ns: 860,
-                tile_cycles: 3500,
+                tile_cycles: 3100,
                 chain_cycles: 480,
                 // Time to start a block of the first wave.
                 step_cycles: 820,
@@ -205,7 +205,7 @@ impl KernelCost {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys: design.tile.n * (design.tile.warps / 4),
-            launch_ns: 620,
+            launch_ns: 590,
             crowded_ns: 310 + 240 * (most_widths(point.head_dim) - 1),
             tile_cycles: rounded(1660.0 + 25.0 * head_dim),
             chain_cycles: rounded((1000.0 + 2.6 * head_dim) * n / 64.0),
@@ -274,7 +274,7 @@ impl KernelCost {
             keys: tile.n,
             launch_ns: if design.early { 260 } else { 1120 },
             crowded_ns: 1000,
-            tile_cycles: rounded(4690.0 + 9.6 * head_dim),
+            tile_cycles: rounded(4690.0 + 8.5 * head_dim),
             chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.044 * n * head_dim + busy.widening),
             step_cycles: rounded(busy.total()),
             ..Self::default()
