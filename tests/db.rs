@@ -183,7 +183,10 @@ fn unprivileged(stores: &Stores, arguments: &[&str]) -> Process {
     const NOBODY: u32 = 65534;
     let program = stores.path("kgen");
     if !program.exists() {
-        fs::copy(assert_cmd::cargo::cargo_bin!("kgen"), &program).expect("a copy");
+        // By another process: a child of a test beside this one would inherit a descriptor that writes the program, and
+        // until it ends, running the program fails with "Text file busy".
+        let copied = Process::new("cp").arg(assert_cmd::cargo::cargo_bin!("kgen")).arg(&program).status().expect("`cp`");
+        assert!(copied.success());
     }
     let mut command = Process::new(&program);
     command.args(arguments).current_dir(stores.0.path()).env("TMPDIR", std::env::temp_dir());

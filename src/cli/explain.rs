@@ -28,8 +28,8 @@ Examples:
   kgen explain --head-dim 72 --dtype bf16 --causal --target sm80
   kgen explain flash_fwd_hdim64_fp16_sm80 --format json
                                                 for scripts
-  kgen explain --call --gpu h100 --batch 1 --heads 32 --heads-k 8 --seqlen-q 1 \
-    --seqlen-k 32768 --head-dim 128 --dtype bf16
+  kgen explain --call --gpu h100 --batch 1 --heads 32 --heads-k 8 --seqlen-q 1 \\
+      --seqlen-k 32768 --head-dim 128 --dtype bf16
                                                 the dispatcher's choice";
 
 /// Arguments.
