@@ -186,15 +186,15 @@ impl Measurer for Replay<'_> {
         let tiles: Vec<String> = candidates.iter().map(|candidate| text(&candidate.tile)).collect();
         let (pass, rounds) = sizes.first().map(|size| self.pass(&tiles, size)).unwrap_or_default();
         let mut answer = |tile: &String| {
-            let mut times = Vec::new();
+            let mut microseconds = Vec::new();
             for size in sizes {
                 let row = self.row(tile, size, pass.as_deref());
                 let row = row.ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
                 self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
                 let failure = || Failure { status: row.status, message: row.message.clone() };
-                times.push(Self::time_of(row, &rounds).ok_or_else(failure)?);
+                microseconds.push(Self::time_of(row, &rounds).ok_or_else(failure)?);
             }
-            Ok(times)
+            Ok(microseconds)
         };
         tiles.iter().map(&mut answer).collect()
     }
