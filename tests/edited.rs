@@ -1,62 +1,35 @@
 //! `kgen diff --source` and `kgen bench --source`: a kernel that a person edited with the one that kgen generates. The
 //! driver and nvcc are mocks: every source becomes the same kernel of the host, with more or less optimisation.
 
+#[path = "support/mock_machine.rs"]
+mod mock_machine;
+
 use assert_cmd::Command;
 use kgen::lab::{Condition, Row, Store};
 use predicates::{prelude::*, str::contains};
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process};
+use std::fs;
 use tempfile::TempDir;
 
 const NAME: &str = "flash_fwd_hdim16_bf16_sm80";
 
-/// A compiler: the kernel of the host for every source. A source with the word `slow` is not optimised, one with
-/// `wrong` reads other numbers, and one with `refused` is no program. Registers are the lines of the source.
-const NVCC: &str = r#"#!/bin/sh
-[ "$1" != --version ] || exec ROOT/tests/support/mock_nvcc.sh --version
-output= source= shared= objects=
-while [ $# -gt 0 ]; do
-    case $1 in
-    -o) output=$2 && shift ;;
-    -c) source=$2 && shift ;;
-    -shared) shared=1 ;;
-    obj/*.o) objects="$objects $1" ;;
-    esac
-    shift
-done
-[ -z "$shared" ] || exec c++ -shared -o "$output" $objects
+/// A source with the word `slow` is not optimised, one with `wrong` reads other numbers, and one with `refused` is no
+/// program.
+const BY_WORDS: &str = r#"flags=-O2
 if grep -q refused "$source"; then sed -n '1s/#line 1 "\(.*\)"/\1(3): error: refused/p' "$source"; exit 1; fi
-speed=-O2 kernel=ROOT/tests/support/mock_attention.cpp
-if grep -q slow "$source"; then speed=-O0; fi
-if grep -q wrong "$source"; then sed 's/<< 16/<< 15/' $kernel >FOLDER/wrong.cpp; kernel=FOLDER/wrong.cpp; fi
-echo "ptxas info    : Compiling entry function 'kernel' for 'sm_80'
-ptxas info    : Function properties for kernel
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used $(grep -c . "$source") registers, used 1 barriers, 576 bytes cmem[0]" >&2
-exec c++ $speed -fPIC -w -I ROOT/templates/include -include FOLDER/fat.h -c $kernel -o "$output"
-"#;
+if grep -q slow "$source"; then flags=-O0; fi
+if grep -q wrong "$source"; then sed 's/<< 16/<< 15/' $kernel >FOLDER/wrong.cpp; kernel=FOLDER/wrong.cpp; fi"#;
 
-/// The section that holds device code.
-const DEVICE_CODE: &str = "asm(\".section .nv_fatbin,\\\"a\\\"\\n.byte 1\\n.text\");\n";
+/// Registers are the lines of the source.
+const FACTS: &str = "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used $(grep -c . \"$source\") registers, used 1 barriers, 576 bytes cmem[0]";
 
 /// A machine with a GPU and nvcc, and the kernel that is edited in `my.cu`.
 struct Machine(TempDir);
 
 impl Machine {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for library in ["libcuda.so", "libnvidia-ml.so.1"] {
-            let mut command = process::Command::new("cc");
-            command.args(["-O2", "-shared", "-fPIC", "-w", "-o"]).arg(folder.path().join(library));
-            assert!(command.arg(root.join("tests/support/mock_gpu.c")).status().expect("a compiler").success());
-        }
-        let script = NVCC.replace("ROOT", &root.display().to_string()).replace("FOLDER", &folder.path().display().to_string());
-        let nvcc = folder.path().join("nvcc");
-        fs::write(&nvcc, script).expect("written");
-        fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).expect("made executable");
-        fs::write(folder.path().join("fat.h"), DEVICE_CODE).expect("written");
-        let machine = Self(folder);
+        let machine = Self(mock_machine::machine(BY_WORDS, FACTS));
         machine.kgen("generate").args([NAME, "--output", "my.cu"]).assert().success();
         machine
     }

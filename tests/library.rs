@@ -141,6 +141,8 @@ fn a_device_is_asked_for_each_of_its_numbers_once() {
         .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(&tests)
         .arg("-I")
+        .arg(Path::new(ROOT).join("src/device/dispatcher"))
+        .arg("-I")
         .arg(Path::new(ROOT).join("templates/include"));
     run(command.arg(tests.join("devices.cpp")).arg("-o").arg(&program));
     let said = run(&mut Command::new(program));

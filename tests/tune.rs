@@ -256,6 +256,14 @@ fn two_replays_print_the_same_bytes() {
 }
 
 #[test]
+fn a_size_that_is_tuned_on_does_not_confirm_the_winner() {
+    let mut store = Synthetic::new(11);
+    store.add_all(variant(64), 0.002, valley(128.0, 64.0));
+    let error = store.outcome(json!({ "held_out": [64, 1024] })).expect_err("1024 is tuned on").to_string();
+    assert!(error.contains("seqlen_k=1024") && error.contains("--held-out"), "{error}");
+}
+
+#[test]
 fn rows_of_another_card_are_refused() {
     let mut store = Synthetic::new(11);
     store.add_all(variant(64), 0.002, valley(128.0, 64.0));
@@ -353,5 +361,10 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     kgen(&[NAME, "--suite", "models", "--heads", "8"]).code(2).stderr(contains("the sizes are those of the suite"));
     kgen(&[NAME, "--quality"]).code(2).stderr(contains("--replay"));
     kgen(&[NAME, "--budget", "1"]).code(2).stderr(contains("--budget"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("empty.db");
+    std::fs::write(&empty, "").expect("written");
+    kgen(&[NAME, "--replay", empty.to_str().expect("a path")]).failure().stderr(contains("the file is empty"));
+    assert_eq!(std::fs::metadata(&empty).expect("it is there").len(), 0, "reading makes no database");
     kgen(&[NAME, "--replay", "none.db"]).code(2).stderr(contains("`none.db` does not exist").and(contains("kgen")));
 }

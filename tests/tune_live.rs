@@ -1,60 +1,30 @@
 //! `kgen tune` without a GPU and without nvcc: a mock driver, a compiler that makes a kernel of the host of every tile,
 //! and proofs on the emulator.
 
+#[path = "support/mock_machine.rs"]
+mod mock_machine;
+
 use assert_cmd::Command;
 use kgen::lab::{Condition, Row, Status, Store};
 use serde_json::Value;
-use std::{collections::BTreeSet, fs, path::Path, process};
+use std::{collections::BTreeSet, fs};
 use tempfile::TempDir;
 
 const NAME: &str = "flash_fwd_hdim16_bf16_sm80";
 
-/// A compiler: the kernel on the host for every source, and spills for the first one whose key tile is not the
-/// default's.
-const NVCC: &str = r#"#!/bin/sh
-[ "$1" != --version ] || exec ROOT/tests/support/mock_nvcc.sh --version
-output= source= shared= objects=
-while [ $# -gt 0 ]; do
-    case $1 in
-    -o) output=$2 && shift ;;
-    -c) source=$2 && shift ;;
-    -shared) shared=1 ;;
-    obj/*.o) objects="$objects $1" ;;
-    esac
-    shift
-done
-[ -z "$shared" ] || exec c++ -shared -o "$output" $objects
-echo compiled >>FOLDER/compiled
+/// Spills for the first source whose key tile is not the default's.
+const SPILLS: &str = r#"echo compiled >>FOLDER/compiled
 spill=0
-if ! grep -q 'BLOCK_N = 64;' "$source" && mkdir FOLDER/spilled 2>/dev/null; then spill=48; fi
-echo "ptxas info    : Compiling entry function 'kernel' for 'sm_80'
-ptxas info    : Function properties for kernel
-    $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads
-ptxas info    : Used 168 registers, used 1 barriers, $spill bytes cumulative stack size, 576 bytes cmem[0]" >&2
-exec c++ -O1 -fPIC -w -I ROOT/templates/include -include FOLDER/fat.h -c ROOT/tests/support/mock_attention.cpp -o "$output"
-"#;
+if ! grep -q 'BLOCK_N = 64;' "$source" && mkdir FOLDER/spilled 2>/dev/null; then spill=48; fi"#;
 
-/// The section that holds device code.
-const DEVICE_CODE: &str = "asm(\".section .nv_fatbin,\\\"a\\\"\\n.byte 1\\n.text\");\n";
+const FACTS: &str = "    $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers, $spill bytes cumulative stack size, 576 bytes cmem[0]";
 
 struct Mock(TempDir);
 
 impl Mock {
     fn new() -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for library in ["libcuda.so", "libnvidia-ml.so.1"] {
-            let mut command = process::Command::new("cc");
-            command.args(["-O2", "-shared", "-fPIC", "-w", "-o"]).arg(folder.path().join(library));
-            assert!(command.arg(root.join("tests/support/mock_gpu.c")).status().expect("a compiler").success());
-        }
-        let script = NVCC.replace("ROOT", &root.display().to_string()).replace("FOLDER", &folder.path().display().to_string());
-        let nvcc = folder.path().join("nvcc");
-        fs::write(&nvcc, script).expect("written");
-        fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).expect("made executable");
-        fs::write(folder.path().join("fat.h"), DEVICE_CODE).expect("written");
-        Self(folder)
+        Self(mock_machine::machine(SPILLS, FACTS))
     }
 
     fn tune(&self, flags: &[&str]) -> Value {

@@ -184,7 +184,7 @@ struct TimingArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(signed(limits::ROUNDS)))]
     rounds: Option<u32>,
 
-    /// Times that everything is measured, each time in new processes: `kgen db noise` shows how far they lie apart.
+    /// Times that everything is measured, each time in new processes: `kgen db noise` shows how much they differ.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(signed(limits::PROCESSES)))]
     processes: u32,
 

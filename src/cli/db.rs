@@ -24,7 +24,7 @@ Examples:
                                       a table for a spreadsheet
   kgen db import rows.jsonl           rows that another machine exported
   kgen db merge node1.db node2.db     the stores of other machines
-  kgen db noise --gpu h100            how far repeated runs lie apart
+  kgen db noise --gpu h100            how much repeated runs differ
   kgen db regress nvcc=12.9 nvcc=13.0
                                       what another compiler changed
   kgen db prune --status error --dry-run
@@ -91,7 +91,7 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Print how far the times of the same machine code lie apart between runs.
+    /// Print how much the times of the same machine code differ between runs.
     Noise {
         #[command(flatten)]
         rows: RowArgs,

@@ -228,7 +228,9 @@ fn of_search(search: &Search, gpu: &str) -> String {
     let sizes = search.tuned.iter().map(label).collect::<Vec<_>>().join(", ");
     writeln!(text, "at {sizes}; ties within {:.1} %", 100.0 * search.floor).ok();
     if let Some(why) = &search.truncated {
-        writeln!(text, "truncated: {} not measured, because {why}", count(search.cut, "tile")).ok();
+        let what =
+            if search.cut == 0 { "fewer passes".to_owned() } else { format!("{} not measured", count(search.cut, "tile")) };
+        writeln!(text, "truncated: {what}, because {why}").ok();
     }
     match &search.confirmation {
         None => writeln!(text, "the default stays").ok(),

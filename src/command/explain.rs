@@ -174,7 +174,16 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         rows.retain(|row| !row.is_edited());
         explain(*variant, &session, &rows, forecast.as_ref())
     };
-    Ok(Outcome { kernels: variants.iter().map(explained).collect::<Result<_, _>>()? })
+    let kernels: Vec<Explanation> = variants.iter().map(explained).collect::<Result<_, _>>()?;
+    if let Some(forecast) = &forecast {
+        for kernel in kernels.iter().filter(|kernel| kernel.predicted.is_empty()) {
+            observer.note(&format!(
+                "`{}` has no predicted times on `{}`: it does not run there, or is not timed by itself",
+                kernel.name, forecast.card.name
+            ));
+        }
+    }
+    Ok(Outcome { kernels })
 }
 
 /// The explanation of a kernel without a store and without a card.

@@ -285,7 +285,12 @@ impl Request {
             }
             sizes
         };
-        Ok([distinct(&tuned), distinct(&held_out)])
+        let [tuned, held_out] = [distinct(&tuned), distinct(&held_out)];
+        if let Some(size) = held_out.iter().find(|size| tuned.contains(size)) {
+            let why = "would be tuned on and confirm the winner too; name other lengths with `--held-out`";
+            return Err(CommandError::Usage(format!("`{size}` {why}")));
+        }
+        Ok([tuned, held_out])
     }
 }
 

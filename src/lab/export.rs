@@ -104,7 +104,7 @@ pub(super) fn quoted(cell: &str) -> String {
 /// A result in T4. Programs write `compilation` and `benchmark` where the schema says `compilation_time` and
 /// `runtimes`: both are written, in seconds.
 fn t4(row: &Row) -> Value {
-    let compilation = row.details.get("compile_seconds").and_then(Value::as_f64).unwrap_or_default();
+    let compilation = row.details.get("compile_s").and_then(Value::as_f64).unwrap_or_default();
     let rounds: Vec<f64> =
         row.numbers.as_ref().and_then(|numbers| numbers.get("round_microseconds")?.as_array()).map_or_else(Vec::new, |rounds| {
             rounds.iter().filter_map(Value::as_f64).map(|microseconds| microseconds / 1e6).collect()
@@ -112,7 +112,10 @@ fn t4(row: &Row) -> Value {
     let mut configuration = row.shape.clone();
     configuration.insert("contender".to_owned(), json!(row.contender));
     if let Some(kernel) = &row.kernel {
-        configuration.insert("kernel".to_owned(), json!(row.kernel_name()));
+        // A peer has no kernel of kgen's name, but does the work of one.
+        let [name, kind] = [row.kernel_name(), row.kernel_fact("kind")];
+        let known = [("kernel", json!(name)), ("kind", json!(kind)), ("features", json!(row.features()))];
+        configuration.extend(known.map(|(key, value)| (key.to_owned(), value)));
         configuration.extend(kernel.get("tile").and_then(Value::as_object).cloned().unwrap_or_default());
     }
     let invalidity = match row.status {
@@ -132,7 +135,7 @@ fn t4(row: &Row) -> Value {
         "timestamp": row.date(), "configuration": configuration, "objectives": ["time"], "invalidity": invalidity,
         "correctness": u8::from(row.status == Status::Ok), "measurements": measurements,
         "times": {
-            "compilation_time": compilation, "compilation": compilation, "runtimes": rounds, "benchmark": rounds.iter().sum::<f64>(),
+            "compilation_time": compilation, "compilation": compilation, "runtimes": rounds, "benchmark": rounds.iter().fold(0.0, |sum, round| sum + round),
             "framework": 0.0, "search_algorithm": 0.0, "validation": 0.0,
         },
     })

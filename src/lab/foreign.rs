@@ -4,6 +4,8 @@
 //! another tolerance. Imported rows are marked as foreign.
 
 use super::{FORMAT, Row, Status, row::object};
+use crate::files::content_hash;
+use itertools::Itertools;
 use serde_json::{Map, Value, json};
 
 /// The mark of an imported row.
@@ -60,12 +62,15 @@ pub(super) fn of_trace(file: &str, trace: &Value) -> Result<Option<Row>, String>
     }))
 }
 
-/// The trace of a row. The definition is named after the row's bench and the parts of its shape that are not sizes.
+/// The trace of a row. The definition is named after the row's bench, the kind and the features of the kernel, and the
+/// parts of its shape that are not sizes. Contenders at the same work have the same workload.
 pub(super) fn to_trace(row: &Row) -> Value {
     let (axes, constants): (Vec<_>, Vec<_>) = row.shape.iter().partition(|(_, value)| value.is_u64());
     let words: Vec<String> =
         constants.iter().map(|(name, value)| format!("{name}_{}", value.to_string().replace('"', ""))).collect();
-    let definition = [row.bench.replace(' ', "_"), row.dtype.clone().unwrap_or_default(), words.join("_")].join("_");
+    let [kind, features] = [row.kernel_fact("kind").to_owned(), row.features().replace(' ', "_")];
+    let parts = [row.bench.replace(' ', "_"), kind, features, row.dtype.clone().unwrap_or_default(), words.join("_")];
+    let definition = parts.into_iter().filter(|part| !part.is_empty()).join("_");
     let status = match row.status {
         Status::Ok => "PASSED",
         Status::Wrong => "INCORRECT_NUMERICAL",
@@ -73,18 +78,21 @@ pub(super) fn to_trace(row: &Row) -> Value {
         Status::Refused | Status::Error | Status::Absent | Status::Crash | Status::Spilled | Status::Truncated => "RUNTIME_ERROR",
     };
     let error = row.number("relative_error");
+    // The schema's word for a number that is none.
+    let unknown = || json!("NaN");
     let correctness = matches!(row.status, Status::Ok | Status::Wrong)
-        .then(|| json!({ "max_relative_error": error.unwrap_or_default(), "max_absolute_error": 0.0 }));
+        .then(|| json!({ "max_relative_error": error.map_or_else(unknown, Value::from), "max_absolute_error": unknown() }));
     // The reference was not timed: 0 is that schema's default.
     let performance = row
         .median_us()
         .map(|microseconds| json!({ "latency_ms": microseconds / 1e3, "reference_latency_ms": 0.0, "speedup_factor": 0.0 }));
     let axes: Map<String, Value> = axes.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let solution = if row.own { format!("kgen_{}", row.kernel_name()) } else { row.contender.clone() };
+    let workload = serde_json::to_string(&(&definition, &axes)).unwrap_or_default();
     let libraries = json!({ "kgen": row.run.get("kgen"), "torch": row.run.get("torch"), "driver": row.driver() });
     json!({
-        "definition": definition.trim_matches('_'), "solution": solution,
-        "workload": { "uuid": row.id(), "axes": axes, "inputs": {} },
+        "definition": definition, "solution": solution,
+        "workload": { "uuid": &content_hash(&workload)[..32], "axes": axes, "inputs": {} },
         "evaluation": {
             "status": status, "environment": { "hardware": row.gpu(), "libs": libraries }, "timestamp": row.date(),
             "log": row.message, "correctness": correctness, "performance": performance,
@@ -105,6 +113,21 @@ mod tests {
         let back = of_trace("t.jsonl", &trace).expect("it reads").expect("it has an evaluation");
         assert_eq!((back.median_us(), back.gpu(), back.foreign.as_deref()), (Some(8.0), "NVIDIA H200", Some(MARK)));
         assert_eq!(back.flaw(), None);
+    }
+
+    #[test]
+    fn contenders_share_a_workload_and_the_passes_of_a_peer_have_definitions_of_their_own() {
+        let peer = |contender: &str, kind: &str| {
+            let kernel = Some(object(&json!({ "kind": kind, "features": [] })));
+            let contender = contender.to_owned();
+            to_trace(&Row { own: false, contender, kernel, ..row("a", "2026-11-27T00:00:00Z", 8.0) })
+        };
+        let [forward, backward, other] = [peer("fa3", "fwd"), peer("fa3", "bwd"), peer("fa2", "fwd")];
+        assert_ne!(forward["definition"], backward["definition"]);
+        assert_ne!(forward["workload"]["uuid"], backward["workload"]["uuid"]);
+        assert_eq!((&forward["definition"], &forward["workload"]), (&other["definition"], &other["workload"]));
+        // No absolute error is measured.
+        assert_eq!(forward["evaluation"]["correctness"]["max_absolute_error"], "NaN");
     }
 
     #[test]

@@ -377,7 +377,7 @@ impl Row {
     }
 
     /// The features of the kernel as text; empty if it has none.
-    fn features(&self) -> String {
+    pub(super) fn features(&self) -> String {
         let stated = self.kernel.as_ref().and_then(|kernel| kernel.get("features")?.as_array());
         stated.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
     }

@@ -331,9 +331,11 @@ fn sqlite(what: &'static str, path: &Path, reason: String) -> StoreError {
 
 /// Refuses a file that does not exist, or that this user may not look for.
 fn exists(path: &Path) -> Result<(), StoreError> {
-    match path.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(StoreError::Missing { path: path.to_owned() }),
+    match std::fs::metadata(path) {
+        // SQLite would make a database of an empty file.
+        Ok(file) if file.is_file() && file.len() == 0 => Err(sqlite("read", path, "the file is empty".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing { path: path.to_owned() }),
         Err(error) => Err(sqlite("read", path, error.to_string())),
     }
 }

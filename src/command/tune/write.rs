@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::{fmt::Write, fs, path::Path};
 
 /// First line of a file that the tuner wrote, and may replace.
-const HEADER: &str = "# Tiles of `kgen tune`: entries for `variants.toml`, which `kgen --variants FILE` reads.\n";
+const HEADER: &str = "# Tiles of `kgen tune`: entries to copy into a `variants.toml`.\n";
 
 /// Writes the confirmed winners among `searches`; returns their number. Without any, no file is written.
 ///

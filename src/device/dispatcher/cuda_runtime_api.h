@@ -1,4 +1,5 @@
-// The part of CUDA's runtime API that the generated dispatcher needs; ask.cpp answers for the described card.
+// The part of the CUDA runtime API that the generated dispatcher calls; whoever includes it implements it: ask.cpp,
+// and programs of tests/ and benches/.
 #pragma once
 #include <stddef.h>
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };

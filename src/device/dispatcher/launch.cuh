@@ -1,4 +1,4 @@
-// Replaces kgen/launch.cuh in ask.cpp: nothing is launched.
+// Replaces kgen/launch.cuh where nothing is launched: in ask.cpp, and in a program of benches/.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdarg.h>

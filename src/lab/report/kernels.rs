@@ -70,7 +70,7 @@ fn figure(kernels: &[&Row]) -> Figure {
     ];
     let row = |row: &&Row| {
         let stated = |name: &str| fact(row.kernel.as_ref(), name);
-        let seconds = row.details.get("compile_seconds").and_then(serde_json::Value::as_f64);
+        let seconds = row.details.get("compile_s").and_then(serde_json::Value::as_f64);
         let mut cells = vec![row.kernel_name().to_owned()];
         cells.extend(["compiled_for", "registers", "shared_memory_bytes", "spill_bytes", "object_bytes"].map(stated));
         cells.extend([number(seconds), stated("nvcc").split(' ').take(1).join(""), row.date().to_owned()]);

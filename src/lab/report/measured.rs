@@ -143,12 +143,12 @@ impl<'a> Measured<'a> {
         stated.map_or_else(String::new, |words| words.iter().filter_map(Value::as_str).join(","))
     }
 
-    /// The contender, with the kernel if it is kgen's.
+    /// The contender, with the kernel if it is kgen's; of a peer whose program states it, with the kind of the work.
     pub fn name(&self) -> String {
         match self.row.kernel_name() {
             kernel if self.row.own && !kernel.is_empty() && self.row.contender == "kgen" => kernel.to_owned(),
             kernel if (self.row.own || self.row.is_edited()) && !kernel.is_empty() => format!("{}: {kernel}", self.row.contender),
-            _ => self.row.contender.clone(),
+            _ => [&self.row.contender, self.row.kernel_fact("kind")].iter().filter(|word| !word.is_empty()).join(" "),
         }
     }
 

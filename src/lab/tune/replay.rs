@@ -92,11 +92,13 @@ impl<'a> Replay<'a> {
 
     /// The next row of a tile at a size: that of a drawn pass, if a pass is drawn.
     fn row(&mut self, tile: &str, size: &Size, pass: Option<&str>) -> Option<&'a Row> {
-        let of_pass = pass.and_then(|pass| {
-            let rows = self.rows.get(&(tile.to_owned(), size_key(size)))?;
-            rows.iter().copied().find(|row| pass_of(row).as_deref() == Some(pass))
-        });
-        of_pass.or_else(|| self.next(tile, size))
+        pass.and_then(|pass| self.of_pass(tile, size, pass)).or_else(|| self.next(tile, size))
+    }
+
+    /// The row of a tile at a size in a recorded pass.
+    fn of_pass(&self, tile: &str, size: &Size, pass: &str) -> Option<&'a Row> {
+        let rows = self.rows.get(&(tile.to_owned(), size_key(size)))?;
+        rows.iter().copied().find(|row| pass_of(row).as_deref() == Some(pass))
     }
 
     /// Time of a row: its median, or that of the rounds with these numbers.
@@ -141,10 +143,7 @@ impl<'a> Replay<'a> {
         let mean = |size: &Size| {
             let (rows, usual) = (of_tile(&tile, size)?, of_tile(&default, size)?);
             let logarithm = |row: &&Row| Some(row.median_us()?.ln());
-            let of_pass = |row: &Row| {
-                let pass = pass_of(row)?;
-                usual.iter().find(|usual| pass_of(usual).as_deref() == Some(&pass)).and_then(logarithm)
-            };
+            let of_pass = |row: &Row| self.of_pass(&default, size, &pass_of(row)?).as_ref().and_then(logarithm);
             let paired: Vec<f64> = rows.iter().filter_map(|row| Some(logarithm(row)? - of_pass(row)?)).collect();
             if !paired.is_empty() {
                 return Some(paired.iter().sum::<f64>() / paired.len() as f64);
@@ -185,14 +184,22 @@ impl Measurer for Replay<'_> {
         };
         let tiles: Vec<String> = candidates.iter().map(|candidate| text(&candidate.tile)).collect();
         let (pass, rounds) = sizes.first().map(|size| self.pass(&tiles, size)).unwrap_or_default();
+        let mut of_default: Vec<f64> = Vec::new();
         let mut answer = |tile: &String| {
             let mut microseconds = Vec::new();
-            for size in sizes {
+            for (place, size) in sizes.iter().enumerate() {
                 let row = self.row(tile, size, pass.as_deref());
                 let row = row.ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
                 self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
                 let failure = || Failure { status: row.status, message: row.message.clone() };
-                microseconds.push(Self::time_of(row, &rounds).ok_or_else(failure)?);
+                let time = Self::time_of(row, &rounds).ok_or_else(failure)?;
+                // No recorded pass timed all tiles: each is compared with the default of its own pass.
+                let beside = || Self::time_of(self.of_pass(&tiles[0], size, &pass_of(row)?)?, &rounds);
+                let drift = if pass.is_none() { of_default.get(place).zip(beside()) } else { None };
+                microseconds.push(drift.map_or(time, |(now, then)| time * now / then));
+            }
+            if of_default.is_empty() {
+                of_default.clone_from(&microseconds);
             }
             Ok(microseconds)
         };
