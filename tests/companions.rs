@@ -66,7 +66,12 @@ fn passes_and_finds(name: &str, bugs: &[(&str, &str)]) {
 
 #[test]
 fn forward_for_ampere() {
-    let bugs = [("LN_2 = 0.69314", "LN_2 = 0.69414"), ("diagonal + warp_row", "diagonal + 1 + warp_row")];
+    let bugs = [
+        ("LN_2 = 0.69314", "LN_2 = 0.69414"),
+        ("diagonal + warp_row", "diagonal + 1 + warp_row"),
+        ("head / (p.num_heads / p.num_heads_k)", "head % p.num_heads_k"),
+        ("p.softmax_scale * LOG2_E", "0.125f * LOG2_E"),
+    ];
     passes_and_finds(NAME, &bugs);
 }
 
@@ -98,7 +103,12 @@ fn split() {
 
 #[test]
 fn backward() {
-    passes_and_finds("flash_bwd_hdim64_bf16_causal_sm80", &[("LOG2_E = 1.4", "LOG2_E = 1.3")]);
+    let bugs = [
+        ("LOG2_E = 1.4", "LOG2_E = 1.3"),
+        ("block / n_blocks % p.num_heads_k", "0 * p.num_heads_k"),
+        ("load_global(at) * p.softmax_scale", "load_global(at) * 0.125f"),
+    ];
+    passes_and_finds("flash_bwd_hdim64_bf16_causal_sm80", &bugs);
     passes_and_finds("flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &[]);
 }
 
@@ -164,4 +174,7 @@ fn companions_are_left_out_compared_and_never_overwritten_if_they_are_not_kgens(
     // Another kernel in the file replaces them, and none is taken for edited.
     kgen(folder.path(), "generate flash_fwd_hdim64_fp16_sm80 --output my.cu").success();
     assert!(!folder.path().join("my.md.edited").exists() && !folder.path().join("my_test.cpp.edited-2").exists());
+    // A kernel that has no test does not keep that of the kernel before.
+    kgen(folder.path(), "generate rmsnorm_bf16_sm80 --output my.cu").success();
+    assert!(!test.exists() && folder.path().join("my.md").exists());
 }

@@ -268,7 +268,7 @@ fn write_file(
     observer: &dyn Observer,
 ) -> Result<(Vec<Variant>, WriteSummary), CommandError> {
     let (kernel, others, notes) = kernel_files(session, file, variant, companions)?;
-    let written = written_before(session, file, companions).unwrap_or_default();
+    let written = written_before(session, file).unwrap_or_default();
     let summary =
         render::write_kernel_file(file, &kernel.text, &others, &written, &session.templates, &|message| observer.note(message));
     let summary = summary.map_err(unwritable(FLAG))?;
@@ -278,13 +278,13 @@ fn write_file(
     Ok((vec![variant], summary))
 }
 
-/// The files that this kgen writes as `file`, and beside it, for the kernel that `file` names now; `None` if it names
-/// none.
-fn written_before(session: &Session, file: &Path, companions: bool) -> Option<Vec<OutputFile>> {
+/// The files that this kgen writes as `file`, and beside it, for the kernel that `file` names now, companions included;
+/// `None` if it names none.
+fn written_before(session: &Session, file: &Path) -> Option<Vec<OutputFile>> {
     let text = files::read_to_string(file).ok()?;
     let name = text.lines().next()?.strip_prefix("// ")?.to_owned();
     let variant = *names::resolve(&session.grid, &[name]).ok()?.first()?;
-    let (kernel, others, _) = kernel_files(session, file, variant, companions).ok()?;
+    let (kernel, others, _) = kernel_files(session, file, variant, true).ok()?;
     Some([vec![kernel], others].concat())
 }
 

@@ -173,7 +173,8 @@ fn is_code(path: &str) -> bool {
 /// Writes one kernel to `file`, beside it `others`, such as the header that declares it, and below `include/` the
 /// headers that they include. There is no manifest. `written` are the files this kgen would write for the kernel that
 /// an existing `file` names, if any. If a file has kgen's mark but other text, a user edited it or an older kgen wrote
-/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file of this kgen's.
+/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file of this kgen's. Files
+/// of another kernel that this kgen wrote beside it are removed if nothing takes their place.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or another existing file is not kgen's;
@@ -208,7 +209,14 @@ pub fn write_kernel_file(
             (false, _) => Owner::Foreign,
         }
     };
-    replace(folder, &files, &owner_of, &Held::default(), &[])
+    // What is beside the kernel of before, as kgen wrote it, would seem to belong to this one.
+    let is_another = written.first().is_some_and(|before| before.text != text);
+    let is_stale = |before: &&OutputFile| {
+        let is_beside = !before.path.contains('/') && files.iter().all(|file| file.path != before.path);
+        is_another && is_beside && files::read(&folder.join(&before.path)).is_ok_and(|found| found == before.text.as_bytes())
+    };
+    let stale: Vec<&str> = written.iter().filter(is_stale).map(|before| before.path.as_str()).collect();
+    replace(folder, &files, &owner_of, &Held::default(), &stale)
 }
 
 /// What a file beside `include/` contains if kgen wrote it; `None` for a file of a folder, which has no mark itself.
