@@ -50,7 +50,7 @@ pub fn run(
     l2_bytes: u32,
     plan: &TimingPlan,
     nvml: Option<&Nvml>,
-    turns: Option<&mut dyn Turns>,
+    mut turns: Option<&mut dyn Turns>,
 ) -> Result<Finding, Failure> {
     let params = trial.params();
     let outputs = trial.outputs(if trial.has_workspace() { gpu.workspace_bytes(&params)? } else { 0 });
@@ -70,6 +70,11 @@ pub fn run(
     gpu.launch(&launches[0])?;
     let before = read()?;
     let relative_error = judge("before", &before)?;
+    if let Some(turns) = turns.as_deref_mut()
+        && !turns.loaded()
+    {
+        return Err(Failure::Machine("the timing ended before it began".to_owned()));
+    }
     // The outputs are poisoned first, so that any numbers found afterwards were written by timed launches.
     poison()?;
     let times = gpu.time(&launches, plan, nvml, turns)?;

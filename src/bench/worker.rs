@@ -50,7 +50,7 @@ pub fn serve(trials: Trials, input: &mut impl BufRead, output: impl Write) -> Re
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     if request.turns {
-        let seat = Seat { input, reply, limit: request.time_limit_seconds, watch: None };
+        let seat = Seat { input, reply, limit: request.time_limit_seconds, begun_by: None, watch: None };
         return take_turns(trials, &request, seat).map_err(|e| format!("cannot report: {e}"));
     }
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
@@ -113,6 +113,8 @@ struct Seat<'a, R, W> {
     input: &'a mut R,
     reply: Reply<W>,
     limit: f64,
+    /// The order that began the point.
+    begun_by: Option<Order>,
     /// Runs from an order to its answer.
     watch: Option<Watch>,
 }
@@ -134,6 +136,11 @@ impl<R: BufRead, W: Write> Seat<'_, R, W> {
 }
 
 impl<R: BufRead, W: Write> Turns for Seat<'_, R, W> {
+    fn loaded(&mut self) -> bool {
+        let Some(Order::Load(point)) = self.begun_by else { return true };
+        self.answer(&Answer::Loaded).is_ok() && self.order() == Some(Order::Prepare(point))
+    }
+
     fn ready(&mut self, launches: usize) {
         // A parent that is gone gives no order.
         let _ = self.answer(&Answer::Ready { launches });
@@ -153,9 +160,10 @@ fn take_turns<R: BufRead, W: Write>(trials: Trials, request: &Request, mut seat:
     let mut machine = None;
     while let Some(order) = seat.order() {
         let shape = match order {
-            Order::Prepare(point) => request.shapes.get(point),
+            Order::Load(point) | Order::Prepare(point) => request.shapes.get(point),
             Order::Round | Order::Finish => None,
         };
+        seat.begun_by = Some(order);
         let machine = machine.get_or_insert_with(|| Machine::open(trials, request).map_err(|error| error.to_string()));
         let found = match (shape, machine) {
             (None, _) => Err((Status::Error, format!("{order:?} is no order to a worker that has prepared nothing"))),

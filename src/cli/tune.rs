@@ -12,7 +12,7 @@ use crate::{
     check::DEFAULT_SEED,
     command::{
         self, CommandError, limits,
-        tune::{Measured, Outcome, Request, Search, Shard},
+        tune::{Measured, Outcome, Ranked, Request, Search, Shard, Tile},
     },
     family,
     lab::tune::Ratio,
@@ -26,6 +26,8 @@ Examples:
                                       the fastest tile of a kernel
   kgen tune --kind fwd --dtype bf16 --target sm90 --shard 2/8 --db 2.db
                                       one of eight jobs; `kgen db merge` joins
+  kgen tune --kind fwd --target sm90 --gpu h200 --dry-run
+                                      what the model would try first
   kgen tune flash_fwd_hdim128_bf16_sm90 --replay rows.db --quality
                                       in a store, without a GPU";
 
@@ -72,6 +74,10 @@ struct SearchArgs {
     /// Card that times are predicted for [default: that of this machine, or of the store].
     #[arg(long, value_name = "CARD")]
     gpu: Option<String>,
+
+    /// Print the tiles in the order of their predicted times, and measure nothing; with `--gpu`, needs no GPU.
+    #[arg(long, conflicts_with_all = ["replay", "write", "quality"])]
+    dry_run: bool,
 
     /// Read the rows of this store in place of measuring; needs no GPU and no compiler.
     #[arg(long, value_name = "FILE", conflicts_with = "db")]
@@ -152,6 +158,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         suite,
         held_out,
         gpu,
+        dry_run,
         replay,
         quality,
         shard,
@@ -187,9 +194,35 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         build_dir,
         db,
     };
+    if dry_run {
+        let ranking = command::tune::rank(&request, &global.interruptible(), &global.console())?;
+        return show(global, &ranking, || ranking.kernels.iter().map(|kernel| of_ranked(kernel, &ranking.gpu) + "\n").collect());
+    }
     let outcome = command::tune::run(&request, &global.interruptible(), &global.console())?;
     show(global, &outcome, || describe(&outcome, request.write.is_some()))?;
     outcome.verdict()
+}
+
+/// The tiles of a kernel by their predicted times.
+fn of_ranked(kernel: &Ranked, gpu: &str) -> String {
+    let label = |size| family::of(kernel.variant.kind()).label(size);
+    let sizes = kernel.sizes.iter().map(label).collect::<Vec<_>>().join(", ");
+    let columns = [
+        Column::text("tile").needed(),
+        Column::number("predicted time by default's").needed(),
+        Column::number("registers"),
+        Column::number("shared, KiB"),
+    ];
+    let line = |tile: &Tile| {
+        vec![
+            tile.changes.clone(),
+            format!("{:.3}", tile.predicted),
+            tile.registers.to_string(),
+            format!("{:.0}", f64::from(tile.shared_memory_bytes) / 1024.0),
+        ]
+    };
+    let tiles = table::of(&columns, kernel.tiles.iter().map(line));
+    format!("{} on {gpu}\n{tiles}{} at {sizes}\n", kernel.name, count(kernel.candidates, "tile"))
 }
 
 /// The searches, and what was written.

@@ -287,19 +287,18 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Less
 /// Beyond it the row is not about the time of a kernel.
 const MOST_RATIO: f64 = 3.0;
 
-/// The lesson of a row, whose plan is `plan` of its variant. Rows of peers, failures, other programs and other tiles
-/// teach nothing, nor do replays of graphs and caches in another state than `kgen bench` leaves them in.
-pub fn lesson(row: &Row, plan: impl Fn(Variant) -> Option<Plan>) -> Option<Lesson> {
+/// The lesson of a row, whose plan is that of `plans` of its variant which has the row's tile. Rows of peers, failures,
+/// other programs and other tiles teach nothing, nor do replays of graphs and caches in another state than `kgen bench`
+/// leaves them in.
+pub fn lesson<P: IntoIterator<Item = Plan>>(row: &Row, plans: impl Fn(Variant) -> P) -> Option<Lesson> {
     let (variant, card) = (row.variant()?, Card::named(row.gpu())?);
     let is_cold = row.word("l2") == "cold";
     let is_as_usual = row.word("repeated") == "launch" && (is_cold || row.word("l2") == "warm");
     let is_attention = variant.head_dim().is_some() && variant.kind() != Kind::FwdSplit;
     let is_usual = row.own && row.foreign.is_none() && is_as_usual && !(is_attention && is_cold);
     let measured = row.median_us().filter(|_| is_usual)?;
-    let plan = plan(variant)?;
-    if row.kernel.as_ref()?.get("tile") != serde_json::to_value(plan.tile()).ok().as_ref() {
-        return None;
-    }
+    let tile = row.kernel.as_ref()?.get("tile");
+    let plan = plans(variant).into_iter().find(|plan| tile == serde_json::to_value(plan.tile()).ok().as_ref())?;
     let names = ["batch", "heads", "heads_k", "seqlen_q", "seqlen_k", "page_size", "rows", "columns"];
     let size = Size::new(names.into_iter().filter_map(|name| Some((name, row.shape.get(name)?.as_u64()?))));
     let estimate = family::estimate(&plan, &size, &card)?;

@@ -1,6 +1,7 @@
 //! Search for the fastest tile of kernels: candidates are compiled, proved and timed, or read from a store.
 
 mod live;
+mod ranked;
 mod replayed;
 mod space;
 mod write;
@@ -24,6 +25,7 @@ use crate::{
     },
     text::{count, ticked},
 };
+pub use ranked::{Ranked, Ranking, Tile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use space::Space;
@@ -208,19 +210,26 @@ pub struct Winner {
 /// The sizes of a kernel: those that are tuned, and those that confirm a winner.
 type Sizes<'a> = &'a dyn Fn(&Variant) -> Result<[Vec<Size>; 2], CommandError>;
 
+/// The tiles of the variants in the order of their predicted times; nothing is measured.
+///
+/// # Errors
+/// [`CommandError`] if the whole command stops.
+pub fn rank(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Ranking, CommandError> {
+    let (suite, session, variants) = request.open(context, observer)?;
+    let sizes = |variant: &Variant| request.sizes(suite.as_ref(), variant, context, &session.grid);
+    let ranking = ranked::run(request, &variants, &session, &sizes)?;
+    if ranking.kernels.is_empty() {
+        return Err(request.nothing_to_tune());
+    }
+    Ok(ranking)
+}
+
 /// Searches tiles of the variants.
 ///
 /// # Errors
 /// [`CommandError`] if the whole command stops. Variants whose default cannot be timed are in the outcome.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
-    request.refuse_out_of_range()?;
-    let suite = request.suite.as_deref().map(Suite::named).transpose()?;
-    suite.as_ref().map_or(Ok(()), |suite| suite::refuse_sizes(suite, &request.shape))?;
-    let session = Session::open(context)?;
-    let mut variants = request.selection.resolve(context, &session.grid, observer)?;
-    if let Some(shard) = request.shard {
-        variants = shard.of(&variants);
-    }
+    let (suite, session, variants) = request.open(context, observer)?;
     let sizes = |variant: &Variant| request.sizes(suite.as_ref(), variant, context, &session.grid);
     let settings = Settings { budget: request.budget as usize, budget_s: request.budget_s as f64, seed: request.seed };
     if let Some(path) = &request.write {
@@ -231,17 +240,32 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         None => live::run(request, &variants, &settings, &session, &sizes, context, observer)?,
     };
     if searches.is_empty() && !context.cancel.requested() {
-        let why = match &request.suite {
-            None => "none of the selected kernels has several tiles and a time of its own".to_owned(),
-            Some(suite) => format!("none of the selected kernels has several tiles and a size in the suite `{suite}`"),
-        };
-        return Err(CommandError::Usage(format!("{why}; select attention kernels, such as `--kind fwd`")));
+        return Err(request.nothing_to_tune());
     }
     let written = request.write.as_deref().map_or(Ok(0), |path| write::write(path, &searches, &gpu))?;
     Ok(Outcome { gpu, searches, written, interrupted: context.cancel.requested() })
 }
 
 impl Request {
+    /// The suite, the project's state and the variants, after the request's own limits.
+    fn open(&self, context: &Context, observer: &dyn Observer) -> Result<(Option<Suite>, Session, Vec<Variant>), CommandError> {
+        self.refuse_out_of_range()?;
+        let suite = self.suite.as_deref().map(Suite::named).transpose()?;
+        suite.as_ref().map_or(Ok(()), |suite| suite::refuse_sizes(suite, &self.shape))?;
+        let session = Session::open(context)?;
+        let variants = self.selection.resolve(context, &session.grid, observer)?;
+        let variants = self.shard.map_or_else(|| variants.clone(), |shard| shard.of(&variants));
+        Ok((suite, session, variants))
+    }
+
+    fn nothing_to_tune(&self) -> CommandError {
+        let why = match &self.suite {
+            None => "none of the selected kernels has several tiles and a time of its own".to_owned(),
+            Some(suite) => format!("none of the selected kernels has several tiles and a size in the suite `{suite}`"),
+        };
+        CommandError::Usage(format!("{why}; select attention kernels, such as `--kind fwd`"))
+    }
+
     fn refuse_out_of_range(&self) -> Result<(), CommandError> {
         within("budget", self.budget.into(), &limits::CANDIDATES)?;
         within("budget_s", self.budget_s, &limits::SECONDS)?;

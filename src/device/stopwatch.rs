@@ -74,6 +74,9 @@ pub struct RoundTimes {
 
 /// The caller of a timing that takes turns with others: it says when each round begins.
 pub trait Turns {
+    /// Everything is in device memory. Returns once the caller may use the GPU alone; false if it ends here.
+    fn loaded(&mut self) -> bool;
+
     /// Everything is warm; each time will be the mean of `launches` launches.
     fn ready(&mut self, launches: usize);
 

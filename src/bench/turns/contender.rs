@@ -25,6 +25,10 @@ pub(super) struct Contender<'a> {
     pub library: String,
     /// Why it cannot be timed at all.
     missing: Option<Failure>,
+    /// Its worker loads a point while others do.
+    loads: bool,
+    /// The point was ordered to be loaded.
+    is_loading: bool,
     /// Time that a point may take, and the part that is left of it.
     time_limit: Duration,
     left: Duration,
@@ -38,7 +42,13 @@ impl<'a> Contender<'a> {
         interrupted: &'a dyn Fn() -> bool,
     ) -> Self {
         let (session, library) = (None, String::new());
-        Self { start, session, is_greeted: false, library, missing: None, time_limit, left: time_limit, interrupted }
+        let (is_greeted, loads, is_loading, missing, left) = (false, false, false, None, time_limit);
+        Self { start, session, is_greeted, library, missing, loads, is_loading, time_limit, left, interrupted }
+    }
+
+    /// A contender that loads: its worker knows [`Order::Load`], as kgen's own do.
+    pub fn that_loads(self) -> Self {
+        Self { loads: true, ..self }
     }
 
     /// Starts the worker without waiting for it, if it does not run.
@@ -76,6 +86,28 @@ impl<'a> Contender<'a> {
         Err(missing)
     }
 
+    /// Has the point of this number loaded, if it loads, without waiting for it. [`loaded`](Self::loaded) follows.
+    pub fn load(&mut self, point: usize) {
+        self.is_loading = self.loads && self.greet().is_ok();
+        if self.is_loading {
+            self.say(Order::Load(point));
+        }
+    }
+
+    /// Waits until it has loaded, if it was told to.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn loaded(&mut self) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.is_loading) {
+            return Ok(());
+        }
+        match self.hear()? {
+            Answer::Loaded => Ok(()),
+            other => Err(self.fail(&other)),
+        }
+    }
+
     /// Has the point of this number prepared. Launches that each time is the mean of.
     ///
     /// # Errors
@@ -99,12 +131,17 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// Has the results checked and the memory freed.
+    /// Has the results checked and the memory freed, without waiting for it. [`finished`](Self::finished) follows.
+    pub fn finish(&mut self) {
+        self.say(Order::Finish);
+    }
+
+    /// What a worker reports that was told to finish.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn finish(&mut self) -> Result<Facts, Failure> {
-        match self.ask(Order::Finish)? {
+    pub fn finished(&mut self) -> Result<Facts, Failure> {
+        match self.hear()? {
             Answer::Finished(facts) => Ok(facts),
             other => Err(self.fail(&other)),
         }
@@ -115,10 +152,14 @@ impl<'a> Contender<'a> {
         self.session = None;
     }
 
-    fn ask(&mut self, order: Order) -> Result<Answer, Failure> {
+    fn say(&mut self, order: Order) {
         if let Some(session) = &mut self.session {
             session.say(&order);
         }
+    }
+
+    fn ask(&mut self, order: Order) -> Result<Answer, Failure> {
+        self.say(order);
         self.hear()
     }
 

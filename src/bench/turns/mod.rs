@@ -70,7 +70,7 @@ pub fn run(
     let interrupted = || observer.interrupted();
     let contender = |start| Contender::new(start, options.time_limit, &interrupted);
     let mut kernels: Vec<Contender<'_>> =
-        requests.iter().map(|request| contender(Box::new(move || start_kernel(request, options)))).collect();
+        requests.iter().map(|request| contender(Box::new(move || start_kernel(request, options))).that_loads()).collect();
     let mut others: Vec<Contender<'_>> = peers
         .names
         .iter()
@@ -149,7 +149,7 @@ pub fn together(
     let mut contenders: Vec<Contender<'_>> = kernels
         .iter()
         .map(|(request, options)| {
-            Contender::new(Box::new(move || start_kernel(request, options)), options.time_limit, &interrupted)
+            Contender::new(Box::new(move || start_kernel(request, options)), options.time_limit, &interrupted).that_loads()
         })
         .collect();
     contenders.iter_mut().for_each(Contender::wake);
@@ -219,17 +219,20 @@ type Seat<'s, 'a> = (usize, &'s mut Contender<'a>);
 /// A contender's rounds, the launches of each time, and what else its worker reports.
 type Played = (Vec<Round>, usize, Facts);
 
-/// Prepares all contenders one after the other, then times a round of each in turn.
+/// Has all contenders load at the same time, prepares them one after the other, times a round of each in turn, and has
+/// all check their results at the same time.
 fn take_turns(
     seats: &mut [Seat<'_, '_>],
     names: &[String],
     rounds: usize,
     observer: &dyn Observer,
 ) -> Vec<Result<Played, Failure>> {
-    let mut playing: Vec<Result<Playing, Failure>> = iter::zip(seats.iter_mut(), names)
-        .map(|((point, contender), name)| {
+    seats.iter_mut().for_each(|(point, contender)| contender.load(*point));
+    let loaded: Vec<Result<(), Failure>> = seats.iter_mut().map(|(_, contender)| contender.loaded()).collect();
+    let mut playing: Vec<Result<Playing, Failure>> = iter::zip(iter::zip(seats.iter_mut(), names), loaded)
+        .map(|(((point, contender), name), loaded)| {
             observer.started(name);
-            contender.prepare(*point).map(|launches| (Vec::new(), launches))
+            loaded.and_then(|()| contender.prepare(*point)).map(|launches| (Vec::new(), launches))
         })
         .collect();
     for number in 0..rounds {
@@ -246,11 +249,12 @@ fn take_turns(
             }
         }
     }
-    let finish = |((_, contender), played): (&mut Seat<'_, '_>, Result<Playing, Failure>)| {
+    iter::zip(seats.iter_mut(), &playing).filter(|(_, played)| played.is_ok()).for_each(|((_, contender), _)| contender.finish());
+    let finished = |((_, contender), played): (&mut Seat<'_, '_>, Result<Playing, Failure>)| {
         let (rounds, launches) = played?;
-        contender.finish().map(|facts| (rounds, launches, facts))
+        contender.finished().map(|facts| (rounds, launches, facts))
     };
-    seats.iter_mut().zip(playing).map(finish).collect()
+    seats.iter_mut().zip(playing).map(finished).collect()
 }
 
 fn measurement(

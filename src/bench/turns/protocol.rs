@@ -15,6 +15,9 @@ pub const PROTOCOL: u32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// Put the tensors of the point of this number into device memory, run it once, and answer `Loaded` or `Failed`:
+    /// the part of preparing that kernels of kgen do at the same time. `Prepare` follows.
+    Load(usize),
     /// Prepare the point of this number in the request, and answer `Ready` or `Failed`.
     Prepare(usize),
     /// Time a round.
@@ -39,6 +42,8 @@ pub enum Answer {
         /// Why, and where it is from.
         message: String,
     },
+    /// A point is proven right; nothing of it was timed.
+    Loaded,
     /// A point is prepared, proven right and warm.
     Ready {
         /// Launches that each time of a round is the mean of.

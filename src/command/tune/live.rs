@@ -31,15 +31,14 @@ use known::Known;
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
-    num::NonZeroUsize,
     time::{Duration, Instant},
 };
 
 /// Time limit of a measurement at all its sizes.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Proofs at once: most of their time is the reference's, on the host.
-const PROOFS: usize = 4;
+/// Most proofs at once: most of their time is the reference's, on the host, and each holds a context of the GPU.
+const PROOFS: usize = 16;
 
 /// Searches tiles of variants on this machine's GPU. Returns the card's name too.
 ///
@@ -64,8 +63,6 @@ pub(super) fn run(
     let tools = build::Request { nvcc: request.nvcc.clone(), offline: request.offline, ..build::Request::default() }
         .tools(context, observer)?;
     let recorder = Recorder::open(request.db.as_deref(), context)?;
-    let rows = Store::open_to_read(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
-    let lessons = lessons(&rows, &card, &variants, session);
     let machine = Machine::new(request, gpu, recorder, session, context, observer);
     let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir, offline: request.offline };
     let mut searches = Vec::new();
@@ -73,6 +70,8 @@ pub(super) fn run(
         if context.cancel.requested() {
             break;
         }
+        let rows = Store::open_to_read(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
+        let lessons = lessons(&rows, &card, *variant, &variants, session);
         let Some(space) = Space::new(*variant, session, &card, &lessons, sizes(variant)?)? else { continue };
         let known = Known::new(&rows, *variant, &machine.report);
         let name = variant.name();
@@ -275,7 +274,7 @@ impl Live<'_> {
             time_limit: None,
             fresh: false,
             jobs: jobs::busy(request.jobs),
-            gpu_jobs: request.jobs.map_or(PROOFS, NonZeroUsize::get).min(PROOFS),
+            gpu_jobs: jobs::busy(request.jobs).min(PROOFS),
             gpu: Some(report.gpu.info.clone()),
             done_before: None,
             record: None,

@@ -31,7 +31,6 @@ pub(super) fn run(
     let rows_of_variants: Vec<&Row> =
         rows.iter().filter(usable).filter(|row| names.iter().any(|name| row.kernel_name() == name)).collect();
     let card = card_of(path, &rows_of_variants, request.gpu.as_deref())?;
-    let lessons = lessons(&rows, &card, variants, session);
     let mut searches = Vec::new();
     for variant in variants {
         let name = variant.name();
@@ -41,6 +40,7 @@ pub(super) fn run(
             let cards = cards(rows_of_variants.iter().copied().filter(|row| row.kernel_name() == name));
             return Err(no_rows(path, &name, &card, &cards));
         }
+        let lessons = lessons(&rows, &card, *variant, variants, session);
         let Some(mut space) = Space::new(*variant, session, &card, &lessons, sizes(variant)?)? else { continue };
         space.retain(|candidate| of_variant.iter().any(|row| tile_of(row) == Some(&candidate.tile)));
         let mut replay = Replay::new(of_variant.iter().copied(), &space.tuned, &space.held_out);

@@ -8,12 +8,13 @@ use crate::{
     lab::{
         Row,
         predict::{self, Features, Lesson, Model},
-        tune::Candidate,
+        tune::{Candidate, TUNE},
     },
     plan::Plan,
 };
 use itertools::Itertools;
 use serde_json::{Map, Value};
+use std::{cell::RefCell, collections::HashMap};
 
 /// Lengths of the tuned sizes, if none are requested.
 const LENGTHS: [u32; 3] = [1024, 4096, 16_384];
@@ -98,14 +99,30 @@ pub(super) fn tile(plan: &Plan) -> Map<String, Value> {
     }
 }
 
-/// What the rows of `kgen bench` on a card teach of kernels other than those of the search: the tuner's own rows would
-/// change the order of candidates between a search and its continuation.
-pub(super) fn lessons(rows: &[Row], card: &Card, tuned: &[Variant], session: &Session) -> Vec<Lesson> {
-    let teaches = |row: &&Row| {
+/// The plans of a variant with each of its tiles, the default first; none if it has no plan.
+fn all_plans(variant: Variant, session: &Session) -> Vec<Plan> {
+    let others = family::candidates(variant).into_iter().flatten();
+    session.plan(variant).into_iter().chain(others).collect()
+}
+
+/// What rows teach of a card's kernels other than `variant`: those of `kgen bench`, and those of searches that lie before
+/// the first row of the variant's own, so that a search and its continuation learn the same. Rows of the variants that
+/// are `tuned` by the same command teach only through its searches.
+pub(super) fn lessons(rows: &[Row], card: &Card, variant: Variant, tuned: &[Variant], session: &Session) -> Vec<Lesson> {
+    let own = variant.name();
+    let first = rows.iter().position(|row| row.bench == TUNE && row.kernel_name() == own).unwrap_or(rows.len());
+    let teaches = |(place, row): &(usize, &Row)| {
         let is_of_card = Card::named(row.gpu()).is_some_and(|of_row| of_row.name == card.name);
-        row.bench == "kgen bench" && is_of_card && row.variant().is_some_and(|variant| !tuned.contains(&variant))
+        let is_known = match row.bench.as_str() {
+            "kgen bench" => row.variant().is_some_and(|of_row| !tuned.contains(&of_row)),
+            TUNE => *place < first && row.variant().is_some_and(|of_row| of_row != variant),
+            _ => false,
+        };
+        is_of_card && is_known
     };
-    rows.iter().filter(teaches).filter_map(|row| lesson(row, |variant| session.plan(variant).ok())).collect()
+    let plans = RefCell::<HashMap<Variant, Vec<Plan>>>::default();
+    let plans_of = |of: Variant| plans.borrow_mut().entry(of).or_insert_with(|| all_plans(of, session)).clone();
+    rows.iter().enumerate().filter(teaches).filter_map(|(_, row)| lesson(row, plans_of)).collect()
 }
 
 /// The tuned sizes: those requested, with the default's lengths if no length is.

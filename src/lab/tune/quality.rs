@@ -20,7 +20,7 @@ pub struct Quality {
     pub fastest: String,
     /// Part of the searches over resampled rounds that end with another winner.
     pub flips: f64,
-    /// Part of them whose winner differs from this one by more than the noise floor, by all rows.
+    /// Part of them whose winner differs from this one, by all rows, by more than the noise floors of both searches.
     pub flips_outside_ties: f64,
     /// Number of those searches.
     pub resampled: u64,
@@ -44,15 +44,17 @@ pub fn quality(
         .collect();
     let (fastest, least) = times.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (_, of_winner) = times.iter().copied().find(|(place, _)| *place == found.winner)?;
-    let winners: Vec<usize> = (1..=RESAMPLED)
+    let again: Vec<(usize, f64)> = (1..=RESAMPLED)
         .filter_map(|seed| {
             let again = search(candidates, settings, &mut replay().resampled(settings.seed.wrapping_add(seed)));
-            again.ok().map(|again| again.winner)
+            again.ok().map(|again| (again.winner, again.floor))
         })
         .collect();
-    let flipped = winners.iter().filter(|winner| **winner != found.winner);
+    let flipped = again.iter().filter(|(winner, _)| *winner != found.winner);
     let time = |place: usize| times.iter().find(|(of, _)| *of == place).map_or(f64::INFINITY, |(_, time)| *time);
-    let outside = flipped.clone().filter(|winner| (time(**winner) - of_winner).abs() > found.floor.ln_1p());
+    // A search that hears more noise ties more tiles, and takes the smallest of them.
+    let is_outside = |(winner, floor): &&(usize, f64)| (time(*winner) - of_winner).abs() > found.floor.max(*floor).ln_1p();
+    let outside = flipped.clone().filter(is_outside);
     Some(Quality {
         known: times.len(),
         regret: (of_winner - least).exp_m1(),

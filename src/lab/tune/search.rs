@@ -17,6 +17,10 @@ const BATCH: usize = 16;
 /// Candidates, besides the default, among which passes are repeated until the end.
 const FINALISTS: usize = 4;
 
+/// Candidates that take this much of the time of the fastest (the default included) are not timed again: noise floors are
+/// about a tenth of what separates them.
+const HOPELESS: f64 = 1.10;
+
 /// Passes of each finalist.
 const FINAL_PASSES: usize = 5;
 
@@ -222,7 +226,10 @@ impl Search<'_> {
         let mut alive = self.alive(1..self.candidates.len());
         let mut passes = 1;
         while alive.len() > FINALISTS && !self.is_late(SHARES[1]) {
-            alive.truncate(alive.len().div_ceil(2).max(FINALISTS));
+            let fastest = self.evidence.mean_logarithm(alive[0], 0).min(0.0);
+            let is_near = |place: &&usize| self.evidence.mean_logarithm(**place, 0) - fastest < HOPELESS.ln();
+            let near = alive.iter().take_while(is_near).count();
+            alive.truncate(near.min(alive.len().div_ceil(2)).max(FINALISTS));
             for _ in 0..passes {
                 self.pass(&alive, SHARES[1])?;
             }
