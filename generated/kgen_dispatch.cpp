@@ -246,8 +246,11 @@ struct wanted {
     int32_t kind, head_dim, head_dim_v, dtype;
     uint32_t features = 0;  // KGEN_FEATURE_*
     uint64_t score = 0;     // id of a declared score; 0: none
-    bool packed = false;    // with KGEN_FEATURE_PACKGQA or without it: each has its own path
+    uint32_t form = 0;      // KGEN_FEATURE_* of OTHER_FORMS, which the variant has exactly
 };
+
+// The features that change no result, of which each kernel is a candidate of its own.
+constexpr uint32_t OTHER_FORMS = KGEN_FEATURE_PACKGQA | KGEN_FEATURE_LONG;
 
 // The properties that all variants of a group share and that a request specifies exactly.
 struct group_key {
@@ -315,8 +318,8 @@ struct group_table {
 constexpr group_table GROUPS;
 
 bool has_dtype_and_features(const kgen_variant& v, const wanted& w) {
-    return v.kind == w.kind && v.dtype == w.dtype && v.score == w.score &&
-           ((v.features & KGEN_FEATURE_PACKGQA) != 0) == w.packed && serves_features(w.features, v.features);
+    return v.kind == w.kind && v.dtype == w.dtype && v.score == w.score && (v.features & OTHER_FORMS) == w.form &&
+           serves_features(w.features, v.features);
 }
 
 bool has_head_dims(const kgen_variant& v, const wanted& w) {
@@ -568,7 +571,7 @@ struct candidate {
     int64_t own_arrivals;       // words of these; 0: a merge by last blocks uses the caller's
 };
 
-constexpr int MOST_CANDIDATES = 7 + MOST_SPLIT_COUNTS;
+constexpr int MOST_CANDIDATES = 8 + MOST_SPLIT_COUNTS;
 static_assert(MOST_CANDIDATES <= KGEN_MOST_CANDIDATES, "kgen.h promises room for all");
 
 constexpr const char* NOT_HELD = "the library holds no such kernel for this device";
@@ -713,10 +716,11 @@ bool splits_keys(int32_t path) {
     return path == KGEN_PATH_SPLIT || path == KGEN_PATH_SCHEDULED || path == KGEN_PATH_MIXED;
 }
 
-// The request to `find` for the kernel of a path that does not split.
-wanted wanted_whole(const kgen_fwd_params& p, int32_t path) {
+// The request to `find` for the kernel of a path that does not split, in the form `form`.
+wanted wanted_whole(const kgen_fwd_params& p, int32_t path, uint32_t form = 0) {
     const int32_t kind = path == KGEN_PATH_SHORT ? KGEN_KIND_FWD_SHORT : KGEN_KIND_FWD;
-    return {kind, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id, path == KGEN_PATH_PACKED};
+    return {kind, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id,
+            path == KGEN_PATH_PACKED ? KGEN_FEATURE_PACKGQA : form};
 }
 
 // Adds the kernel of a path that does not split, and its time.
@@ -729,6 +733,12 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
     const device_cost device = cost_of_device(all.capability, all.multiprocessors);
     tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{
         time_of(r, kernel, device, {c.told.path == KGEN_PATH_PACKED, 1, false, 1}), 0, 0}; });
+}
+
+// Considers the dense kernel with the tile for long sequences, if the library holds one.
+void weigh_long(const kgen_fwd_params& p, candidates& all) {
+    const kgen_variant* held = find(wanted_whole(p, KGEN_PATH_DENSE, KGEN_FEATURE_LONG), all.capability).best;
+    if (held != nullptr) enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr), held);
 }
 
 // Considers the kernel whose tiles hold the queries of all heads that read one key head. If there is one such head, the
@@ -993,6 +1003,7 @@ void weigh(const request& asked, candidates& all) {
         weigh_mixed(asked, all);
     }
     weigh_packed(asked, all);
+    weigh_long(p, all);
     bool splits = false;
     for (int i = 0; i < all.count; ++i) {
         kgen_candidate& told = all.list[i].told;
@@ -1089,7 +1100,8 @@ void refuse(const request& asked, candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
     const bool mixed = c.told.path == KGEN_PATH_MIXED,
         whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;
-    const wanted same = wanted_whole(p, mixed ? KGEN_PATH_DENSE : c.told.path);
+    const wanted same = wanted_whole(p, mixed ? KGEN_PATH_DENSE : c.told.path,
+                                     c.attention->features & KGEN_FEATURE_LONG);
     const kgen_variant* next = mixed || whole ? find(same, all.capability, c.attention).best : nullptr;
     if (next == nullptr) c.told.excluded = UNREADABLE;
     else if (whole) enter_whole(all, p, c, next);

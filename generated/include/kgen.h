@@ -677,7 +677,8 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
  * uses, and by one with exactly those if the library holds any. A causal variant serves only causal requests;
  * a non-causal variant with windows serves those too. A variant for paged K and V serves only requests with a page
  * table; likewise variants for an FP8 cache, for qv and for new rows. KGEN_FEATURE_PACKGQA does not change results: the
- * queries of all heads that read one key head share a tile, which is faster for few queries (KGEN_PATH_PACKED). */
+ * queries of all heads that read one key head share a tile, which is faster for few queries (KGEN_PATH_PACKED). Nor
+ * does KGEN_FEATURE_LONG: the tile is the fastest for long sequences, and kgen_fwd() weighs it beside the other one. */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u
@@ -694,6 +695,7 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_APPEND 8192u
 #define KGEN_FEATURE_BIAS 16384u
 #define KGEN_FEATURE_DROPOUT 32768u
+#define KGEN_FEATURE_LONG 65536u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
@@ -729,7 +731,7 @@ int kgen_fwd_metadata(const kgen_fwd_params* params, cudaStream_t stream);
 
 /* Paths of kgen_fwd(). */
 enum {
-    KGEN_PATH_DENSE = 0,    /* fwd */
+    KGEN_PATH_DENSE = 0,    /* fwd; a candidate for each tile */
     KGEN_PATH_SHORT = 1,    /* fwd_short */
     KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine; with one split, or merged by last blocks, fwd_split alone */
     KGEN_PATH_SCHEDULED = 3, /* prepare_scheduler, then the same: sequences get splits according to their lengths */

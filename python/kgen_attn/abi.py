@@ -54,6 +54,7 @@ FEATURES = {
     "append": 8192,
     "bias": 16384,
     "dropout": 32768,
+    "long": 65536,
 }
 
 KINDS = {

@@ -19,6 +19,7 @@ use crate::{
     text::ticked,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
@@ -275,10 +276,11 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Less
             rows.len()
         )));
     }
-    let lessons = rows.iter().filter_map(|row| lesson(row, |variant| session.plan(variant).ok()));
+    let plans = AllPlans::new(|variant| session.plan(variant).ok());
+    let lessons = rows.iter().filter_map(|row| lesson(row, |variant, tile| plans.with_tile(variant, tile)));
     let lessons = with_held_out(lessons.collect());
     if lessons.is_empty() {
-        return Err(failed(&"it holds no row of `kgen bench` of a kernel with its default tile on a known card"));
+        return Err(failed(&"it holds no row of `kgen bench` of a kernel with one of its tiles on a known card"));
     }
     Ok((rows.len(), lessons))
 }
@@ -287,18 +289,45 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Less
 /// Beyond it the row is not about the time of a kernel.
 const MOST_RATIO: f64 = 3.0;
 
-/// The lesson of a row, whose plan is that of `plans` of its variant which has the row's tile. Rows of peers, failures,
-/// other programs and other tiles teach nothing, nor do replays of graphs and caches in another state than `kgen bench`
-/// leaves them in.
-pub fn lesson<P: IntoIterator<Item = Plan>>(row: &Row, plans: impl Fn(Variant) -> P) -> Option<Lesson> {
+/// Plans of variants with each of their tiles, made once.
+pub(super) struct AllPlans<D> {
+    /// The plan of a variant with its default tile.
+    default: D,
+    made: RefCell<HashMap<Variant, Vec<(Option<Value>, Plan)>>>,
+}
+
+impl<D: Fn(Variant) -> Option<Plan>> AllPlans<D> {
+    /// Those whose default tile is that of the plan that `default` makes.
+    pub fn new(default: D) -> Self {
+        Self { default, made: RefCell::default() }
+    }
+
+    /// The plan of a variant with a tile: its default's, or one of its candidates'.
+    pub fn with_tile(&self, variant: Variant, tile: Option<&Value>) -> Option<Plan> {
+        let mut made = self.made.borrow_mut();
+        let plans = made.entry(variant).or_insert_with(|| {
+            let others = family::candidates(variant).into_iter().flatten();
+            (self.default)(variant).into_iter().chain(others).map(|plan| (tile_of(&plan), plan)).collect()
+        });
+        plans.iter().find(|(of_plan, _)| of_plan.as_ref() == tile).map(|(_, plan)| plan.clone())
+    }
+}
+
+/// The tile of a plan, as rows have it.
+fn tile_of(plan: &Plan) -> Option<Value> {
+    serde_json::to_value(plan.tile()).ok()
+}
+
+/// The lesson of a row, with the `plan` of its variant and tile. Rows of peers, failures and tiles without a plan teach
+/// nothing, nor do replays of graphs and caches in another state than `kgen bench` leaves them in.
+pub fn lesson(row: &Row, plan: impl Fn(Variant, Option<&Value>) -> Option<Plan>) -> Option<Lesson> {
     let (variant, card) = (row.variant()?, Card::named(row.gpu())?);
     let is_cold = row.word("l2") == "cold";
     let is_as_usual = row.word("repeated") == "launch" && (is_cold || row.word("l2") == "warm");
     let is_attention = variant.head_dim().is_some() && variant.kind() != Kind::FwdSplit;
     let is_usual = row.own && row.foreign.is_none() && is_as_usual && !(is_attention && is_cold);
     let measured = row.median_us().filter(|_| is_usual)?;
-    let tile = row.kernel.as_ref()?.get("tile");
-    let plan = plans(variant).into_iter().find(|plan| tile == serde_json::to_value(plan.tile()).ok().as_ref())?;
+    let plan = plan(variant, row.kernel.as_ref()?.get("tile"))?;
     let names = ["batch", "heads", "heads_k", "seqlen_q", "seqlen_k", "page_size", "rows", "columns"];
     let size = Size::new(names.into_iter().filter_map(|name| Some((name, row.shape.get(name)?.as_u64()?))));
     let estimate = family::estimate(&plan, &size, &card)?;
@@ -331,9 +360,10 @@ impl<'a> Forecast<'a> {
     /// Microseconds of a row's call. The model does not predict what it has learned from: such a call has its measured
     /// time with the error of a model that has not.
     pub(super) fn of_row(&self, row: &Row) -> Option<f64> {
-        let plan = |variant| {
+        let plan = |variant, tile: Option<&Value>| {
             let mut plans = self.plans.borrow_mut();
-            plans.entry(variant).or_insert_with(|| self.session.plan(variant).ok()).clone()
+            let plan = plans.entry(variant).or_insert_with(|| self.session.plan(variant).ok()).clone();
+            plan.filter(|plan| tile_of(plan).as_ref() == tile)
         };
         let lesson = lesson(row, plan)?;
         let known = [lesson.kernel.as_str(), lesson.size.as_str(), lesson.card.as_str()];
@@ -364,10 +394,11 @@ mod tests {
 
     fn published() -> Vec<Lesson> {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
+        let plans = AllPlans::new(|variant| Plan::new(variant, None).ok());
         let lessons_of = |name: &&str| {
             let text = fs::read_to_string(results.join(name)).expect(name);
             let rows = lab::parse(name, &text).expect(name).rows;
-            rows.into_iter().filter_map(|row| lesson(&row, |variant| Plan::new(variant, None).ok())).collect::<Vec<_>>()
+            rows.iter().filter_map(|row| lesson(row, |variant, tile| plans.with_tile(variant, tile))).collect::<Vec<_>>()
         };
         with_held_out(ROWS.iter().flat_map(lessons_of).collect())
     }

@@ -47,6 +47,8 @@ pub enum Feature {
     Bias,
     /// Weights are zeroed at random, and the others are scaled to compensate.
     Dropout,
+    /// The kernel has the tile that is fastest for long sequences. Valid for every call.
+    Long,
 }
 
 /// A compatibility rule of a feature, the same for every template.
@@ -318,11 +320,20 @@ const INFO: &[FeatureInfo] = &[
         }],
         ..MASK_OR_SCORE
     },
+    FeatureInfo {
+        name: "long",
+        aliases: &["long_tile"],
+        constant: "KGEN_FEATURE_LONG",
+        summary: "the tile is that for long sequences",
+        has_part: false,
+        ..OF_ROWS
+    },
 ];
 
 impl Feature {
     /// Every feature, in the order of kernel names.
     pub const ALL: &'static [Self] = &[
+        Self::Long,
         Self::PackGqa,
         Self::Paged,
         Self::Cache,
@@ -614,7 +625,7 @@ mod tests {
 
     #[test]
     fn the_table_is_in_the_order_of_the_features_and_has_the_bits_of_kgen_h() {
-        assert_eq!((INFO.len(), Feature::ALL.len()), (15, 15));
+        assert_eq!((INFO.len(), Feature::ALL.len()), (16, 16));
         let constants: Vec<(&str, usize)> =
             Feature::ALL.iter().map(|feature| (feature.info().constant, feature.bit() as usize)).collect();
         for feature in Feature::ALL {

@@ -18,7 +18,7 @@ pub(super) const EMULATOR: &str = "emulator/";
 const TESTED: [Feature; 6] = [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks, Feature::Paged];
 
 /// Features that change nothing in a call.
-const WITHOUT_ARGUMENTS: [Feature; 1] = [Feature::PackGqa];
+const WITHOUT_ARGUMENTS: [Feature; 2] = [Feature::PackGqa, Feature::Long];
 
 /// Flags of the host compiler for the emulator. `-ffp-contract=off` keeps the two roundings of `a * b + c`.
 const EMULATOR_FLAGS: [&str; 7] = ["-std=c++17", "-O1", "-w", "-Wno-psabi", "-ffp-contract=off", "-Iemulator", "-Iinclude"];

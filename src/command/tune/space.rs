@@ -2,7 +2,12 @@
 
 use crate::{
     bench::Size,
-    command::{CommandError, bench::Shape, predict::lesson, session::Session},
+    command::{
+        CommandError,
+        bench::Shape,
+        predict::{AllPlans, lesson},
+        session::Session,
+    },
     family,
     kernel::{Card, Variant},
     lab::{
@@ -14,7 +19,6 @@ use crate::{
 };
 use itertools::Itertools;
 use serde_json::{Map, Value};
-use std::{cell::RefCell, collections::HashMap};
 
 /// Lengths of the tuned sizes, if none are requested.
 const LENGTHS: [u32; 3] = [1024, 4096, 16_384];
@@ -99,12 +103,6 @@ pub(super) fn tile(plan: &Plan) -> Map<String, Value> {
     }
 }
 
-/// The plans of a variant with each of its tiles, the default first; none if it has no plan.
-fn all_plans(variant: Variant, session: &Session) -> Vec<Plan> {
-    let others = family::candidates(variant).into_iter().flatten();
-    session.plan(variant).into_iter().chain(others).collect()
-}
-
 /// What rows teach of a card's kernels other than `variant`: those of `kgen bench`, and those of searches that lie before
 /// the first row of the variant's own, so that a search and its continuation learn the same. Rows of the variants that
 /// are `tuned` by the same command teach only through its searches.
@@ -120,9 +118,9 @@ pub(super) fn lessons(rows: &[Row], card: &Card, variant: Variant, tuned: &[Vari
         };
         is_of_card && is_known
     };
-    let plans = RefCell::<HashMap<Variant, Vec<Plan>>>::default();
-    let plans_of = |of: Variant| plans.borrow_mut().entry(of).or_insert_with(|| all_plans(of, session)).clone();
-    rows.iter().enumerate().filter(teaches).filter_map(|(_, row)| lesson(row, plans_of)).collect()
+    let plans = AllPlans::new(|variant| session.plan(variant).ok());
+    let teachers = rows.iter().enumerate().filter(teaches);
+    teachers.filter_map(|(_, row)| lesson(row, |variant, tile| plans.with_tile(variant, tile))).collect()
 }
 
 /// The tuned sizes: those requested, with the default's lengths if no length is.

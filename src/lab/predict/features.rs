@@ -71,10 +71,10 @@ fn is_widened(features: kernel::Features) -> bool {
 }
 
 /// Name of the kernels with the same kind, target, element type and features, on cards of one architecture. FP8 caches
-/// and pages are numbers, so that kernels with them learn from those without.
+/// and pages are numbers, so that kernels with them learn from those without; so is another tile.
 fn group(variant: &Variant, card: &Card) -> String {
     let dtype = if variant.dtype() == Some(Dtype::Fp8) { " fp8" } else { "" };
-    let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2];
+    let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Long];
     let features = variant.features().unwrap_or(kernel::Features::NONE);
     let others: Vec<&str> =
         features.iter().filter(|feature| !numbered.contains(feature)).map(|feature| feature.info().name).collect();

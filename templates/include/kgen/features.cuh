@@ -35,6 +35,7 @@ constexpr feature_row FEATURE_ROWS[] = {
     {KGEN_FEATURE_APPEND, "append", "k_new", false},
     {KGEN_FEATURE_BIAS, "bias", nullptr, true},
     {KGEN_FEATURE_DROPOUT, "dropout", nullptr, false},
+    {KGEN_FEATURE_LONG, "long", nullptr, false},
 };
 
 // The features that kernels cannot ignore: they serve only requests that use them.

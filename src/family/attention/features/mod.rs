@@ -12,6 +12,7 @@ mod chunk;
 mod dropout;
 mod head;
 mod kv;
+mod long;
 mod packgqa;
 mod page_descale;
 mod paged;
@@ -84,6 +85,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &dropout::DroppedOut,
     &paged::Paged,
     &packgqa::PackGqa,
+    &long::Long,
     &qv::Qv,
     &cache::Cached,
     &kv::E4M3,
@@ -164,7 +166,7 @@ mod tests {
                 assert_eq!(room.words(&read).as_deref().map(str::trim), Some(word));
                 written += 1;
             }
-            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::PageDescale);
+            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::Long | Feature::PageDescale);
             assert_eq!(written > 0, has_words, "`{}`", room.feature());
         }
     }

@@ -47,6 +47,9 @@ impl Recipe for HopperForward {
                 variant.target
             ));
         }
+        if variant.features.has(Feature::Long) && !has_long_tile(variant) {
+            return Err("`long` is a second tile of causal kernels without features at head dims 40 to 64 on sm90".to_owned());
+        }
         default_of(&TILES, variant)
     }
 
@@ -55,7 +58,7 @@ impl Recipe for HopperForward {
     }
 
     fn features(&self) -> Features {
-        let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        let keys = [Feature::PackGqa, Feature::Long, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
         Features::with_pages().with(Features::from_iter(keys))
     }
 
@@ -238,6 +241,12 @@ impl Recipe for HopperForward {
 /// True if the rows of a tile are queries of several heads.
 fn packs_heads(variant: Point) -> bool {
     variant.features.has(Feature::PackGqa)
+}
+
+/// True if a kernel has a second tile, for long sequences.
+fn has_long_tile(variant: Point) -> bool {
+    let is_plain = variant.features == Features::from_iter([Feature::Long]);
+    variant.causal && is_plain && (33..=64).contains(&variant.head_dim.wider())
 }
 
 /// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
