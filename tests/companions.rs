@@ -2,12 +2,13 @@
 //! the emulator, passes, and fails if the kernel is wrong.
 
 use assert_cmd::Command;
-use predicates::str::contains;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Output},
+    sync::OnceLock,
 };
 use tempfile::TempDir;
 
@@ -20,9 +21,9 @@ fn kgen(folder: &Path, line: &str) -> assert_cmd::assert::Assert {
 }
 
 /// A folder with a kernel in `my.cu`.
-fn generated(name: &str) -> TempDir {
+fn generated(selection: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    kgen(folder.path(), &format!("generate {name} --output my.cu")).success();
+    kgen(folder.path(), &format!("generate {selection} --output my.cu")).success();
     folder
 }
 
@@ -31,85 +32,270 @@ fn shell(folder: &Path, line: &str) -> Output {
     process::Command::new("sh").args(["-c", line]).current_dir(folder).output().expect("a shell")
 }
 
-/// Compiles the test for the emulator by the line in its head, and runs it.
-fn tested(folder: &Path) -> Output {
+/// Runs a line that must succeed.
+fn succeeds(folder: &Path, line: &str) {
+    let done = shell(folder, line);
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The words after `g++` of the line in the test's head that compiles it for the emulator.
+fn compile_words(folder: &Path) -> String {
     let text = fs::read_to_string(folder.join("my_test.cpp")).expect("a test");
-    let line = text.lines().find_map(|line| line.trim_start_matches([' ', '*']).strip_prefix("g++ ")).expect("its compile line");
-    let compiled = shell(folder, &format!("c++ {line}"));
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    shell(folder, "./my_test")
+    let line = text.lines().find_map(|line| line.trim_start_matches([' ', '*']).strip_prefix("g++ "));
+    line.expect("its compile line").to_owned()
 }
 
-/// Replaces a text of the kernel.
-fn edit(folder: &Path, find: &str, replace: &str) {
-    let text = fs::read_to_string(folder.join("my.cu")).expect("a kernel");
-    assert!(text.contains(find), "{find}");
-    fs::write(folder.join("my.cu"), text.replacen(find, replace, 1)).expect("written");
+/// The emulator's runtime as an object, compiled once: it is the same beside all kernels.
+fn runtime(folder: &Path, flags: &str) -> &'static Path {
+    static OBJECT: OnceLock<PathBuf> = OnceLock::new();
+    OBJECT.get_or_init(|| {
+        let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("companion_runtime.o");
+        let own = object.with_extension(process::id().to_string());
+        succeeds(folder, &format!("c++ {flags} -c emulator/runtime.cpp -o {}", own.display()));
+        fs::rename(own, &object).expect("renamed");
+        object
+    })
 }
 
-/// The test of the kernel passes, and fails after each edit by itself.
-fn passes_and_finds(name: &str, bugs: &[(&str, &str)]) {
-    let folder = generated(name);
-    let passed = tested(folder.path());
-    let said = String::from_utf8_lossy(&passed.stdout).into_owned();
-    assert!(passed.status.success() && said.ends_with(&format!("{name}: 0 of 6 cases failed\n")), "{said}");
-    assert!(said.contains("unequal lengths, packed") && said.contains("tails"), "{said}");
-    let kernel = fs::read(folder.path().join("my.cu")).expect("a kernel");
-    for (find, replace) in bugs {
-        edit(folder.path(), find, replace);
-        let failed = tested(folder.path());
-        let said = String::from_utf8_lossy(&failed.stdout);
-        assert!(failed.status.code() == Some(1) && said.contains("FAIL"), "`{find}`, `{replace}`: {said}");
-        fs::write(folder.path().join("my.cu"), &kernel).expect("written");
+/// A kernel and its test. Objects that bugs do not change are compiled once.
+struct Tested {
+    folder: TempDir,
+    flags: String,
+    kernel: String,
+}
+
+impl Tested {
+    fn of(selection: &str) -> Self {
+        let folder = generated(selection);
+        let words = compile_words(folder.path());
+        let flags = words.split_once(" my.cu ").expect("flags, then files").0.to_owned();
+        succeeds(folder.path(), &format!("c++ {flags} -c my_test.cpp -o my_test.o"));
+        let kernel = fs::read_to_string(folder.path().join("my.cu")).expect("a kernel");
+        Self { folder, flags, kernel }
     }
+
+    /// What the test says of a kernel with this text, in cases whose names contain `case`.
+    fn said_of(&self, kernel: &str, case: &str) -> (Option<i32>, String) {
+        let (folder, flags) = (self.folder.path(), &self.flags);
+        fs::write(folder.join("my.cu"), kernel).expect("written");
+        let runtime = runtime(folder, flags).display();
+        succeeds(folder, &format!("c++ {flags} -c my.cu -o my.o && c++ my.o my_test.o {runtime} -o my_test"));
+        let done = shell(folder, &format!("./my_test '{case}'"));
+        (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
+    }
+}
+
+/// An error in a kernel: a case that must fail, a text, and what replaces it where it is first.
+type Bug = (&'static str, &'static str, &'static str);
+
+/// The test of a kernel passes, and the case of each error fails with the error.
+fn passes_and_finds(selection: &str, bugs: &[Bug]) {
+    let tested = Tested::of(selection);
+    let (code, said) = tested.said_of(&tested.kernel, "");
+    assert!(code == Some(0) && said.contains(": 0 of "), "{said}");
+    for case in ["tails", "not aligned", "V not aligned", "lengths, padded", "lengths, packed", "more queries than keys"] {
+        assert!(said.contains(case), "{case}: {said}");
+    }
+    for (case, find, replace) in bugs {
+        assert!(tested.kernel.contains(find), "{selection} has no `{find}`");
+        let (code, said) = tested.said_of(&tested.kernel.replacen(find, replace, 1), case);
+        assert!(code == Some(1) && said.contains("FAIL"), "{selection}, `{find}`, `{replace}`: {said}");
+    }
+}
+
+#[test]
+fn the_compile_line_in_the_head_makes_a_program_that_selects_cases() {
+    let folder = generated(NAME);
+    succeeds(folder.path(), &format!("c++ {}", compile_words(folder.path())));
+    let run = |argument: &str| shell(folder.path(), &format!("./my_test {argument}"));
+    let said = |done: &Output| String::from_utf8_lossy(&done.stdout).into_owned();
+    let (all, one, none) = (run(""), run("tails"), run("nothing"));
+    assert!(all.status.success() && said(&all).ends_with(&format!("{NAME}: 0 of 8 cases failed\n")), "{all:?}");
+    assert!(one.status.success() && said(&one).ends_with(&format!("{NAME}: 0 of 1 cases failed\n")), "{one:?}");
+    assert!(none.status.code() == Some(2) && String::from_utf8_lossy(&none.stderr).contains("no case"), "{none:?}");
 }
 
 #[test]
 fn forward_for_ampere() {
     let bugs = [
-        ("LN_2 = 0.69314", "LN_2 = 0.69414"),
-        ("diagonal + warp_row", "diagonal + 1 + warp_row"),
-        ("head / (p.num_heads / p.num_heads_k)", "head % p.num_heads_k"),
-        ("p.softmax_scale * LOG2_E", "0.125f * LOG2_E"),
+        ("tails", "LN_2 = 0.69314", "LN_2 = 0.69414"),
+        ("more queries", "diagonal + warp_row", "diagonal + 1 + warp_row"),
+        ("one query", "min(keys.rows, diagonal)) / BLOCK_N", "min(keys.rows, diagonal) + 1) / BLOCK_N"),
+        ("one query", "head / (p.num_heads / p.num_heads_k)", "head % p.num_heads_k"),
+        ("tails", "p.softmax_scale * LOG2_E", "0.125f * LOG2_E"),
+        // Strides of K and V.
+        ("tails", "(to, v, p.v_row_stride", "(to, v, p.k_row_stride"),
+        ("tails", "head_k, p.v_batch_stride", "head_k, p.k_batch_stride"),
+        ("tails", "p.v_row_stride, p.v_head_stride", "p.v_row_stride, p.k_head_stride"),
+        // Rows without keys: LSE, and O.
+        ("padded", "sum == 0.0f ? -infinity() :", "sum == 0.0f ? 0.0f :"),
+        ("packed", "sum == 0.0f ? 0.0f : reciprocal", "reciprocal"),
+        ("V not aligned", "fwd_is_aligned(params) ? attention<true> : attention<false>", "attention<true>"),
+        // Lengths, reads and writes beyond the end.
+        ("padded", "p.cu_seqlens_k, p.seqused_k", "p.cu_seqlens_k, nullptr"),
+        ("tails", "(to, k, p.k_row_stride, tile * BLOCK_N, keys.rows)", "(to, k, p.k_row_stride, tile * BLOCK_N, 1 << 30)"),
+        ("tails", "warp_row, valid_rows);", "warp_row, BLOCK_M);"),
+        ("packed", "(queries.packed ? queries.first_row : batch * p.lse_batch_stride)", "batch * p.lse_batch_stride"),
+        ("tails", "head * p.lse_head_stride", "head * p.seqlen_q"),
     ];
     passes_and_finds(NAME, &bugs);
 }
 
 #[test]
 fn forward_for_hopper() {
-    passes_and_finds("flash_fwd_hdim64_bf16_sm90", &[("LN_2 = 0.69314", "LN_2 = 0.69414"), ("LOG2_E = 1.4", "LOG2_E = 1.3")]);
+    let bugs = [("one query", "LN_2 = 0.69314", "LN_2 = 0.69414"), ("whole tiles", "LOG2_E = 1.4", "LOG2_E = 1.3")];
+    passes_and_finds("flash_fwd_hdim64_bf16_sm90", &bugs);
 }
 
 #[test]
 fn forward_with_all_masks_and_scores() {
-    passes_and_finds("flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &[("LN_2 = 0.69314", "LN_2 = 0.69914")]);
+    let bugs = [
+        ("tails", "LN_2 = 0.69314", "LN_2 = 0.69914"),
+        ("tails", "batch * p.features.alibi_batch_stride", "0 * p.features.alibi_batch_stride"),
+        ("tails", "position - p.features.window_left :", "position - p.features.window_left + 1 :"),
+        ("tails", "LOG2_E * read_sink(p, head)", "LOG2_E * read_sink(p, 0)"),
+    ];
+    passes_and_finds("flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &bugs);
 }
 
 #[test]
 fn forward_with_pages() {
-    passes_and_finds("flash_fwd_hdim64_bf16_causal_paged_sm90", &[("LN_2 = 0.69314", "LN_2 = 0.69414")]);
+    let bugs = [
+        ("one query", "work.head / (p.num_heads / p.num_heads_k)", "work.head % p.num_heads_k"),
+        ("padded", "work.head * p.lse_head_stride + row, -infinity()", "work.head * p.lse_head_stride + row, 0.0f"),
+        ("tails", "work.head, p.o_batch_stride", "work.head, p.q_batch_stride"),
+        // A counter that the next call finds wrong.
+        ("one query", "atomic_exchange(counter + 1, 0u)", "atomic_exchange(counter + 1, 1u)"),
+    ];
+    passes_and_finds("flash_fwd_hdim64_bf16_causal_paged_sm90", &bugs);
+}
+
+#[test]
+fn forward_with_caches() {
+    let bugs = [("tails", "batch, head_k, p.v_batch_stride", "batch, head_k, p.k_batch_stride")];
+    passes_and_finds("--head-dim 64 --dtype bf16 --causal --kind fwd --features cache --target sm80", &bugs);
+    let bugs = [
+        (
+            "whole tiles",
+            "descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride",
+            "descale_of(p.k_descale, 0, head_k, 0",
+        ),
+        ("tails", "multiply_columns(s, descales_of(tile));", ""),
+        ("tails", "descales_of(tile) + DESCALES_BYTES, descales.v", "descales_of(tile) + DESCALES_BYTES, descales.k"),
+    ];
+    let selection = "--head-dim 64 --dtype bf16 --causal --kind fwd --features paged,kv_e4m3,page_descale --target sm80";
+    passes_and_finds(selection, &bugs);
+}
+
+#[test]
+fn forward_in_fp8() {
+    let bugs = [
+        ("whole tiles", "v_descale * reciprocal(sum)", "reciprocal(sum)"),
+        (
+            "whole tiles",
+            "descale_of(p.q_descale, batch, head_k, p.q_descale_batch",
+            "descale_of(p.k_descale, batch, head_k, p.k_descale_batch",
+        ),
+        ("tails", "p.v_descale_batch_stride, p.v_descale_head_stride", "p.v_descale_batch_stride, p.k_descale_head_stride"),
+        ("tails", "- P_EXPONENT", ""),
+        ("V not aligned", "fwd_is_aligned(params, sizeof(e4m3))", "fwd_is_aligned(params)"),
+    ];
+    passes_and_finds("flash_fwd_hdim64_fp8_sm89", &bugs);
+    passes_and_finds("flash_fwd_hdim64_fp8_sm90", &[("tails", "LOG2_E = 1.44", "LOG2_E = 1.43")]);
+}
+
+#[test]
+fn forward_with_a_bias_and_dropout() {
+    let bugs = [
+        ("tails", "read_bias(p, batch, head,", "read_bias(p, 0, head,"),
+        ("tails", "head, queries.rows, keys.rows", "head, 1 << 20, 1 << 20"),
+        ("tails", "read_dropout(p, batch, head)", "read_dropout(p, 0, head)"),
+        ("tails", "factor_of_kept(p) * inverse_of_sum(sum)", "inverse_of_sum(sum)"),
+    ];
+    passes_and_finds("--head-dim 64 --dtype bf16 --full --kind fwd --features bias,dropout --target sm80", &bugs);
 }
 
 #[test]
 fn short_forward() {
-    passes_and_finds("flash_fwd_short_hdim64_bf16_causal_sm90", &[("LN_2 = 0.69314", "LN_2 = 0.69414")]);
+    passes_and_finds("flash_fwd_short_hdim64_bf16_causal_sm90", &[("tails", "LN_2 = 0.69314", "LN_2 = 0.69414")]);
 }
 
 #[test]
 fn split() {
-    passes_and_finds("flash_fwd_split_hdim64_bf16_causal_sm80", &[("LN_2 = 0.69314", "LN_2 = 0.69414")]);
+    let bugs = [
+        ("tails", "LN_2 = 0.69314", "LN_2 = 0.69414"),
+        ("keys split", "weight(of_split) * inverse", "inverse"),
+        ("keys split", "if (last) reduce_add(arrived", "if (false) reduce_add(arrived"),
+        ("V not aligned", "aligned ? attention_split<true> : attention_split<false>", "attention_split<true>"),
+    ];
+    passes_and_finds("flash_fwd_split_hdim64_bf16_causal_sm80", &bugs);
     passes_and_finds("flash_fwd_split_hdim128_bf16_causal_paged_sm80", &[]);
+}
+
+#[test]
+fn split_that_appends_to_an_fp8_cache() {
+    let bugs = [
+        ("tails", "p.v_head_stride, p.v_batch_stride", "p.v_head_stride, p.k_batch_stride"),
+        ("tails", "row * p.v_new_row_stride", "row * p.k_new_row_stride"),
+        ("tails", "tables.interleaved, 1.0f / descale", "tables.interleaved, 1.0f"),
+        ("padded", "tables.interleaved, 1.0f / descale", "false, 1.0f / descale"),
+        ("tails", "? -1 : rotary_position(", "? -1 : 1 + rotary_position("),
+        ("packed", "append_rows(INT32_MIN, INT32_MAX, in_turn);", ""),
+        (
+            "padded",
+            "split_lse(p, partial_row(p, work, queries, row)), -infinity()",
+            "split_lse(p, partial_row(p, work, queries, row)), 0.0f",
+        ),
+    ];
+    let selection = "--head-dim 64 --dtype bf16 --causal --kind fwd_split --features paged,kv_e4m3,append --target sm80";
+    passes_and_finds(selection, &bugs);
+}
+
+#[test]
+fn split_with_queries_of_two_parts() {
+    let bugs = [("tails", "head, p.qv_batch_stride", "head, p.q_batch_stride")];
+    passes_and_finds("--head-dim 64_512 --dtype bf16 --causal --kind fwd_split --features qv --target sm90", &bugs);
 }
 
 #[test]
 fn backward() {
     let bugs = [
-        ("LOG2_E = 1.4", "LOG2_E = 1.3"),
-        ("block / n_blocks % p.num_heads_k", "0 * p.num_heads_k"),
-        ("load_global(at) * p.softmax_scale", "load_global(at) * 0.125f"),
+        ("one query", "LOG2_E = 1.4", "LOG2_E = 1.3"),
+        ("one query", "block / n_blocks % p.num_heads_k", "0 * p.num_heads_k"),
+        ("one query", "load_global(at) * p.softmax_scale", "load_global(at) * 0.125f"),
+        ("one query", "head_k, p.v_batch_stride", "head_k, p.k_batch_stride"),
+        ("one query", "batch, head, p.o_batch_stride", "batch, head, p.dout_batch_stride"),
+        ("one query", "row_stride = p.dv_row_stride", "row_stride = p.dk_row_stride"),
+        // The gradient of LSE, which is NaN for rows without keys.
+        ("one query", "p.dlse != nullptr", "false"),
+        ("one query", "head * p.dlse_head_stride", "head * p.lse_head_stride"),
+        ("more queries", "&& row_lse != -infinity()", ""),
+        ("V not aligned", "bwd_is_aligned(p)", "true"),
+        // The deterministic dQ.
+        ("one query", "head / (p.num_heads / p.num_heads_k)", "head % p.num_heads_k"),
+        ("more queries", "diagonal + warp_row + h * 8", "diagonal + 1 + warp_row + h * 8"),
+        ("one query", "(dq, p.softmax_scale", "(dq, 0.125f"),
     ];
     passes_and_finds("flash_bwd_hdim64_bf16_causal_sm80", &bugs);
-    passes_and_finds("flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &[]);
+    let bugs = [
+        ("tails", "key + 1 + p.features.window_left", "key + p.features.window_left"),
+        ("tails", "? key - p.features.window_right :", "? key - p.features.window_right + 1 :"),
+    ];
+    passes_and_finds("flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &bugs);
+}
+
+#[test]
+fn backward_with_a_bias_dropout_and_sinks() {
+    let bugs = [
+        ("one query", "is_value_warp ? factor_of_kept(p)", "is_value_warp ? 1.0f"),
+        ("one query", "read_dropout(p, again.batch, head)", "read_dropout(p, 0, head)"),
+        ("one query", "drop(dp, dropped, warp_query, first_key);", ""),
+        ("one query", "p.dbias + batch * p.dbias_batch_stride", "p.dbias"),
+        ("padded", "if (bias_rows > 0) {", "if (false) {"),
+        ("one query", "store_global(p.dsinks + head, -sum)", "store_global(p.dsinks + head, sum)"),
+    ];
+    let selection = "--head-dim 64 --dtype bf16 --causal --kind bwd --features bias,dropout,sinks --target sm80";
+    passes_and_finds(selection, &bugs);
 }
 
 #[test]
@@ -132,19 +318,19 @@ fn predictions_and_the_explanation_are_those_of_the_commands() {
 #[test]
 fn a_kernel_without_a_test_has_a_note_that_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, why) in [
-        ("flash_fwd_combine_sm80", "kernels of the kind `fwd_combine`"),
-        ("flash_fwd_hdim64_fp8_sm89", "kernels for `fp8`"),
-        ("flash_bwd_hdim64_bf16_causal_dropout_sm80", "kernels with `dropout`"),
-        ("rmsnorm_bf16_sm80", "kernels of the kind `rmsnorm`"),
+    let declared = "--head-dim 64 --dtype bf16 --full --kind fwd --target sm80 --score s*0.5";
+    for (file, selection, why) in [
+        ("combine", "flash_fwd_combine_sm80", "kernels of the kind `fwd_combine`"),
+        ("norm", "rmsnorm_bf16_sm80", "kernels of the kind `rmsnorm`"),
+        ("declared", declared, "kernels with a declared score or mask"),
     ] {
-        let done = kgen(folder.path(), &format!("generate {name} --output {name}.cu")).success();
-        done.stderr(contains(format!("no `{name}_test.cpp` of `{name}`: {why} have no test of their own")));
-        assert!(!folder.path().join(format!("{name}_test.cpp")).exists());
-        assert!(folder.path().join(format!("{name}.md")).exists());
+        let done = kgen(folder.path(), &format!("generate {selection} --output {file}.cu")).success();
+        done.stderr(contains(format!("no `{file}_test.cpp` of")).and(contains(format!("{why} have no test of their own"))));
+        assert!(!folder.path().join(format!("{file}_test.cpp")).exists());
+        assert!(folder.path().join(format!("{file}.md")).exists());
     }
-    assert!(!folder.path().join("flash_fwd_combine_sm80.prediction.json").exists());
-    assert!(folder.path().join("rmsnorm_bf16_sm80.prediction.json").exists());
+    assert!(!folder.path().join("combine.prediction.json").exists());
+    assert!(folder.path().join("norm.prediction.json").exists());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::{
     kernel::{compile_words, dtype_constant},
 };
 use crate::{
+    family::attention::{Point, needs_tma},
     kernel::{Dtype, Feature, Kind, Variant},
     plan::{self, Plan},
 };
@@ -13,12 +14,6 @@ use tera::Context;
 
 /// Folder of the emulator, beside `include/`.
 pub(super) const EMULATOR: &str = "emulator/";
-
-/// Features whose calls the tests make.
-const TESTED: [Feature; 6] = [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks, Feature::Paged];
-
-/// Features that change nothing in a call.
-const WITHOUT_ARGUMENTS: [Feature; 2] = [Feature::PackGqa, Feature::Long];
 
 /// Flags of the host compiler for the emulator. `-ffp-contract=off` keeps the two roundings of `a * b + c`.
 const EMULATOR_FLAGS: [&str; 7] = ["-std=c++17", "-O1", "-w", "-Wno-psabi", "-ffp-contract=off", "-Iemulator", "-Iinclude"];
@@ -30,9 +25,10 @@ const EMULATOR_FLAGS: [&str; 7] = ["-std=c++17", "-O1", "-w", "-Wno-psabi", "-ff
 /// [`RenderError::Template`].
 pub fn kernel_test(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<Result<OutputFile, String>, RenderError> {
     let variant = plan.variant;
-    if let Some(untested) = untested(&variant) {
-        return Ok(Err(untested));
-    }
+    let point = match tested(&variant) {
+        Ok(point) => point,
+        Err(untested) => return Ok(Err(untested)),
+    };
     let stem = file_name.strip_suffix(".cu").unwrap_or(file_name);
     let (program, path) = (format!("{stem}_test"), format!("{stem}_test.cpp"));
     let mut context = Context::new();
@@ -43,14 +39,7 @@ pub fn kernel_test(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<
     context.insert("header_file", &format!("{stem}.h"));
     context.insert("program", &program);
     context.insert("capability", &plan.compiled_for().compute_capability());
-    context.insert("dtype_constant", dtype_constant(variant.dtype()));
-    let [exponent_bits, fraction_bits] = if variant.dtype() == Some(Dtype::Bf16) { [8, 7] } else { [5, 10] };
-    context.insert("exponent_bits", &exponent_bits);
-    context.insert("fraction_bits", &fraction_bits);
-    let features = variant.features().unwrap_or_default();
-    for feature in TESTED {
-        context.insert(feature.info().name, &features.has(feature));
-    }
+    describe(&mut context, point);
     let output = ["-o".to_owned(), program];
     let sources = [file_name.to_owned(), path.clone()];
     let gpu = [compile_words(plan), sources.to_vec(), output.to_vec()].concat();
@@ -63,22 +52,51 @@ pub fn kernel_test(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<
     Ok(Ok(OutputFile { path, text: renderer.render(template, context)? }))
 }
 
-/// The kernels, as words, for which there is no test, if the variant is one of them.
-fn untested(variant: &Variant) -> Option<String> {
+/// The kernel, if there is a test of it; otherwise the kernels, as words, for which there is none.
+fn tested(variant: &Variant) -> Result<Point, String> {
     let kind = variant.kind();
-    if ![Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd].contains(&kind) {
-        return Some(format!("kernels of the kind `{}`", kind.name()));
+    let has_test = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd].contains(&kind);
+    let point = Point::of(variant).filter(|_| has_test).ok_or_else(|| format!("kernels of the kind `{}`", kind.name()))?;
+    if point.features.score().is_some() {
+        return Err("kernels with a declared score or mask".to_owned());
     }
-    let features = variant.features().unwrap_or_default();
-    if variant.dtype() == Some(Dtype::Fp8) {
-        return Some("kernels for `fp8`".to_owned());
+    Ok(point)
+}
+
+/// Enters what the test of a kernel depends on: types, features by their names, and what follows from those.
+fn describe(context: &mut Context, point: Point) {
+    for feature in Feature::ALL {
+        context.insert(feature.info().name, &point.features.has(*feature));
     }
-    if features.score().is_some() {
-        return Some("kernels with a declared score or mask".to_owned());
+    let has = |feature| point.features.has(feature);
+    let is_fp8 = point.dtype == Dtype::Fp8;
+    let output = if is_fp8 { Dtype::Bf16 } else { point.dtype };
+    let of_keys = match (has(Feature::KvE4m3), has(Feature::KvE5m2)) {
+        (true, _) => "E4M3",
+        (_, true) => "E5M2",
+        _ => format_of(point.dtype),
+    };
+    context.insert("of_q", format_of(point.dtype));
+    context.insert("of_k", of_keys);
+    context.insert("of_o", format_of(output));
+    context.insert("of_p", format_of(point.multiplied()));
+    context.insert("dtype_constant", dtype_constant(Some(point.dtype)));
+    context.insert("o_constant", dtype_constant(Some(output)));
+    context.insert("fp8", &is_fp8);
+    context.insert("fp8_keys", &(has(Feature::KvE4m3) || has(Feature::KvE5m2)));
+    context.insert("fp8_weights", &(point.multiplied() == Dtype::Fp8));
+    context.insert("packs_keys", &![Feature::Paged, Feature::Cache, Feature::Append].into_iter().any(has));
+    context.insert("aligned_only", &(needs_tma(point) || has(Feature::Append)));
+}
+
+/// The name in `numbers.tera` of a type's format.
+fn format_of(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Fp16 => "FP16",
+        Dtype::Bf16 => "BF16",
+        Dtype::Fp8 => "E4M3",
+        Dtype::Fp32 => "FP32",
     }
-    let is_known = |feature: &Feature| TESTED.contains(feature) || WITHOUT_ARGUMENTS.contains(feature);
-    let other = features.iter().find(|feature| !is_known(feature))?;
-    Some(format!("kernels with `{}`", other.info().name))
 }
 
 /// The emulator's headers and its runtime.
