@@ -151,6 +151,19 @@ fn bad_input_changes_nothing() {
     let refused = contains("line 2").and(contains("`numbers` belong to the status `ok`"));
     stores.db(&["import", file.to_str().expect("a path")]).assert().code(2).stderr(refused);
     assert!(!stores.path("a.db").exists(), "nothing was added");
+    let good = || row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0);
+    for (bad, field) in [
+        (row("a1", "2026-13-45T00:00:00Z", "k1", "x", 10.0), "`run.date` is `2026-13-45T00:00:00Z`"),
+        (row("a1", "2026-11-26T00:00:00Z", "k1", "x", 1e308), "`numbers.microseconds.interval` is 1e+308"),
+        (row("a1", "2026-11-26T00:00:00Z", "k1", "x", -10.0), "`numbers` have no finite `microseconds.median` above 0"),
+    ] {
+        let file = stores.write("bad.jsonl", &[good(), bad]);
+        let refused = contains("`bad.jsonl`, line 2: ").and(contains(field));
+        stores.db(&["import", file.file_name().and_then(|name| name.to_str()).expect("a name")]).assert().code(2).stderr(refused);
+    }
+    let text = good().to_string().replace("10.0", "NaN");
+    fs::write(stores.path("bad.jsonl"), text).expect("written");
+    stores.db(&["import", "bad.jsonl"]).assert().code(2).stderr(contains("line 1: it is no JSON"));
     stores.db(&["import", "none.jsonl"]).assert().code(2).stderr(contains("cannot read `none.jsonl`"));
     let file = stores.write("one.jsonl", &[row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0)]);
     stores.db(&["import", file.to_str().expect("a path")]).assert().success();
@@ -158,6 +171,39 @@ fn bad_input_changes_nothing() {
     stores.db(&["query", "--since", "2026-02-31"]).assert().code(2).stderr(contains("`2026-02-31` is no date"));
     stores.db(&["query", "--status", "good"]).assert().code(2).stderr(contains("use one of ok, wrong"));
     stores.db(&["query", "--filter", "hdim >"]).assert().code(2).stderr(contains("filter"));
+}
+
+#[test]
+fn what_a_row_says_is_escaped_in_tables() {
+    let stores = Stores::new();
+    let mut rows: Vec<Value> = (0..2).map(|run| row(&format!("a{run}"), "2026-11-26T00:00:00Z", "k1", "x", 10.0)).collect();
+    for row in &mut rows {
+        row["case"] = json!("\u{1b}[31mred\u{7}\nnext\tcolumn");
+        row["contender"] = json!("\u{1b}]0;title\u{7}");
+        row["run"]["gpu"]["name"] = json!("\u{1b}[32mH100");
+    }
+    let file = stores.write("rows.jsonl", &rows);
+    stores.db(&["import", file.to_str().expect("a path")]).assert().success();
+    for action in [&["query"][..], &["noise"], &["regress", "a0", "a1"]] {
+        let output = stores.db(action).output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && text.contains("\\u{1b}[31mred\\u{7}\\u{a}next\\u{9}column"), "{action:?}: {text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{action:?}: {text:?}");
+    }
+}
+
+#[test]
+fn times_of_another_timing_plan_are_not_compared() {
+    let stores = Stores::new();
+    let mut rows: Vec<Value> = ["a1", "b2"].map(|run| row(run, "2026-11-26T00:00:00Z", "k1", "x", 10.0)).to_vec();
+    for (row, rounds) in rows.iter_mut().zip([20, 60]) {
+        row["run"]["plan"] = json!({ "warm_up_ms": 25.0, "measure_ms": 100.0, "rounds": rounds, "graph": false });
+    }
+    let file = stores.write("rows.jsonl", &rows);
+    stores.db(&["import", file.to_str().expect("a path")]).assert().success();
+    stores.db(&["noise"]).assert().success().stdout(contains("no case was measured by two runs"));
+    let said = contains("0 cases: ").and(contains("not compared: 1 case that both have, but with other warm-ups or rounds"));
+    stores.db(&["regress", "a1", "b2"]).assert().success().stdout(said);
 }
 
 #[test]

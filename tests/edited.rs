@@ -108,6 +108,36 @@ fn an_edited_kernel_differs_in_lines_constants_and_registers() {
 }
 
 #[test]
+fn a_launcher_of_another_name_is_answered_with_the_name_it_needs() {
+    let machine = Machine::new();
+    let path = machine.0.path().join("my.cu");
+    let text = fs::read_to_string(&path).expect("readable").replace(NAME, "my_kernel");
+    fs::write(&path, text).expect("written");
+    for command in ["diff", "check", "bench"] {
+        let expected = contains("its launcher is `my_kernel`, and kgen expects the name of the variant").and(contains("rename"));
+        machine.kgen(command).args(["--source", "my.cu"]).assert().code(2).stderr(expected);
+    }
+    let both = contains(format!("no launcher `{NAME}`")).and(contains(format!("it has `my_kernel`: rename it to `{NAME}`")));
+    machine.kgen("diff").args([NAME, "--source", "my.cu"]).assert().code(2).stderr(both);
+}
+
+#[test]
+fn a_pipe_is_refused_and_the_mark_of_utf_8_is_no_difference() {
+    let machine = Machine::new();
+    let folder = machine.0.path();
+    let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.cu")).status().expect("`mkfifo`");
+    assert!(made.success());
+    for command in ["diff", "check", "bench", "profile"] {
+        let refused = contains("`pipe.cu`: cannot be read: it is a pipe");
+        machine.kgen(command).args(["--source", "pipe.cu"]).assert().code(2).stderr(refused);
+    }
+    let text = fs::read_to_string(folder.join("my.cu")).expect("readable");
+    fs::write(folder.join("my.cu"), format!("\u{feff}{text}")).expect("written");
+    let same = json(&mut machine.diff());
+    assert_eq!((&same["source"], &same["lines"]), (&"".into(), &[0, 0].into()));
+}
+
+#[test]
 fn without_a_compiler_the_sources_are_still_compared() {
     let machine = Machine::new();
     machine.edit("constexpr int BLOCKS_PER_SM", "// mine\nconstexpr int BLOCKS_PER_SM");

@@ -47,9 +47,13 @@ fn on_a_card_the_kernel_and_the_tiles_beside_it_have_predicted_times() {
     let ratios = kernel["neighbours"].as_array().expect("a list").iter().map(|neighbour| neighbour["predicted_ratio"].as_f64());
     assert!(ratios.clone().count() > 1 && ratios.clone().all(|ratio| ratio.is_some_and(|ratio| ratio > 0.3 && ratio < 3.0)));
     assert!(ratios.flatten().any(|ratio| (ratio - 1.0).abs() > 0.01), "tiles differ in their predicted times");
-    // It does not run there.
-    let found = json(&mut kgen(folder.path(), &["explain", "flash_fwd_hdim128_bf16_sm90", "--gpu", "a100"]));
+    let elsewhere = ["explain", "flash_fwd_hdim128_bf16_sm90", "--gpu", "a100"];
+    let found = json(&mut kgen(folder.path(), &elsewhere));
     assert_eq!(found[0]["predicted"], json!([]));
+    let why = "`a100` cannot run this kernel: it is compiled for sm90, and the card has compute capability 8.0";
+    assert!(found[0]["unpredicted"].as_str().is_some_and(|said| said.contains(why)), "{found}");
+    kgen(folder.path(), &elsewhere).arg("--quiet").assert().success().stdout(contains("`a100` cannot run this kernel"));
+    assert!(json(&mut kgen(folder.path(), &["explain", NAME, "--gpu", "a100"]))[0].get("unpredicted").is_none());
     kgen(folder.path(), &["explain", NAME, "--gpu", "h1000"])
         .assert()
         .code(2)

@@ -95,6 +95,13 @@ fn a_file_with_another_ending_is_refused_and_a_folder_may_have_one() {
     let refused = place.kgen(&format!("{line} my.cuh")).code(2);
     refused.stderr(contains("`--output my.cuh` is no `.cu` file; write `my.cu` for one kernel, or `my.cuh/` for a folder"));
     assert!(!place.path("my.cuh").exists());
+    for nameless in [".cu", "below/.cu"] {
+        let refused = place.kgen(&format!("{line} {nameless}")).code(2);
+        refused.stderr(contains(format!("`--output {nameless}` names no file before the ending; write `NAME.cu`")));
+        assert!(!place.path(nameless).exists());
+    }
+    place.kgen(&format!("{line} kernels.cu/")).success();
+    assert!(place.path("kernels.cu/flash_fwd_hdim64_bf16_sm80.cu").exists());
     place.kgen(&format!("{line} my.kernels/")).success();
     place.kgen(&format!("{line} my.kernels")).success();
     place.kgen(&format!("{line} kernels-0.1")).success();

@@ -49,6 +49,15 @@ fn a_call_has_a_time_within_an_interval_above_the_floor_and_a_limiting_unit() {
 }
 
 #[test]
+fn a_card_or_a_length_that_is_named_twice_is_predicted_once_in_its_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = json(folder.path(), &[NAME, "--gpu", "h200,h100,H200", "--seqlen", "4096,512,4096"]);
+    let calls = found["calls"].as_array().expect("a list").iter();
+    let calls: Vec<_> = calls.map(|call| (call["gpu"].as_str().expect("a card"), call["size"]["seqlen_k"].as_u64())).collect();
+    assert_eq!(calls, [("h200", Some(4096)), ("h200", Some(512)), ("h100", Some(4096)), ("h100", Some(512))]);
+}
+
+#[test]
 fn longer_and_wider_calls_take_longer() {
     let folder = tempfile::tempdir().expect("a folder");
     for kind in ["fwd", "fwd_split", "bwd"] {

@@ -214,7 +214,7 @@ fn a_spilled_or_wrong_candidate_never_wins() {
     store.add_all(variant(64), 0.002, valley(128.0, 64.0));
     store.fail(&default_of(variant(64)), Status::Wrong);
     let outcome = store.outcome(json!({})).expect("an outcome");
-    assert!(outcome.searches[0].failure.as_ref().is_some_and(|why| why.starts_with("wrong")));
+    assert_eq!(outcome.searches[0].status, Status::Wrong);
     assert!(matches!(outcome.verdict(), Err(CommandError::Failed(_))));
 }
 
@@ -346,6 +346,57 @@ fn shards_share_the_variants_without_overlap() {
 }
 
 #[test]
+fn a_kernel_without_rows_is_absent_and_the_others_are_searched() {
+    let mut store = Synthetic::new(17);
+    store.add_all(variant(128), 0.002, valley(128.0, 64.0));
+    let names = [96, 128].map(|dim| variant(dim).name());
+    let outcome = store.outcome(json!({ "selection": { "names": names }, "budget": 4 })).expect("an outcome");
+    let [absent, found] = outcome.searches.as_slice() else { panic!("two searches: {outcome:?}") };
+    assert_eq!((absent.name.as_str(), absent.status), (names[0].as_str(), Status::Absent));
+    assert!(
+        absent.failure.as_ref().is_some_and(|why| why.contains(&format!("no row of `{}` on `a100`", names[0]))),
+        "{absent:?}"
+    );
+    assert!(found.status == Status::Ok && found.winner.is_some() && found.failure.is_none(), "{found:?}");
+    outcome.verdict().expect("one of the two was searched");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.arg("tune").args(&names).arg("--replay").arg(store.store());
+    let said = contains(format!("{} on a100", names[1])).and(contains("absent: the store has no row of"));
+    command.assert().success().stdout(said);
+}
+
+#[test]
+fn sizes_without_rows_are_answered_with_those_that_the_store_has() {
+    let mut store = Synthetic::new(18);
+    store.add_all(variant(64), 0.002, valley(128.0, 64.0));
+    let outcome = store.outcome(json!({ "shape": { "seqlen": [3000], "batch": [5] } })).expect("an outcome");
+    let search = &outcome.searches[0];
+    let why = search.failure.as_ref().expect("there are no such rows");
+    let parts = ["batch=5", "`--seqlen`", "seqlen_k=1024`", "seqlen_k=16384`"];
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+    assert_eq!(search.status, Status::Absent);
+    assert!(matches!(outcome.verdict(), Err(CommandError::Failed(_))), "nothing was searched");
+    let search = store.search(json!({ "held_out": [3000], "budget": 30 }));
+    let confirmation = search.confirmation.expect("another tile wins");
+    let why = &confirmation.message;
+    assert!(!confirmation.confirmed && why.contains("seqlen_k=2048`") && why.contains("`--held-out`"), "{why}");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_refused_before_the_search() {
+    let mut store = Synthetic::new(19);
+    // Every tile is as fast as the default: nothing would be written.
+    store.add_all(variant(64), 0.002, |_| 100.0);
+    let folder = store.folder.path().to_owned();
+    for (place, said) in [(folder.join("none/tiles.toml"), "none` does not exist"), (folder.clone(), "directory")] {
+        let error = store.outcome(json!({ "write": place })).expect_err("it cannot be written").to_string();
+        assert!(error.contains(said) && error.contains("`--write`"), "{error}");
+    }
+    assert_eq!(store.outcome(json!({ "write": folder.join("tiles.toml") })).expect("an outcome").written, 0);
+    assert!(!folder.join("tiles.toml").exists(), "looking writes nothing");
+}
+
+#[test]
 fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     let store = Synthetic::new(16);
     let error = store.outcome(json!({})).expect_err("no rows").to_string();
@@ -364,7 +415,7 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("empty.db");
     std::fs::write(&empty, "").expect("written");
-    kgen(&[NAME, "--replay", empty.to_str().expect("a path")]).failure().stderr(contains("the file is empty"));
+    kgen(&[NAME, "--replay", empty.to_str().expect("a path")]).code(2).stderr(contains("is no store of measurements"));
     assert_eq!(std::fs::metadata(&empty).expect("it is there").len(), 0, "reading makes no database");
     kgen(&[NAME, "--replay", "none.db"]).code(2).stderr(contains("`none.db` does not exist").and(contains("kgen")));
 }

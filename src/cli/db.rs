@@ -1,7 +1,9 @@
 //! `kgen db`.
 
 use super::{
-    Format, Global, show,
+    Format, Global,
+    escape::cell,
+    show,
     table::{self, Column},
     ui,
 };
@@ -255,16 +257,16 @@ fn describe_rows(rows: &[Row]) -> String {
     let line = |row: &Row| {
         let relative = |mad: f64| row.median_us().map(|median| 100.0 * mad / median);
         vec![
-            row.case.clone(),
-            row.contender.clone(),
+            cell(&row.case),
+            cell(&row.contender),
             row.status.word().to_owned(),
             number(row.median_us(), 2),
             number(row.statistic("mad").and_then(relative), 1),
             number(row.number("tflops"), 1),
             number(row.number("gbs"), 0),
-            row.gpu().to_owned(),
-            row.date().to_owned(),
-            row.run_id().chars().take(8).collect(),
+            cell(row.gpu()),
+            cell(row.date()),
+            cell(&row.run_id().chars().take(8).collect::<String>()),
         ]
     };
     format!("{}{}\n", table::of(&columns, rows.iter().map(line)), count(rows.len(), "row"))
@@ -287,12 +289,12 @@ fn describe_noise(cases: &[Noise]) -> String {
     let percent = |fraction: f64| format!("{:.2}", 100.0 * fraction);
     let line = |noise: &Noise| {
         vec![
-            noise.case.clone(),
+            cell(&noise.case),
             noise.runs.to_string(),
             format!("{:.2}", noise.microseconds),
             percent(noise.floor),
             noise.claimed.map_or_else(String::new, percent),
-            noise.gpu.clone(),
+            cell(&noise.gpu),
         ]
     };
     if cases.is_empty() {
@@ -326,14 +328,14 @@ fn describe_regression(found: &Regression) -> String {
     };
     let rows = found.changes.iter().map(|change| table::Row {
         cells: vec![
-            change.case.clone(),
+            cell(&change.case),
             format!("{:.2}", change.old_us),
             format!("{:.2}", change.new_us),
             format!("{:.3}", change.ratio),
             word(change.verdict).to_owned(),
             same(change.same_source).to_owned(),
             same(change.same_code).to_owned(),
-            change.gpu.clone(),
+            cell(&change.gpu),
         ],
         notable: matches!(change.verdict, Verdict::Slower | Verdict::Faster),
     });
@@ -358,6 +360,10 @@ fn describe_regression(found: &Regression) -> String {
     .ok();
     if let Some(mean) = found.mean_ratio {
         writeln!(text, "geometric mean of new/old where machine code may differ: {mean:.4}").ok();
+    }
+    if found.other_plans > 0 {
+        let cases = count(found.other_plans, "case");
+        writeln!(text, "not compared: {cases} that both have, but with other warm-ups or rounds").ok();
     }
     if found.only_old + found.only_new > 0 {
         writeln!(text, "not compared: {} of {}, {} of {}", found.only_old, found.old, found.only_new, found.new).ok();

@@ -9,6 +9,11 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |_| 0)
 }
 
+/// [`plain`] for one cell of a table: also line ends and tabs are escaped, which would tear its row.
+pub(super) fn cell(text: &str) -> String {
+    plain(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
+}
+
 /// [`plain`] for kgen's own messages that quote such text: colours and styles (`ESC [ 1 ; 31 m`) are kept.
 pub(super) fn styled(text: &str) -> Cow<'_, str> {
     escaped(text, style_length)
@@ -52,6 +57,7 @@ mod tests {
         assert_eq!(plain("a\tb\nc é"), "a\tb\nc é");
         assert_eq!(plain("\u{1b}]0;x\u{7}\r\u{9b}2J"), "\\u{1b}]0;x\\u{7}\\u{d}\\u{9b}2J");
         assert_eq!(plain("\u{1b}[31mred"), "\\u{1b}[31mred");
+        assert_eq!(cell("\u{1b}[31mred\n\té"), "\\u{1b}[31mred\\u{a}\\u{9}é");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod call;
 use super::{
     Global,
     db::StoreArgs,
+    escape::cell,
     select::SelectionArgs,
     show,
     table::{self, Column},
@@ -116,6 +117,9 @@ fn describe(kernel: &Explanation) -> String {
         text += "\n";
         text += &table::of(&columns.map(Column::text), kernel.predicted.iter().map(|call| predicted_line(call, kernel)));
     }
+    if let Some(why) = &kernel.unpredicted {
+        writeln!(text, "\n{why}").ok();
+    }
     text += "\n";
     if kernel.measured.is_empty() {
         text += "not measured: `kgen bench` adds times to the store\n";
@@ -165,12 +169,12 @@ fn predicted_line(predicted: &Predicted, kernel: &Explanation) -> Vec<String> {
 
 fn measured_line(measured: &Measured) -> [String; 7] {
     [
-        measured.size.clone(),
+        cell(&measured.size),
         format!("{:.2}", measured.microseconds),
         measured.tflops.map_or_else(String::new, |tflops| format!("{tflops:.1}")),
         measured.of_peak.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part)),
-        measured.gpu.clone(),
-        measured.date.clone(),
+        cell(&measured.gpu),
+        cell(&measured.date),
         if measured.current { "current" } else { "older" }.to_owned(),
     ]
 }

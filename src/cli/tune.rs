@@ -4,6 +4,7 @@ use super::{
     Global,
     bench::{ShapeArgs, signed},
     db::StoreArgs,
+    escape::plain,
     select::SelectionArgs,
     show,
     table::{self, Column},
@@ -239,7 +240,7 @@ fn of_search(search: &Search, gpu: &str) -> String {
     let mut text = format!("{} on {gpu}\n", search.name);
     if let Some(failure) = &search.failure {
         // Writing into a string cannot fail, here and below.
-        writeln!(text, "the default tile cannot be timed: {failure}").ok();
+        writeln!(text, "the default tile cannot be timed: {}: {}", search.status, plain(failure)).ok();
         return text;
     }
     let columns = [
@@ -255,7 +256,7 @@ fn of_search(search: &Search, gpu: &str) -> String {
     let winner = search.winner.as_ref().map_or("", |winner| winner.changes.as_str());
     text += &table::of(&columns, search.measured.iter().map(|measured| line(measured, winner)));
     for failed in &search.failed {
-        writeln!(text, "{}: {}: {}", failed.changes, failed.status, failed.message).ok();
+        writeln!(text, "{}: {}: {}", failed.changes, failed.status, plain(&failed.message)).ok();
     }
     let label = |size| family::of(search.variant.kind()).label(size);
     let sizes = search.tuned.iter().map(label).collect::<Vec<_>>().join(", ");

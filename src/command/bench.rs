@@ -333,9 +333,9 @@ impl Request {
 }
 
 impl Shape {
-    /// All lists by name.
+    /// All lists by name. A value that is listed again is not measured again.
     fn lists(&self) -> [(&'static str, Vec<u64>); 9] {
-        let wide = |list: &[u32]| list.iter().copied().map(u64::from).collect();
+        let wide = |list: &[u32]| list.iter().copied().unique().map(u64::from).collect();
         [
             ("batch", wide(&self.batch)),
             ("heads", wide(&self.heads)),
@@ -344,8 +344,8 @@ impl Shape {
             ("seqlen_q", wide(&self.seqlen_q)),
             ("seqlen_k", wide(&self.seqlen_k)),
             ("page_size", wide(&self.page_size)),
-            ("rows", self.rows.clone()),
-            ("columns", self.columns.clone()),
+            ("rows", self.rows.iter().copied().unique().collect()),
+            ("columns", self.columns.iter().copied().unique().collect()),
         ]
     }
 

@@ -1,16 +1,18 @@
 //! The dispatcher's choice for a call on a card, without a GPU: the paths that it weighs, their predicted times by
 //! part, why others are excluded, which part decides, and what was measured of their kernels.
 
-use super::{CommandError, Context, Observer, SelectionRequest, db, helpers, limits, predict, session::Session};
+use super::{CommandError, Context, Observer, SelectionRequest, db, helpers, limits, predict, session::plan_all};
 use crate::{
     bench::Size,
     device::{self, Candidate, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, Dispatcher},
+    grid::Grid,
     kernel::{Card, Dtype, GPUS, HeadDim, Kind, Variant},
     lab::{
         Condition, Row, Status, Store,
         predict::{Model, built_in},
     },
     plan::{Plan, runs_on},
+    render,
     text::ticked,
 };
 use serde::{Deserialize, Serialize};
@@ -161,12 +163,9 @@ const WINDOW: i32 = 4;
 /// cannot express; [`CommandError::Environment`] if there is no C++ compiler.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let call = Call::of(request)?;
-    let session = Session::open(context)?;
-    let variants = library(&call, context, &session, observer)?;
-    let plans = session.plan_all(&variants, None)?;
     // Each takes about as long as the other.
-    let (answer, evidence) = rayon::join(|| ask(&call, &session, &plans, context), || Evidence::of(&call));
-    let answer = answer?;
+    let (asked, evidence) = rayon::join(|| ask(&call, context, observer), || Evidence::of(&call));
+    let (plans, answer) = asked?;
     let chosen = usize::try_from(answer.chosen).ok().filter(|chosen| *chosen < answer.candidates.len());
     let Some(chosen) = chosen else { return Err(CommandError::Usage(refusal(&answer))) };
     let evidence = evidence?;
@@ -175,13 +174,17 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     Ok(Outcome { gpu: call.card.name.clone(), kernels: plans.len(), candidates, chosen, reason })
 }
 
-/// The answer of the dispatcher of a library with these plans.
-fn ask(call: &Call<'_>, session: &Session, plans: &[Plan], context: &Context) -> Result<device::Choice, CommandError> {
-    let text = session.renderer.dispatcher(plans)?;
-    let headers = session.templates.include_files();
+/// The plans of the library for a call, and the answer of its dispatcher. No kernel is rendered, so only the
+/// dispatcher's templates are parsed.
+fn ask(call: &Call<'_>, context: &Context, observer: &dyn Observer) -> Result<(Vec<Plan>, device::Choice), CommandError> {
+    let (grid, templates) = (context.grid()?, context.templates()?);
+    let plans = plan_all(&grid, &library(call, context, &grid, observer)?, None)?;
+    let text = render::dispatcher(&templates, &plans)?;
+    let headers = templates.include_files();
     let host = || context.host_compiler();
     let dispatcher = Dispatcher::compiled(&context.cache_dir()?, headers, &text, host, &context.cancel)?;
-    dispatcher.ask(&call.numbers()).map_err(|error| match error.kind() {
+    let answer = dispatcher.ask(&call.numbers());
+    answer.map(|answer| (plans, answer)).map_err(|error| match error.kind() {
         ErrorKind::Interrupted => CommandError::INTERRUPTED,
         _ => CommandError::Environment(format!(
             "the dispatcher gives no answer: {error}; `kgen cache prune --days 0` removes its program, and the next call makes \
@@ -200,7 +203,7 @@ fn refusal(answer: &device::Choice) -> String {
 
 /// The variants of the library that is asked: those of the call's head dim and element type that run on the card, and
 /// their helpers. The dispatcher looks at no others.
-fn library(call: &Call<'_>, context: &Context, session: &Session, observer: &dyn Observer) -> Result<Vec<Variant>, CommandError> {
+fn library(call: &Call<'_>, context: &Context, grid: &Grid, observer: &dyn Observer) -> Result<Vec<Variant>, CommandError> {
     let selection = &call.request.selection;
     let strangers: Vec<&str> = selection.kinds.iter().filter(|kind| !FORWARD.contains(kind)).map(|kind| kind.name()).collect();
     if !strangers.is_empty() {
@@ -219,7 +222,7 @@ fn library(call: &Call<'_>, context: &Context, session: &Session, observer: &dyn
         all: selection.targets.is_empty(),
         ..selection.clone()
     };
-    let mut variants = of_call.resolve(context, &session.grid, observer)?;
+    let mut variants = of_call.resolve(context, grid, observer)?;
     variants.retain(|variant| runs_on(variant.target(), call.card.capability, true));
     if variants.is_empty() {
         let Call { card, head_dim, dtype, .. } = call;
@@ -228,7 +231,7 @@ fn library(call: &Call<'_>, context: &Context, session: &Session, observer: &dyn
             card.name
         )));
     }
-    Ok(helpers::complete(&session.grid, variants, &()))
+    Ok(helpers::complete(grid, variants, &()))
 }
 
 /// A valid call on a card.

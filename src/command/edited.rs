@@ -1,12 +1,15 @@
 //! A kernel in a file of the user's: edited by hand, or written by another program, with the ABI of one of kgen's.
 
 use super::{CommandError, Context, Observer, SelectionRequest, names, session::Session};
-use crate::{bench::Made, files::content_hash, kernel::Variant, plan::Plan, text::count};
-use itertools::Itertools;
-use std::{
-    fs,
-    path::{Path, PathBuf},
+use crate::{
+    bench::Made,
+    files::{self, content_hash},
+    kernel::Variant,
+    plan::Plan,
+    text::count,
 };
+use itertools::Itertools;
+use std::path::{Path, PathBuf};
 
 /// The declaration of a launcher, up to its name.
 const LAUNCHER: &str = "extern \"C\" int ";
@@ -32,7 +35,7 @@ impl Edited {
         observer: &dyn Observer,
     ) -> Result<Self, CommandError> {
         let usage = |what: String| CommandError::Usage(format!("`{}`: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| usage(format!("cannot be read: {error}")))?;
+        let text = files::read_to_string(path).map_err(|error| usage(format!("cannot be read: {error}")))?;
         let launchers: Vec<&str> = launchers(&text).collect();
         if !selection.is_empty() {
             let [variant] = selection.resolve(context, &session.grid, observer)?[..] else {
@@ -42,15 +45,21 @@ impl Edited {
             if launchers.contains(&name.as_str()) {
                 return Ok(Self { variant, text, file: path.to_owned() });
             }
-            return Err(usage(format!("it defines no launcher `{name}`; it has {}", listed(&launchers))));
+            return Err(usage(format!(
+                "it defines no launcher `{name}`, which the selected variant has; it has {}: rename it to `{name}` in the \
+                 file, or select the variant that the kernel replaces",
+                listed(&launchers)
+            )));
         }
         match launchers[..] {
-            [name] => {
-                let variants = names::resolve(&session.grid, &[name.to_owned()]).map_err(|error| {
-                    usage(format!("its launcher names no kernel of kgen; flags of selection can name the variant\n{error}"))
-                })?;
-                Ok(Self { variant: variants[0], text, file: path.to_owned() })
-            }
+            [name] => match names::resolve(&session.grid, &[name.to_owned()]) {
+                Ok(variants) => Ok(Self { variant: variants[0], text, file: path.to_owned() }),
+                Err(error) => Err(usage(format!(
+                    "its launcher is `{name}`, and kgen expects the name of the variant that the kernel replaces, such as \
+                     `flash_fwd_hdim128_bf16_sm90`; rename `{name}` in `{LAUNCHER}{name}(…)`, or if it is of a variant outside \
+                     the grid, select that by flags such as `--head-dim`\n{error}"
+                ))),
+            },
             _ => Err(usage(format!(
                 "it defines {}, and a kernel has one: `{LAUNCHER}NAME(…)` with the name of the variant that it replaces",
                 count(launchers.len(), "launcher")

@@ -67,6 +67,9 @@ pub struct Explanation {
     /// The predicted time of each usual size on the card of the request; none without a card, or if the kernel does not
     /// run there.
     pub predicted: Vec<Predicted>,
+    /// Why there are no predicted times on the card of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpredicted: Option<String>,
     /// The latest measured time of each case.
     pub measured: Vec<Measured>,
 }
@@ -174,16 +177,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         rows.retain(|row| !row.is_edited());
         explain(*variant, &session, &rows, forecast.as_ref())
     };
-    let kernels: Vec<Explanation> = variants.iter().map(explained).collect::<Result<_, _>>()?;
-    if let Some(forecast) = &forecast {
-        for kernel in kernels.iter().filter(|kernel| kernel.predicted.is_empty()) {
-            observer.note(&format!(
-                "`{}` has no predicted times on `{}`: it does not run there, or is not timed by itself",
-                kernel.name, forecast.card.name
-            ));
-        }
-    }
-    Ok(Outcome { kernels })
+    variants.iter().map(explained).collect::<Result<_, _>>().map(|kernels| Outcome { kernels })
 }
 
 /// The explanation of a kernel without a store and without a card.
@@ -205,10 +199,30 @@ impl Forecast {
         Self { card, model: Model::learn(built_in()) }
     }
 
+    /// True if the kernel runs on the card.
+    fn runs(&self, variant: Variant) -> bool {
+        runs_on(variant.target(), self.card.capability, true)
+    }
+
+    /// The reason why no times of a kernel are predicted.
+    fn refusal(&self, variant: Variant) -> String {
+        let Card { name, capability, .. } = &self.card;
+        if self.runs(variant) {
+            return format!("no predicted times on `{name}`: the kernel is not timed by itself");
+        }
+        format!(
+            "`{name}` cannot run this kernel: it is compiled for {}, and the card has compute capability {}.{}; \
+             `kgen list --target {name}` lists those that it runs",
+            variant.target(),
+            capability / 10,
+            capability % 10
+        )
+    }
+
     /// The predicted times of a plan at the usual sizes of its variant; none if it does not run on the card.
     fn of(&self, plan: &Plan) -> Vec<predict::Call> {
         let variant = plan.variant;
-        if !runs_on(variant.target(), self.card.capability, true) {
+        if !self.runs(variant) {
             return Vec::new();
         }
         let sizes = family::of(variant.kind()).sizes(&variant, &Wanted::default());
@@ -255,6 +269,7 @@ fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&
         neighbours: neighbours.sorted_by_key(|neighbour| neighbour.key.clone()).collect(),
         measured: measured(rows, &default, &source.hash),
         optimisations: optimisations(&plan, &source.text),
+        unpredicted: forecast.filter(|_| of_default.is_empty()).map(|forecast| forecast.refusal(variant)),
         predicted: of_default
             .iter()
             .map(|call| Predicted {
@@ -309,14 +324,14 @@ fn tile_of(row: &Row) -> Option<&Map<String, Value>> {
     row.kernel.as_ref()?.get("tile")?.as_object()
 }
 
-/// The latest row of each case whose kernel had this tile.
-fn latest<'a>(rows: &'a [Row], of: &Map<String, Value>) -> BTreeMap<String, &'a Row> {
+/// The latest row of each case whose kernel had this tile; `case` tells cases apart.
+fn latest<'a>(rows: &'a [Row], of: &Map<String, Value>, case: fn(&Row) -> String) -> BTreeMap<String, &'a Row> {
     let of_tile = rows.iter().filter(|row| row.median_us().is_some() && tile_of(row) == Some(of));
-    of_tile.map(|row| (row.comparable(), row)).collect()
+    of_tile.map(|row| (case(row), row)).collect()
 }
 
 fn time_ratio(rows: &[Row], default: &Map<String, Value>, other: &Map<String, Value>) -> Option<f64> {
-    let (of_default, of_other) = (latest(rows, default), latest(rows, other));
+    let [of_default, of_other] = [default, other].map(|tile| latest(rows, tile, Row::comparable));
     let ratio = |(case, row): (&String, &&Row)| Some(row.median_us()? / of_default.get(case)?.median_us()?);
     let ratios: Vec<f64> = of_other.iter().filter_map(ratio).sorted_by(f64::total_cmp).collect();
     ratios.get(ratios.len() / 2).copied()
@@ -338,5 +353,6 @@ fn measured(rows: &[Row], default: &Map<String, Value>, source: &str) -> Vec<Mea
             current: row.kernel_fact("source") == source,
         })
     };
-    latest(rows, default).into_values().filter_map(of_row).sorted_by(|a, b| a.microseconds.total_cmp(&b.microseconds)).collect()
+    let of_cases = latest(rows, default, Row::subject).into_values().filter_map(of_row);
+    of_cases.sorted_by(|a, b| a.microseconds.total_cmp(&b.microseconds)).collect()
 }

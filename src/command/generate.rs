@@ -138,7 +138,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         return hashes::run(&session, &variants, file, *check).map(Outcome::Hashed);
     }
     refuse_other_endings(output)?;
-    let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
+    let is_file = output.extension().is_some_and(|extension| extension == "cu") && !is_folder(output);
     let variants = if is_file {
         vec![only_one(&variants, output, selection.is_by_name(), observer)?]
     } else if *helpers {
@@ -212,12 +212,22 @@ pub(crate) fn folder_of(output: &Path) -> &Path {
     if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output }
 }
 
-/// Refuses an output path that looks like a file of a type kgen does not write: `my.cuh` would silently become a
-/// folder. A version number at the end of a folder's name is not a file extension.
+/// True for a folder that exists, or that is named as one: `new/`.
+fn is_folder(output: &Path) -> bool {
+    output.as_os_str().to_string_lossy().ends_with('/') || output.is_dir()
+}
+
+/// Refuses an output path that looks like a file of a type kgen does not write: `my.cuh`, or `.cu` without a name,
+/// would silently become a folder. A version number at the end of a folder's name is not a file extension.
 fn refuse_other_endings(output: &Path) -> Result<(), CommandError> {
+    if !is_folder(output) && output.file_name().is_some_and(|name| name == ".cu") {
+        let path = output.display();
+        return Err(CommandError::Usage(format!(
+            "`--output {path}` names no file before the ending; write `NAME.cu` for one kernel, or `{path}/` for a folder"
+        )));
+    }
     let Some(ending) = output.extension().map(|ending| ending.to_string_lossy().into_owned()) else { return Ok(()) };
-    let written_as_folder = output.as_os_str().to_string_lossy().ends_with('/');
-    if ending == "cu" || written_as_folder || output.is_dir() || ending.starts_with(|c: char| c.is_ascii_digit()) {
+    if ending == "cu" || is_folder(output) || ending.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(());
     }
     let (path, file) = (output.display(), output.with_extension("cu"));

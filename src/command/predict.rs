@@ -18,6 +18,7 @@ use crate::{
     plan::{Plan, runs_on},
     text::ticked,
 };
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -259,7 +260,8 @@ fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
     if names.is_empty() {
         return Err(CommandError::Usage(format!("no card is named; known: {}", ticked(&Card::names()))));
     }
-    names.iter().map(|name| card(name)).collect()
+    let cards: Vec<Card> = names.iter().map(|name| card(name)).collect::<Result<_, _>>()?;
+    Ok(cards.into_iter().unique_by(|card| card.name.clone()).collect())
 }
 
 /// Most rows of a file: the errors of held-out calls take the square of their number.

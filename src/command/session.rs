@@ -42,8 +42,7 @@ impl Session {
     /// # Errors
     /// A sentence with the reason, for example that the kernel has no form that runs on the target.
     pub fn plan_to_run_as(&self, variant: Variant, run_as: Option<Target>) -> Result<Plan, String> {
-        let plan = self.plan(variant)?;
-        run_as.map_or(Ok(plan.clone()), |target| plan.to_run_as(target).map_err(|error| error.to_string()))
+        plan_to_run_as(&self.grid, variant, run_as)
     }
 
     /// Plans all variants or none.
@@ -51,16 +50,7 @@ impl Session {
     /// # Errors
     /// [`CommandError::Usage`] with the first refusal and the number of others.
     pub fn plan_all(&self, variants: &[Variant], run_as: Option<Target>) -> Result<Vec<Plan>, CommandError> {
-        let (plans, refused): (Vec<Plan>, Vec<String>) =
-            variants.iter().map(|v| self.plan_to_run_as(*v, run_as)).partition_result();
-        match refused.first() {
-            None => Ok(plans),
-            Some(first) if refused.len() == 1 => Err(CommandError::Usage(first.clone())),
-            Some(first) => {
-                let (count, all) = (refused.len(), variants.len());
-                Err(CommandError::Usage(format!("{count} of {all} variants have no plan; the first: {first}")))
-            }
-        }
+        plan_all(&self.grid, variants, run_as)
     }
 
     /// True if `requested` is exactly the whole grid.
@@ -94,6 +84,28 @@ impl Session {
         let files = render::tree(&self.renderer, &self.templates, &plans)?;
         Ok((plans, files))
     }
+}
+
+/// Plans all variants with their tiles from `grid`, or none.
+///
+/// # Errors
+/// [`CommandError::Usage`] with the first refusal and the number of others.
+pub(super) fn plan_all(grid: &Grid, variants: &[Variant], run_as: Option<Target>) -> Result<Vec<Plan>, CommandError> {
+    let planned = variants.iter().map(|variant| plan_to_run_as(grid, *variant, run_as));
+    let (plans, refused): (Vec<Plan>, Vec<String>) = planned.partition_result();
+    match refused.first() {
+        None => Ok(plans),
+        Some(first) if refused.len() == 1 => Err(CommandError::Usage(first.clone())),
+        Some(first) => {
+            let (count, all) = (refused.len(), variants.len());
+            Err(CommandError::Usage(format!("{count} of {all} variants have no plan; the first: {first}")))
+        }
+    }
+}
+
+fn plan_to_run_as(grid: &Grid, variant: Variant, run_as: Option<Target>) -> Result<Plan, String> {
+    let plan = plan(grid, variant)?;
+    run_as.map_or(Ok(plan.clone()), |target| plan.to_run_as(target).map_err(|error| error.to_string()))
 }
 
 /// Plans `variant` with its tile from `grid`.

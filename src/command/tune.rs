@@ -141,7 +141,7 @@ pub struct Search {
     /// The variant.
     #[serde(skip)]
     pub variant: Variant,
-    /// Number of tiles that have a plan, with the default.
+    /// Number of tiles that could be measured, with the default: those with a plan, in a replay those with rows.
     pub candidates: usize,
     /// Sizes that tiles were compared at.
     pub tuned: Vec<Size>,
@@ -167,6 +167,9 @@ pub struct Search {
     pub quality: Option<Quality>,
     /// Seconds of compiling, proving and timing.
     pub spent_s: f64,
+    /// `ok`; else the outcome of the default, without whose time there is no search: `absent` if a replayed store has
+    /// no rows of it.
+    pub status: Status,
     /// The reason why the default could not be timed.
     pub failure: Option<String>,
 }
@@ -233,7 +236,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let sizes = |variant: &Variant| request.sizes(suite.as_ref(), variant, context, &session.grid);
     let settings = Settings { budget: request.budget as usize, budget_s: request.budget_s as f64, seed: request.seed };
     if let Some(path) = &request.write {
-        write::refuse_foreign(path)?;
+        write::refuse_unwritable(path)?;
     }
     let (gpu, searches) = match &request.replay {
         Some(path) => replayed::run(path, request, &variants, &settings, &session, &sizes)?,
@@ -326,7 +329,8 @@ impl Shard {
 }
 
 impl Outcome {
-    /// Fails if a default could not be timed, or the command was interrupted.
+    /// Fails if a default could not be timed, or the command was interrupted. Kernels that a replayed store has no rows
+    /// of are no failure, unless it has none of any.
     ///
     /// # Errors
     /// [`CommandError::Failed`], [`CommandError::Interrupted`].
@@ -334,9 +338,14 @@ impl Outcome {
         if self.interrupted {
             return Err(CommandError::Interrupted("measurements are in the store; run the same command to resume".to_owned()));
         }
-        match self.searches.iter().filter(|search| search.failure.is_some()).count() {
+        let of = |wanted: fn(Status) -> bool| self.searches.iter().filter(|search| wanted(search.status)).count();
+        let all = count(self.searches.len(), "search");
+        match of(|status| !matches!(status, Status::Ok | Status::Absent)) {
+            0 if of(|status| status == Status::Ok) == 0 => {
+                Err(CommandError::Failed(format!("none of {all} had the rows that it needs")))
+            }
             0 => Ok(()),
-            failed => Err(CommandError::Failed(format!("{failed} of {} failed", count(self.searches.len(), "search")))),
+            failed => Err(CommandError::Failed(format!("{failed} of {all} failed"))),
         }
     }
 }
@@ -362,11 +371,12 @@ impl Search {
             confirmation: None,
             quality: None,
             spent_s: 0.0,
+            status: Status::Ok,
             failure: None,
         };
         let found = match found {
             Ok(found) => found,
-            Err(failure) => return Self { failure: Some(format!("{}: {}", failure.status, failure.message)), ..search },
+            Err(Failure { status, message }) => return Self { status, failure: Some(message), ..search },
         };
         let measured = |standing: Standing| Measured {
             changes: candidates[standing.place].changes(default),

@@ -24,4 +24,4 @@ pub use read::{make_folder, open, read, read_if_there, read_to_string, refuse_ot
 #[cfg(test)]
 pub(crate) use script::write_script;
 pub use seal::{seal, unseal};
-pub use write::{Staging, sweep, write_atomic, write_named};
+pub use write::{Staging, probe_named, sweep, write_atomic, write_named};

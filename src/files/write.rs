@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -20,6 +20,11 @@ fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().prefix(UNFINISHED).permissions(mode).tempfile_in(folder)
 }
 
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Writes `bytes` to `path` by renaming a complete temporary file of the same folder; an interrupted write leaves the
 /// old content. A file that already contains `bytes` is left unchanged, including its time. Returns true if it wrote.
 ///
@@ -29,8 +34,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     if fs::metadata(path).is_ok_and(|m| m.len() == bytes.len() as u64) && super::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = temporary_in(folder)?;
+    let mut file = temporary_in(folder_of(path))?;
     file.write_all(bytes)?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(true)
@@ -42,10 +46,30 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 /// # Errors
 /// The system's reason, or that the path is no file.
 pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    write_atomic(&named(path)?, bytes)
+}
+
+/// The file that a path names, through links.
+///
+/// # Errors
+/// That it is no file, or that there is no folder for it.
+fn named(path: &Path) -> io::Result<PathBuf> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::other("it exists and is no file"));
     }
-    write_atomic(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), bytes)
+    if fs::metadata(folder_of(path)).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(io::Error::new(ErrorKind::NotFound, format!("the folder `{}` does not exist", folder_of(path).display())));
+    }
+    Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+/// Whether [`write_named`] can write a file of this name now. Changes nothing.
+///
+/// # Errors
+/// The system's reason, or that the path is no file.
+pub fn probe_named(path: &Path) -> io::Result<()> {
+    let path = named(path)?;
+    temporary_in(folder_of(&path)).map(drop)
 }
 
 /// Files staged in a folder until all of them are on disk, so that only renames remain. Files not yet renamed are
@@ -118,6 +142,7 @@ mod tests {
         let path = |name: &str| dir.path().join(name);
         fs::write(path("file"), "old").unwrap();
         std::os::unix::fs::symlink("file", path("link")).unwrap();
+        probe_named(&path("link")).unwrap();
         assert!(write_named(&path("link"), b"new").unwrap());
         assert_eq!(fs::read(path("file")).unwrap(), b"new");
         assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());

@@ -27,6 +27,7 @@ pub struct Imported {
 /// # Errors
 /// [`ImportError`] if a line is not in a known format; then no row is returned.
 pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Ok(Value::Object(document)) = serde_json::from_str(text)
         && document.contains_key("measurements")
     {
@@ -38,15 +39,15 @@ pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
         let failed = |reason: String| ImportError { line, reason };
         let value: Value = serde_json::from_str(text).map_err(|error| failed(format!("it is no JSON: {error}")))?;
-        if foreign::is_trace(&value) {
+        let row = if foreign::is_trace(&value) {
             form = "FlashInfer-Bench traces";
-            rows.extend(foreign::of_trace(name, &value).map_err(failed)?);
-            continue;
-        }
-        let row: Row = serde_json::from_value(value).map_err(|error| failed(format!("it is no row: {error}")))?;
-        match row.flaw() {
+            foreign::of_trace(name, &value).map_err(failed)?
+        } else {
+            Some(serde_json::from_value::<Row>(value).map_err(|error| failed(format!("it is no row: {error}")))?)
+        };
+        match row.as_ref().and_then(Row::flaw) {
             Some(flaw) => return Err(failed(flaw)),
-            None => rows.push(row),
+            None => rows.extend(row),
         }
     }
     Ok(Imported { form, rows })
@@ -96,6 +97,15 @@ mod tests {
         assert_eq!((imported.form, imported.rows.as_slice()), ("rows", rows.as_slice()));
         let torn = parse("x.jsonl", &format!("{}\n{}", lines[0], &lines[1][..40])).expect_err("it is cut off");
         assert!(torn.line == 2 && torn.reason.contains("no JSON"), "{torn}");
+        let marked = format!("\u{feff}{}\n", lines[0]);
+        assert_eq!(parse("x.jsonl", &marked).expect("an editor's mark of UTF-8").rows, rows[..1]);
+        let dated = parse("x.jsonl", &[&lines[0], lines[1].replace("2026-11-28T", "2026-13-45T").as_str()].join("\n"));
+        let dated = dated.expect_err("no such date").to_string();
+        assert!(dated.starts_with("line 2: `run.date` is `2026-13-45T00:00:00Z`"), "{dated}");
+        let trace = json!({ "definition": "d", "workload": {}, "evaluation": { "status": "PASSED", "timestamp":
+            "2026-11-27T00:00:00.5", "performance": { "latency_ms": -1.0 } } });
+        let trace = parse("x.jsonl", &trace.to_string()).expect_err("no such time").to_string();
+        assert!(trace.starts_with("line 1: `numbers.microseconds.median` is -1000.0"), "{trace}");
         let other = parse("x.jsonl", "{\"a\": 1}").expect_err("another form");
         assert!(other.line == 1 && other.reason.contains("no row"), "{other}");
     }

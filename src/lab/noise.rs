@@ -28,8 +28,8 @@ pub struct Noise {
     pub claimed: Option<f64>,
 }
 
-/// The noise of each case that at least two runs measured with the same machine code, largest first. Rows that do not
-/// state their machine code are compared if they state the same source.
+/// The noise of each case that at least two runs measured with the same machine code and timing plan, largest first.
+/// Rows that do not state their machine code are compared if they state the same source.
 pub fn noise(rows: &[Row]) -> Vec<Noise> {
     let code = |row: &Row| {
         let sass = row.kernel_fact("sass");
@@ -81,5 +81,8 @@ mod tests {
         let [found] = noise(&rows).try_into().expect("one case");
         assert!((found.floor - 0.01).abs() < 1e-12 && found.runs == 2, "{found:?}");
         assert_eq!(noise(&rows[2..]), []);
+        // Neither is what was timed for longer a repetition.
+        rows[1].run["plan"]["measure_ms"] = json!(4000.0);
+        assert_eq!(noise(&rows), []);
     }
 }

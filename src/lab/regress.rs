@@ -5,7 +5,11 @@ use super::{Row, row::text};
 use crate::bench::{median, percentile};
 use itertools::Itertools;
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 /// Minimum number of cases with unchanged machine code from which a noise floor is computed.
 const LEAST_UNCHANGED: usize = 8;
@@ -117,6 +121,8 @@ pub struct Regression {
     pub mean_ratio: Option<f64>,
     /// Slower cases first, and the largest differences first.
     pub changes: Vec<Change>,
+    /// Cases that both sides have, but timed with other plans: another warm-up, or other rounds.
+    pub other_plans: usize,
     /// Cases of the old side that the new one lacks.
     pub only_old: usize,
     /// Cases of the new side that the old one lacks.
@@ -202,15 +208,22 @@ pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
     let logarithms: Vec<f64> =
         changes.iter().filter(|change| change.verdict != Verdict::Unchanged).map(|change| change.ratio.ln()).collect();
     let mean_ratio = (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp());
-    let missing = |from: &BTreeMap<_, Measured>, other: &BTreeMap<[String; 5], Measured>| {
+    let missing = |from: &BTreeMap<_, Measured>, other: &BTreeMap<[String; 6], Measured>| {
         from.keys().filter(|&key| !other.contains_key(key)).count()
     };
+    // The plan is the last part of a key.
+    let subjects = |of: &BTreeMap<[String; 6], Measured>, other: &BTreeMap<[String; 6], Measured>| {
+        let keys = of.keys().filter(|&key| !other.contains_key(key));
+        keys.map(|key| key[..5].to_vec()).collect::<BTreeSet<_>>()
+    };
+    let other_plans = subjects(&before, &after).intersection(&subjects(&after, &before)).count();
     Regression {
         old: old.to_string(),
         new: new.to_string(),
         floor,
         unchanged,
         mean_ratio,
+        other_plans,
         only_old: missing(&before, &after),
         only_new: missing(&after, &before),
         changes,
@@ -274,8 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn other_cards_sizes_types_layouts_and_caches_are_not_compared() {
+    fn other_cards_sizes_types_layouts_caches_and_timing_plans_are_not_compared() {
         let base = measured("a", "one", "x", 100.0);
+        let found = |edit: fn(&mut Row)| {
+            let mut other = measured("b", "one", "x", 100.0);
+            edit(&mut other);
+            let [old, new] = sides();
+            let found = regress(&[base.clone(), other], &old, &new);
+            (found.changes.len(), found.only_old, found.only_new, found.other_plans)
+        };
         for edit in [
             |row: &mut Row| row.run["gpu"] = json!({ "name": "NVIDIA H100" }),
             |row: &mut Row| row.shape["batch"] = json!(2),
@@ -283,12 +303,16 @@ mod tests {
             |row: &mut Row| row.layout = Some("packed".to_owned()),
             |row: &mut Row| row.numbers.as_mut().expect("numbers")["l2"] = json!("cold"),
         ] {
-            let mut other = measured("b", "one", "x", 100.0);
-            edit(&mut other);
-            let [old, new] = sides();
-            let found = regress(&[base.clone(), other], &old, &new);
-            assert_eq!((found.changes.len(), found.only_old, found.only_new), (0, 1, 1));
+            assert_eq!(found(edit), (0, 1, 1, 0));
         }
+        for edit in [
+            |row: &mut Row| row.run["plan"]["warm_up_ms"] = json!(100.0),
+            |row: &mut Row| row.run["plan"]["rounds"] = json!(30),
+            |row: &mut Row| row.run["plan"]["graph"] = json!(true),
+        ] {
+            assert_eq!(found(edit), (0, 1, 1, 1));
+        }
+        assert_eq!(found(|_| ()), (1, 0, 0, 0));
     }
 
     #[test]

@@ -6,12 +6,16 @@ use crate::{
     files::FieldHasher,
     kernel::Variant,
 };
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
 /// Version of the format: raised if a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;
+
+/// The longest time of a call that is taken for one, in microseconds: a day.
+const LONGEST_US: f64 = 86.4e9;
 
 /// The program whose rows have times.
 const BENCH: &str = "kgen bench";
@@ -288,7 +292,25 @@ impl Row {
         if self.run_id().is_empty() || self.date().is_empty() {
             return Some("`run` has no `id` or no `date`".to_owned());
         }
-        None
+        if !is_moment(self.date()) {
+            let why = "is no moment of the calendar, such as `2026-11-27T18:00:00Z`";
+            return Some(format!("`run.date` is `{}`, which {why}", self.date()));
+        }
+        self.impossible_time()
+    }
+
+    /// The first of the row's times that no call can take.
+    fn impossible_time(&self) -> Option<String> {
+        let numbers = self.numbers.as_ref()?;
+        let rounds = numbers.get("round_microseconds").map(|value| ("round_microseconds".to_owned(), value));
+        let statistics = numbers.get("microseconds").and_then(Value::as_object).into_iter().flatten();
+        let statistics = statistics.map(|(name, value)| (format!("microseconds.{name}"), value));
+        let each = |(name, value): (String, &Value)| {
+            let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            let wrong = values.into_iter().find(|value| !is_possible(value))?;
+            Some(format!("`numbers.{name}` is {wrong}, and a time is a number from 0 to {LONGEST_US} (a day of microseconds)"))
+        };
+        statistics.chain(rounds).find_map(each)
     }
 
     /// Id of the run.
@@ -361,9 +383,15 @@ impl Row {
         self.key().join(" ")
     }
 
+    /// What was measured, as one text: the parts of [`key`](Self::key) without how long it was timed.
+    pub fn subject(&self) -> String {
+        let [kernel, work, gpu, repeated, l2, _] = self.key();
+        [kernel, work, gpu, repeated, l2].join(" ")
+    }
+
     /// The properties that make two measurements comparable: kernel or peer, work, card, the unit that was repeated,
-    /// state of the L2.
-    pub(super) fn key(&self) -> [String; 5] {
+    /// state of the L2, timing plan.
+    pub(super) fn key(&self) -> [String; 6] {
         // A peer that took turns with kernels has their kind and features, and no name of its own.
         let of_peer = [&self.contender, self.kernel_fact("kind"), &self.features()].join(" ");
         let kernel = match self.kernel_name() {
@@ -373,7 +401,9 @@ impl Row {
         };
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
-        [kernel, work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned()]
+        // Longer warm-ups and more rounds give other times: caches and clocks have settled further.
+        let plan = self.run.get("plan").map(ToString::to_string).unwrap_or_default();
+        [kernel, work, self.gpu().to_owned(), self.word("repeated").to_owned(), self.word("l2").to_owned(), plan]
     }
 
     /// The features of the kernel as text; empty if it has none.
@@ -391,6 +421,16 @@ impl Row {
     pub fn word(&self, name: &str) -> &str {
         self.numbers.as_ref().map_or("", |numbers| text(numbers, name))
     }
+}
+
+/// True for a time or a number of them; a statistic that is not known is null.
+fn is_possible(time: &Value) -> bool {
+    time.is_null() || time.as_f64().is_some_and(|time| (0.0..=LONGEST_US).contains(&time))
+}
+
+/// True for a date of the calendar, alone or with a time, which is in UTC unless an offset follows.
+fn is_moment(text: &str) -> bool {
+    DateTime::parse_from_rfc3339(text).is_ok() || text.parse::<NaiveDateTime>().is_ok() || text.parse::<NaiveDate>().is_ok()
 }
 
 /// What all rows of a report share.
@@ -449,8 +489,8 @@ pub(super) mod tests {
             "microseconds": { "median": microseconds, "mad": 0.1, "interval": [microseconds, microseconds], "n": 3 },
             "round_microseconds": rounds, "tflops": 500.0, "repeated": "launch", "l2": "warm",
         });
-        let circumstances =
-            json!({ "id": run, "date": date, "gpu": { "name": "NVIDIA H200" }, "driver": "580.1", "kgen": "0.1.0" });
+        let circumstances = json!({ "id": run, "date": date, "gpu": { "name": "NVIDIA H200" }, "driver": "580.1", "kgen": "0.1.0",
+                    "plan": { "warm_up_ms": 10.0, "measure_ms": 40.0, "rounds": 20, "graph": false } });
         Row {
             format: FORMAT,
             bench: "kgen bench".to_owned(),
@@ -493,7 +533,31 @@ pub(super) mod tests {
         endless.numbers = Some(object(&json!({ "microseconds": { "median": null } })));
         let mut nameless = good.clone();
         nameless.run.remove("id");
-        for (row, part) in [(newer, "`format`"), (endless, "`microseconds.median`"), (nameless, "`id`")] {
+        let dated = |date: &str| row("a", date, 8.0);
+        let timed = |name: &str, time: Value| {
+            let mut row = good.clone();
+            let numbers = row.numbers.as_mut().expect("numbers");
+            if name == "round_microseconds" {
+                numbers.insert(name.to_owned(), time);
+            } else {
+                numbers["microseconds"][name] = time;
+            }
+            row
+        };
+        assert_eq!(dated("2026-11-27T00:00:00.125+01:00").flaw(), None, "another program's clock");
+        assert_eq!(dated("2026-11-27").flaw(), None);
+        assert_eq!(timed("mean", Value::Null).flaw(), None, "not known");
+        for (row, part) in [
+            (newer, "`format`"),
+            (endless, "`microseconds.median`"),
+            (nameless, "`id`"),
+            (dated("2026-13-45T00:00:00Z"), "`2026-13-45T00:00:00Z`"),
+            (dated("yesterday"), "`run.date`"),
+            (timed("median", json!(1e308)), "`numbers.microseconds.median` is 1e+308"),
+            (timed("mean", json!(-3)), "`numbers.microseconds.mean` is -3"),
+            (timed("interval", json!([1.0, "NaN"])), "`numbers.microseconds.interval` is \"NaN\""),
+            (timed("round_microseconds", json!([8.0, -8.0])), "`numbers.round_microseconds` is -8.0"),
+        ] {
             assert!(row.flaw().is_some_and(|flaw| flaw.contains(part)), "{part}");
         }
     }

@@ -102,6 +102,15 @@ pub struct Merged {
     pub known: usize,
 }
 
+/// What a file must hold that is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A store.
+    Store,
+    /// A store; or nothing, of which one is made.
+    StoreOrNothing,
+}
+
 /// An open store.
 #[derive(Debug)]
 pub struct Store {
@@ -122,7 +131,7 @@ impl Store {
             let failed = |error: std::io::Error| sqlite("make the folder of", path, error.to_string());
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE, Wanted::StoreOrNothing)
     }
 
     /// Opens an existing file for writing.
@@ -131,7 +140,7 @@ impl Store {
     /// [`StoreError`].
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         exists(path)?;
-        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        Self::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE, Wanted::Store)
     }
 
     /// Opens an existing file for reading, which may be one that this user cannot write, in a folder that this user
@@ -167,21 +176,27 @@ impl Store {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let store = Self::with(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| error.of_file(path))?;
+        let store = Self::with(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE, Wanted::Store).map_err(|error| error.of_file(path))?;
         Ok(Self { path: path.to_owned(), _copy: Some(folder), ..store })
     }
 
-    fn with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+    fn with(path: &Path, flags: OpenFlags, wanted: Wanted) -> Result<Self, StoreError> {
         let opened = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let connection = opened.map_err(|error| of("open", path, &error))?;
         let mut store = Self { connection, path: path.to_owned(), _copy: None };
-        store.prepare().map_err(|error| store.error("open", &error))??;
+        store.prepare(wanted).map_err(|error| store.error("open", &error))??;
         Ok(store)
     }
 
-    /// Sets the journal mode and applies the missing migrations.
-    fn prepare(&mut self) -> rusqlite::Result<Result<(), StoreError>> {
+    /// Sets the journal mode and applies the missing migrations. A database that is not what is wanted stays as it is.
+    fn prepare(&mut self, wanted: Wanted) -> rusqlite::Result<Result<(), StoreError>> {
         self.connection.busy_timeout(PATIENCE)?;
+        // One statement, which another process that makes the store cannot come between.
+        let both = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
+        let found = self.connection.query_row(both, [], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?)))?;
+        if matches!((found, wanted), ((0, 0), Wanted::Store) | ((0, 1..), _)) {
+            return Ok(Err(StoreError::Foreign { path: self.path.clone() }));
+        }
         // A row that was added is not lost when the process ends, but the last rows may be lost in a power failure.
         self.connection.pragma_update(None, "journal_mode", "wal")?;
         self.connection.pragma_update(None, "synchronous", "normal")?;
@@ -191,10 +206,6 @@ impl Store {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             // Another process may have applied them first.
             let taken = version(&transaction)?;
-            let tables: u32 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            if taken == 0 && tables > 0 {
-                return Ok(Err(StoreError::Foreign { path: self.path.clone() }));
-            }
             for (version, step) in (1_u32..).zip(MIGRATIONS).skip(taken as usize) {
                 transaction.execute_batch(step)?;
                 transaction.pragma_update(None, "user_version", version)?;
@@ -329,11 +340,11 @@ fn sqlite(what: &'static str, path: &Path, reason: String) -> StoreError {
     StoreError::Sqlite { what, path: path.to_owned(), reason, denied: false }
 }
 
-/// Refuses a file that does not exist, or that this user may not look for.
+/// Refuses a file that does not exist, or that this user may not look for, and a pipe or a device, which SQLite would
+/// wait for.
 fn exists(path: &Path) -> Result<(), StoreError> {
     match std::fs::metadata(path) {
-        // SQLite would make a database of an empty file.
-        Ok(file) if file.is_file() && file.len() == 0 => Err(sqlite("read", path, "the file is empty".to_owned())),
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(StoreError::Foreign { path: path.to_owned() }),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing { path: path.to_owned() }),
         Err(error) => Err(sqlite("read", path, error.to_string())),
@@ -388,7 +399,20 @@ mod tests {
         let other = folder.path().join("other.db");
         let connection = Connection::open(&other).expect("a database");
         connection.execute_batch("CREATE TABLE mine (a)").expect("a table");
+        let before = fs::read(&other).expect("read");
         assert!(matches!(Store::open(&other), Err(StoreError::Foreign { .. })));
+        assert!(fs::read(&other).expect("read") == before, "not even its journal is another");
+        // A database without tables becomes a store only by what writes rows.
+        let blank = folder.path().join("blank.db");
+        Connection::open(&blank).expect("a database").execute_batch("VACUUM").expect("a header");
+        for path in [&blank, &folder.path().join("empty.db")] {
+            fs::OpenOptions::new().create(true).append(true).open(path).expect("it is there");
+            let before = fs::read(path).expect("read");
+            assert!(matches!(Store::open_to_read(path), Err(StoreError::Foreign { .. })), "{}", path.display());
+            assert!(fs::read(path).expect("read") == before, "reading makes no database");
+        }
+        assert!(matches!(Store::open_to_read(Path::new("/dev/null")), Err(StoreError::Foreign { .. })));
+        Store::open(&blank).expect("a store");
         assert!(matches!(Store::open_existing(&folder.path().join("none.db")), Err(StoreError::Missing { .. })));
         let newer = folder.path().join("newer.db");
         drop(Store::open(&newer).expect("a store"));

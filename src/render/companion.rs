@@ -49,7 +49,7 @@ pub fn kernel_test(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<
     let emulator = emulator.chain(sources).chain([format!("{EMULATOR}runtime.cpp")]).chain(output);
     context.insert("emulator_line", &plan::shell_words(&emulator.collect::<Vec<_>>()));
     let template = if variant.kind() == Kind::Bwd { "companion/bwd_test.cpp.tera" } else { "companion/fwd_test.cpp.tera" };
-    Ok(Ok(OutputFile { path, text: renderer.render(template, context)? }))
+    Ok(Ok(OutputFile { path, text: renderer.engine.render(template, context)? }))
 }
 
 /// The kernel, if there is a test of it; otherwise the kernels, as words, for which there is none.

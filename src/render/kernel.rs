@@ -1,6 +1,6 @@
 //! Renders a plan to a kernel file.
 
-use super::{RenderError, Templates, includes::Vocabulary, layout::layout};
+use super::{RenderError, Templates, engine::Engine, includes::Vocabulary};
 use crate::{
     family,
     files::content_hash,
@@ -8,7 +8,7 @@ use crate::{
     plan::{self, Plan},
 };
 use serde::Serialize;
-use tera::{Context, Tera};
+use tera::Context;
 
 /// A rendered kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,10 +26,8 @@ pub struct Source {
 
 /// Renders plans to text. The output depends only on the plan and the templates, so it is the same on every machine.
 pub struct Renderer {
-    tera: Tera,
+    pub(super) engine: Engine,
     vocabulary: Vocabulary,
-    /// Formatter of rendered C++: [`layout`], except in a test that needs the text before formatting.
-    pub(super) lay_out: fn(&str) -> String,
 }
 
 impl Renderer {
@@ -38,11 +36,7 @@ impl Renderer {
     /// # Errors
     /// [`RenderError::Syntax`] with Tera's report when one does not parse.
     pub fn new(templates: &Templates) -> Result<Self, RenderError> {
-        let mut tera = Tera::default();
-        // The output is C++, so `&` and `<` must not be escaped.
-        tera.autoescape_on(Vec::<&str>::new());
-        tera.add_raw_templates(templates.rendered()).map_err(|error| RenderError::Syntax { report: report(&error) })?;
-        Ok(Self { tera, vocabulary: Vocabulary::new(templates), lay_out: layout })
+        Ok(Self { engine: Engine::of(templates.rendered())?, vocabulary: Vocabulary::new(templates) })
     }
 
     /// The kernel of `plan`, for a file named after the variant beside `include/`.
@@ -71,7 +65,7 @@ impl Renderer {
         for (word, value) in family::of(plan.variant.kind()).words(plan) {
             context.insert(word, &value);
         }
-        let mut text = self.vocabulary.include_into(&self.render(template, context)?);
+        let mut text = self.vocabulary.include_into(&self.engine.render(template, context)?);
         if let Some(target) = plan.run_as {
             let note = format!(
                 "//\n// Built to run as {target}: portable instructions only, to try this kernel on a GPU of another kind.\n"
@@ -80,24 +74,6 @@ impl Renderer {
         }
         let hash = content_hash(&text);
         Ok(Source { plan: plan.clone(), name, text, hash })
-    }
-
-    /// True if this template exists.
-    pub(super) fn has(&self, template: &str) -> bool {
-        self.tera.get_template_names().any(|name| name == template)
-    }
-
-    /// Renders the template at a path below `templates/`, removes the blank lines that Tera's blocks leave, and wraps
-    /// long lines of C++.
-    pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
-        context.insert("kgen_version", env!("CARGO_PKG_VERSION"));
-        let text = self
-            .tera
-            .render(template, &context)
-            .map_err(|error| RenderError::Template { template: template.to_owned(), report: report(&error) })?;
-        let text = tidy(&text);
-        let is_cpp = [".cu.tera", ".cpp.tera", ".h.tera"].iter().any(|end| template.ends_with(end));
-        Ok(if is_cpp { (self.lay_out)(&text) } else { text })
     }
 }
 
@@ -151,25 +127,6 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
         Dtype::Fp8 => "KGEN_DTYPE_FP8_E4M3",
         Dtype::Fp32 => "KGEN_DTYPE_FP32",
     }
-}
-
-/// Removes trailing white space and repeated blank lines; the text ends in one newline.
-fn tidy(text: &str) -> String {
-    let mut tidied = String::with_capacity(text.len() + 1);
-    for line in text.trim_end().lines().map(str::trim_end) {
-        if line.is_empty() && tidied.ends_with("\n\n") {
-            continue;
-        }
-        tidied.push_str(line);
-        tidied.push('\n');
-    }
-    tidied
-}
-
-/// Tera's report without its `error: ` prefix, because kgen embeds the report in its own message.
-fn report(error: &tera::Error) -> String {
-    let text = error.to_string();
-    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]
@@ -298,10 +255,5 @@ mod tests {
         let error = Renderer::new(&templates).expect("parses").kernel(&plan(64, Dtype::Bf16, false)).expect_err("unknown word");
         let message = error.to_string();
         assert!(message.contains("fwd_sm80.cu.tera") && message.contains("no_such_number"), "{message}");
-    }
-
-    #[test]
-    fn tidy_text_keeps_single_blank_lines_between_and_drops_them_at_the_end() {
-        assert_eq!(tidy("a  \n\n\tb\t\n \n\n\nc\n\n\n"), "a\n\n\tb\n\nc\n");
     }
 }

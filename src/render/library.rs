@@ -2,6 +2,7 @@
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
+    engine::Engine,
     kernel::{compile_line, dtype_constant, file_name},
     manifest,
 };
@@ -18,6 +19,9 @@ use tera::Context;
 
 /// Path of the dispatcher's template below `templates/`.
 pub(super) const DISPATCHER_TEMPLATE: &str = "bindings/kgen_dispatch.cpp.tera";
+
+/// Folder of the templates that it includes.
+const DISPATCHER_INCLUDES: &str = "bindings/dispatch/";
 
 /// File name of a family's part of the dispatcher, in the family's folder of templates.
 const DISPATCHER_PART: &str = "dispatch.cpp.tera";
@@ -61,9 +65,9 @@ pub fn tree_with<E: From<RenderError>>(
         .chain(include_tree(templates))
         .collect();
     for (path, template) in RENDERED {
-        files.push(OutputFile { path: (*path).to_owned(), text: renderer.render(template, context.clone())? });
+        files.push(OutputFile { path: (*path).to_owned(), text: renderer.engine.render(template, context.clone())? });
     }
-    files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.dispatcher_with(&context)? });
+    files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.engine.dispatcher(&context)? });
     for (path, template) in COPIED {
         let text = templates.get(template).ok_or_else(|| RenderError::Template {
             template: (*template).to_owned(),
@@ -89,11 +93,28 @@ impl Renderer {
     /// # Errors
     /// The errors of [`tree`].
     pub fn dispatcher(&self, plans: &[Plan]) -> Result<String, RenderError> {
-        self.dispatcher_with(&context(&by_name(plans)?))
+        self.engine.dispatcher(&context(&by_name(plans)?))
     }
+}
 
+/// What [`Renderer::dispatcher`] gives, for a compiler alone: only the dispatcher's templates are parsed, which are few,
+/// and long lines are not wrapped.
+///
+/// # Errors
+/// The errors of [`tree`].
+pub fn dispatcher(templates: &Templates, plans: &[Plan]) -> Result<String, RenderError> {
+    let is_part = |path: &str| path.rsplit('/').next() == Some(DISPATCHER_PART);
+    let is_own = |path: &str| path == DISPATCHER_TEMPLATE || path.starts_with(DISPATCHER_INCLUDES) || is_part(path);
+    let context = context(&by_name(plans)?);
+    let own = Engine::of(templates.rendered().filter(|(path, _)| is_own(path)));
+    // A user's dispatcher may include any template.
+    let engine = own.or_else(|_| Engine::of(templates.rendered()))?;
+    Engine { lay_out: str::to_owned, ..engine }.dispatcher(&context)
+}
+
+impl Engine {
     /// The dispatcher of attention, followed by the part of each other family.
-    pub(super) fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
+    pub(super) fn dispatcher(&self, context: &Context) -> Result<String, RenderError> {
         let mut text = self.render(DISPATCHER_TEMPLATE, context.clone())?;
         for family in FAMILIES {
             let template = format!("{}/{DISPATCHER_PART}", family.templates());
@@ -120,7 +141,7 @@ pub fn kernel_header(renderer: &Renderer, plan: &Plan, file_name: &str) -> Resul
     context.insert("name", &plan.variant.name());
     context.insert("params", kind.params);
     context.insert("workspace", &kind.workspace);
-    Ok(OutputFile { path: format!("{stem}.h"), text: renderer.render("bindings/kernel.h.tera", context)? })
+    Ok(OutputFile { path: format!("{stem}.h"), text: renderer.engine.render("bindings/kernel.h.tera", context)? })
 }
 
 /// The plans without duplicates, sorted by name: the order of `kgen_variants()`.

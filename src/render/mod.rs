@@ -3,6 +3,7 @@
 
 mod companion;
 mod drift;
+mod engine;
 mod error;
 mod fingerprint;
 mod folder;
@@ -27,7 +28,7 @@ pub use folder::{
 pub use hashes::{HashDrift, are_hashes, hash_drift, hashes};
 pub use kernel::{Renderer, Source, file_name};
 use library::include_tree;
-pub use library::{kernel_header, tree, tree_with};
+pub use library::{dispatcher, kernel_header, tree, tree_with};
 pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
 pub use vendored::{

@@ -3,9 +3,13 @@
 //! one child's memory, and `killpg` have no safe form in the standard library.
 #![allow(unsafe_code)]
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 use std::{
     io,
-    os::unix::process::CommandExt,
+    os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Command, ExitStatus},
     sync::{
         Arc,
@@ -92,7 +96,7 @@ pub struct Finished {
     pub usage: Usage,
 }
 
-/// Longest interval between two polls of a running child.
+/// Longest interval between two looks at the limit and the user's wish while a child runs.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs `command` in a separate process group, so that a terminal's Ctrl-C reaches kgen first and a kill reaches every
@@ -104,6 +108,8 @@ pub fn run(command: &mut Command, limit: Duration, cancel: &Cancel) -> io::Resul
     let start = Instant::now();
     let child = command.process_group(0).spawn()?;
     let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    // Ready for reading when the child has ended. Before Linux 5.3 there is none, and the child is polled.
+    let end = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut pause = Duration::from_millis(1);
     loop {
         if let Some((status, usage)) = wait4(pid, libc::WNOHANG)? {
@@ -122,8 +128,18 @@ pub fn run(command: &mut Command, limit: Duration, cancel: &Cancel) -> io::Resul
             let usage = usage.ok_or_else(|| io::Error::other("a killed child was not reaped"))?;
             return Ok(Finished { ending, usage: usage_of(&usage, start) });
         }
-        thread::sleep(pause);
+        wait(end.as_ref(), pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits until the child has ended, or `pause` is over.
+fn wait(end: Option<&OwnedFd>, pause: Duration) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+    match end {
+        // A signal that interrupts it may be the user's: the caller looks at once.
+        Some(end) => _ = poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&timeout)),
+        None => thread::sleep(pause),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Winners as `[[tile]]` entries of `variants.toml`.
 
 use super::Search;
-use crate::{command::CommandError, files::write_named};
+use crate::{
+    command::CommandError,
+    files::{self, write_named},
+};
 use serde_json::{Map, Value};
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, io, path::Path};
 
 /// First line of a file that the tuner wrote, and may replace.
 const HEADER: &str = "# Tiles of `kgen tune`: entries to copy into a `variants.toml`.\n";
@@ -17,27 +20,31 @@ pub(super) fn write(path: &Path, searches: &[Search], gpu: &str) -> Result<usize
     if entries.is_empty() {
         return Ok(0);
     }
-    refuse_foreign(path)?;
+    refuse_unwritable(path)?;
     let text = format!("{HEADER}\n{}", entries.join("\n"));
     let written = write_named(path, text.as_bytes());
-    written.map_err(|error| {
-        CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--write`", path.display()))
-    })?;
+    written.map_err(|error| unwritable(path, &error))?;
     Ok(entries.len())
 }
 
-/// Refuses a file that the tuner did not write.
+/// Refuses a file that the tuner did not write, and a place where it cannot write one: a search may take hours, after
+/// which that would be too late.
 ///
 /// # Errors
 /// [`CommandError::Usage`].
-pub(super) fn refuse_foreign(path: &Path) -> Result<(), CommandError> {
-    match fs::read_to_string(path) {
-        Ok(text) if !text.starts_with(HEADER) => Err(CommandError::Usage(format!(
+pub(super) fn refuse_unwritable(path: &Path) -> Result<(), CommandError> {
+    match files::read_if_there(path) {
+        Ok(Some(text)) if !text.starts_with(HEADER.as_bytes()) => Err(CommandError::Usage(format!(
             "`{}` exists and `kgen tune` did not write it; name a new file with `--write`, and copy its entries",
             path.display()
         ))),
-        _ => Ok(()),
+        Ok(_) => files::probe_named(path).map_err(|error| unwritable(path, &error)),
+        Err(error) => Err(unwritable(path, &error)),
     }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--write`", path.display()))
 }
 
 /// The entry of a winner; `None` for the default, and for one that is not confirmed.

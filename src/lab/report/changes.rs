@@ -27,7 +27,7 @@ pub(super) fn section(rows: &[Row]) -> Section {
 
 /// The latest run that shares a case with an earlier one, and the latest of those, older first.
 fn latest_two(rows: &[Row]) -> Option<[&str; 2]> {
-    let mut runs: BTreeMap<(&str, &str), BTreeSet<[String; 5]>> = BTreeMap::new();
+    let mut runs: BTreeMap<(&str, &str), BTreeSet<[String; 6]>> = BTreeMap::new();
     for row in rows.iter().filter(|row| is_timed(row)) {
         runs.entry((row.date(), row.run_id())).or_default().insert(row.key());
     }

@@ -44,7 +44,7 @@ pub(super) fn is_timed(row: &Row) -> bool {
 pub(super) fn latest(rows: &[Row]) -> Vec<Measured<'_>> {
     let mut cases: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| is_timed(row)) {
-        let [kernel, work, gpu, repeated, l2] = row.key();
+        let [kernel, work, gpu, repeated, l2, _] = row.key();
         let more = [row.bench.clone(), row.contender.clone()];
         cases.entry((gpu, more, kernel, work, repeated, l2)).or_default().push(row);
     }

@@ -31,7 +31,7 @@ fn content(text: &str) -> (String, Vec<&str>) {
 fn kernels_of_the_grid_fit_and_differ_from_their_templates_text_in_white_space_only() {
     let laid_out = Renderer::new(&Templates::embedded()).expect("templates parse");
     let mut unlaid = Renderer::new(&Templates::embedded()).expect("templates parse");
-    unlaid.lay_out = str::to_owned;
+    unlaid.engine.lay_out = str::to_owned;
     let grid = Grid::builtin();
     for variant in grid.variants() {
         let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("fits");
@@ -157,4 +157,14 @@ fn a_comment_wraps_into_the_line_that_goes_on_with_it() {
         &format!("// {words}another one\n// and the end.\n// Next.\n"),
         &format!("// {words}\n// another one and the end.\n// Next.\n").replace(" \n", "\n"),
     );
+}
+
+#[test]
+fn the_dispatcher_for_a_compiler_alone_differs_in_white_space_only() {
+    let templates = Templates::embedded();
+    let grid = Grid::builtin();
+    let plans: Vec<Plan> = grid.variants()[..40].iter().map(|variant| Plan::new(*variant, None).expect("fits")).collect();
+    let laid_out = Renderer::new(&templates).and_then(|renderer| renderer.dispatcher(&plans)).expect("renders");
+    let plain = crate::render::dispatcher(&templates, &plans).expect("renders");
+    assert!(plain != laid_out && content(&plain) == content(&laid_out));
 }

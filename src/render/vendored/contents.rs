@@ -50,10 +50,10 @@ pub fn vendored_tree(
     context.insert("dispatcher", &how.dispatcher);
     context.insert("torch_sources", &common_sources(&torch));
     for (path, template, _) in RENDERED.iter().filter(|(.., layout)| layout.is_none_or(|layout| layout == how.layout)) {
-        files.push(OutputFile { path: (*path).to_owned(), text: renderer.render(template, context.clone())? });
+        files.push(OutputFile { path: (*path).to_owned(), text: renderer.engine.render(template, context.clone())? });
     }
     if how.dispatcher {
-        files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.dispatcher_with(&context)? });
+        files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.engine.dispatcher(&context)? });
     }
     files.extend(torch);
     files.extend(used_headers(templates, &files)?);
