@@ -12,7 +12,7 @@ use crate::{
     check::DEFAULT_SEED,
     command::{
         self, CommandError, limits,
-        tune::{Measured, Outcome, Request, Search, Shard},
+        tune::{Ladder, Measured, Outcome, Request, Search, Shard, Step},
     },
     family,
     lab::tune::Ratio,
@@ -27,7 +27,9 @@ Examples:
   kgen tune --kind fwd --dtype bf16 --target sm90 --shard 2/8 --db 2.db
                                       one of eight jobs; `kgen db merge` joins
   kgen tune flash_fwd_hdim128_bf16_sm90 --replay rows.db --quality
-                                      in a store, without a GPU";
+                                      in a store, without a GPU
+  kgen tune flash_fwd_hdim128_bf16_sm90 --ladder --seqlen 2048,8192
+                                      the gain of each choice of its tile";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -80,6 +82,11 @@ struct SearchArgs {
     /// Compare each winner with the fastest tile of the store.
     #[arg(long, requires = "replay")]
     quality: bool,
+
+    /// Measure what each choice of the tile gains, in place of a search: the kernel without it, in turns with the
+    /// kernel itself.
+    #[arg(long, conflicts_with_all = ["budget", "held_out", "replay", "write"])]
+    ladder: bool,
 
     /// Only variant I and every Nth after it, for job arrays.
     #[arg(long, value_name = "I/N", value_parser = shard)]
@@ -154,6 +161,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         gpu,
         replay,
         quality,
+        ladder,
         shard,
         write,
         jobs,
@@ -175,6 +183,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         replay,
         shard,
         quality,
+        ladder,
         write,
         rounds,
         warm_up_ms,
@@ -194,7 +203,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
 
 /// The searches, and what was written.
 fn describe(outcome: &Outcome, writes: bool) -> String {
-    let mut text: String = outcome.searches.iter().map(|search| of_search(search, &outcome.gpu) + "\n").collect();
+    let of_searches = outcome.searches.iter().map(|search| of_search(search, &outcome.gpu) + "\n");
+    let of_ladders = outcome.ladders.iter().map(|ladder| of_ladder(ladder, &outcome.gpu) + "\n");
+    let mut text: String = of_searches.chain(of_ladders).collect();
     if writes {
         // Writing into a string cannot fail.
         writeln!(text, "{} written", count(outcome.written, "tile")).ok();
@@ -251,6 +262,57 @@ fn of_search(search: &Search, gpu: &str) -> String {
             .ok();
     }
     text
+}
+
+fn of_ladder(ladder: &Ladder, gpu: &str) -> String {
+    let mut text = format!("{} on {gpu}\n", ladder.name);
+    if let Some(failure) = &ladder.failure {
+        // Writing into a string cannot fail, here and below.
+        writeln!(text, "the default tile cannot be timed: {failure}").ok();
+        return text;
+    }
+    let columns = [
+        Column::text("taken back").needed(),
+        Column::number("time without it").needed(),
+        Column::text("95 %"),
+        Column::number("predicted"),
+        Column::number("passes"),
+        Column::number("registers"),
+        Column::number("shared, KiB"),
+        Column::text("result").needed(),
+    ];
+    let (timed, failed): (Vec<&Step>, Vec<&Step>) = ladder.steps.iter().partition(|step| step.time.is_some());
+    text += &table::of(&columns, timed.into_iter().filter_map(|step| step_line(step, ladder.floor)));
+    for step in failed {
+        writeln!(text, "{}: {}: {}", step.switch.change(), step.status, step.message).ok();
+    }
+    let sizes = ladder.sizes.iter().map(|size| family::of(ladder.variant.kind()).label(size)).collect::<Vec<_>>().join(", ");
+    writeln!(text, "by the time with it, at {sizes}; ties within {:.1} %", 100.0 * ladder.floor).ok();
+    if let Some(why) = &ladder.truncated {
+        writeln!(text, "truncated: {why}").ok();
+    }
+    text
+}
+
+fn step_line(step: &Step, floor: f64) -> Option<Vec<String>> {
+    let Step { switch, time, predicted, registers, shared_memory_bytes, .. } = step;
+    let time = (*time)?;
+    let [low, high] = time.interval;
+    let result = match time.mean {
+        _ if (low <= 1.0 && high >= 1.0) || time.mean.ln().abs() <= floor.ln_1p() => "tie",
+        mean if mean > 1.0 => "helps",
+        _ => "hurts",
+    };
+    Some(vec![
+        switch.change(),
+        format!("{:.3}", time.mean),
+        format!("{low:.3} to {high:.3}"),
+        predicted.map_or_else(String::new, |predicted| format!("{predicted:.3}")),
+        time.passes.to_string(),
+        registers.map_or_else(String::new, |registers| registers.to_string()),
+        shared_memory_bytes.map_or_else(String::new, |bytes| format!("{:.0}", f64::from(bytes) / 1024.0)),
+        result.to_owned(),
+    ])
 }
 
 fn line(measured: &Measured, winner: &str) -> Vec<String> {

@@ -1,9 +1,12 @@
 //! Search for the fastest tile of kernels: candidates are compiled, proved and timed, or read from a store.
 
+mod ladder;
 mod live;
 mod replayed;
 mod space;
 mod write;
+
+pub use ladder::{Ladder, Step};
 
 use super::{
     CommandError, Context, Observer, SelectionRequest,
@@ -55,6 +58,8 @@ pub struct Request {
     pub shard: Option<Shard>,
     /// Compare each winner with the fastest tile of a replayed store.
     pub quality: bool,
+    /// Measure what each choice of a tile gains, in place of a search.
+    pub ladder: bool,
     /// File for confirmed winners, as entries of `variants.toml`.
     pub write: Option<PathBuf>,
     /// Rounds of a timing.
@@ -92,6 +97,7 @@ impl Default for Request {
             replay: None,
             shard: None,
             quality: false,
+            ladder: false,
             write: None,
             rounds: 20,
             warm_up_ms: 10,
@@ -124,6 +130,9 @@ pub struct Outcome {
     pub gpu: String,
     /// One search for each variant.
     pub searches: Vec<Search>,
+    /// In place of searches, one ladder for each variant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ladders: Vec<Ladder>,
     /// Number of entries written.
     pub written: usize,
     /// True if the command was interrupted before all variants were searched.
@@ -226,11 +235,14 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     if let Some(path) = &request.write {
         write::refuse_foreign(path)?;
     }
-    let (gpu, searches) = match &request.replay {
-        Some(path) => replayed::run(path, request, &variants, &settings, &session, &sizes)?,
+    let live::Outcome { gpu, searches, ladders } = match &request.replay {
+        Some(path) => {
+            let (gpu, searches) = replayed::run(path, request, &variants, &settings, &session, &sizes)?;
+            live::Outcome { gpu, searches, ladders: Vec::new() }
+        }
         None => live::run(request, &variants, &settings, &session, &sizes, context, observer)?,
     };
-    if searches.is_empty() && !context.cancel.requested() {
+    if searches.is_empty() && ladders.is_empty() && !context.cancel.requested() {
         let why = match &request.suite {
             None => "none of the selected kernels has several tiles and a time of its own".to_owned(),
             Some(suite) => format!("none of the selected kernels has several tiles and a size in the suite `{suite}`"),
@@ -238,7 +250,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         return Err(CommandError::Usage(format!("{why}; select attention kernels, such as `--kind fwd`")));
     }
     let written = request.write.as_deref().map_or(Ok(0), |path| write::write(path, &searches, &gpu))?;
-    Ok(Outcome { gpu, searches, written, interrupted: context.cancel.requested() })
+    Ok(Outcome { gpu, searches, ladders, written, interrupted: context.cancel.requested() })
 }
 
 impl Request {
@@ -256,6 +268,10 @@ impl Request {
         }
         if self.quality && self.replay.is_none() {
             let why = "`quality` compares with the rows of all tiles, which only a store has; add `--replay`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        if self.ladder && (self.replay.is_some() || self.write.is_some() || !self.held_out.is_empty()) {
+            let why = "`ladder` measures the choices of a tile and finds no other; leave out `replay`, `write` and `held_out`";
             return Err(CommandError::Usage(why.to_owned()));
         }
         self.shape.refuse_out_of_range()
@@ -310,9 +326,14 @@ impl Outcome {
         if self.interrupted {
             return Err(CommandError::Interrupted("measurements are in the store; run the same command to resume".to_owned()));
         }
-        match self.searches.iter().filter(|search| search.failure.is_some()).count() {
+        let of_searches = self.searches.iter().map(|search| &search.failure);
+        let failures: Vec<_> = of_searches.chain(self.ladders.iter().map(|ladder| &ladder.failure)).collect();
+        match failures.iter().filter(|failure| failure.is_some()).count() {
             0 => Ok(()),
-            failed => Err(CommandError::Failed(format!("{failed} of {} failed", count(self.searches.len(), "search")))),
+            failed => {
+                let what = if self.ladders.is_empty() { "search" } else { "ladder" };
+                Err(CommandError::Failed(format!("{failed} of {} failed", count(failures.len(), what))))
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ pub use score::Score;
 pub use tile_keys::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns};
 pub(super) use words::of_other_row as row_of_another_family;
 
-use super::{Family, Words};
+use super::{Family, Rung, Words};
 use crate::{
     bench::{Bench, Estimate, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
@@ -79,6 +79,11 @@ impl Family for Attention {
 
     fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
         Ok(Box::new(recipes::candidates(point_of(&variant))?))
+    }
+
+    fn rungs(&self, plan: &Plan) -> Vec<Rung> {
+        let tile = plan.design_as::<Design>().map(|design| design.tile);
+        tile.and_then(|tile| recipes::rungs(point_of(&plan.variant), tile).ok()).unwrap_or_default()
     }
 
     fn tile_rows(&self, variant: Variant) -> Vec<&'static TileRow> {
