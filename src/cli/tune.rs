@@ -44,6 +44,11 @@ pub struct Args {
     #[command(flatten)]
     search: SearchArgs,
 
+    /// Measure what each choice of the tile gains, in place of a search: the kernel without it, in turns with the
+    /// kernel itself.
+    #[arg(long, help_heading = "Search", conflicts_with_all = ["budget", "held_out", "replay", "write"])]
+    ladder: bool,
+
     #[command(flatten)]
     timing: TimingArgs,
 
@@ -82,11 +87,6 @@ struct SearchArgs {
     /// Compare each winner with the fastest tile of the store.
     #[arg(long, requires = "replay")]
     quality: bool,
-
-    /// Measure what each choice of the tile gains, in place of a search: the kernel without it, in turns with the
-    /// kernel itself.
-    #[arg(long, conflicts_with_all = ["budget", "held_out", "replay", "write"])]
-    ladder: bool,
 
     /// Only variant I and every Nth after it, for job arrays.
     #[arg(long, value_name = "I/N", value_parser = shard)]
@@ -152,7 +152,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 /// # Errors
 /// The errors of [`command::tune::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, search, timing, store } = args;
+    let Args { selection, shape, search, ladder, timing, store } = args;
     let SearchArgs {
         budget,
         budget_s,
@@ -161,7 +161,6 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         gpu,
         replay,
         quality,
-        ladder,
         shard,
         write,
         jobs,

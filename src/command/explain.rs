@@ -390,8 +390,9 @@ mod tests {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
         let files = fs::read_dir(results).expect("docs/results").map(|entry| entry.expect("an entry").path());
         let of_tuner = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.ends_with(".jsonl") && ["-tune-", "-ladder-"].iter().any(|word| name.contains(word))
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let is_rows = path.extension().is_some_and(|ending| ending == "jsonl");
+            is_rows && ["-tune-", "-ladder-"].iter().any(|word| name.contains(word))
         };
         let rows = files.filter(of_tuner).sorted().flat_map(|path| {
             let name = path.display().to_string();

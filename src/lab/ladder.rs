@@ -207,8 +207,8 @@ fn latest(gpu: String, kernel: String, rows: &[&Row]) -> Option<Measured> {
     let last = own.max_by_key(|row| (row.date(), row.run_id()))?;
     let (with, source, date) = (tile_of(last)?, last.kernel_fact("source"), last.date().to_owned());
     let of_text = rows.iter().filter(|row| !row.is_rung() && row.kernel_fact("source") == source);
-    let runs: BTreeSet<&str> = of_text.map(|row| row.run_id()).collect();
-    let rows: Vec<Row> = rows.iter().filter(|row| runs.contains(row.run_id())).map(|row| (*row).clone()).collect();
+    let ids: BTreeSet<&str> = of_text.map(|row| row.run_id()).collect();
+    let rows: Vec<Row> = rows.iter().filter(|row| ids.contains(row.run_id())).map(|row| (*row).clone()).collect();
     let rung = |(switch, of_switch): (Switch, Vec<&Row>)| {
         let without = of_switch.iter().find_map(|row| tile_of(row))?;
         let passes = passes(&rows, with, without);
@@ -288,7 +288,9 @@ pub(super) mod tests {
         half.remove(1);
         assert_eq!(gains(&half, &tile(2), &tile(1), "own")[0].time.passes, 1);
         let mut others = rows();
-        others.iter_mut().for_each(|row| row.bench = "kgen bench".to_owned());
+        for row in &mut others {
+            "kgen bench".clone_into(&mut row.bench);
+        }
         assert!(gains(&others, &tile(2), &tile(1), "own").is_empty());
     }
 

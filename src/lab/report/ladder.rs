@@ -72,9 +72,9 @@ fn figure(ladder: &Measured, place: usize) -> Figure {
         |size: &&str| ["seqlen_k", "seqlen_q", "batch"].map(|name| numbers_of(size).get(name).copied().unwrap_or_default());
     sizes.sort_by_key(|size| (order(size), *size));
     sizes.dedup();
-    let timed: Vec<&MeasuredRung> = ladder.rungs.iter().filter(|rung| rung.time.is_ok()).collect();
+    let measured: Vec<&MeasuredRung> = ladder.rungs.iter().filter(|rung| rung.time.is_ok()).collect();
     let mut cells = Vec::new();
-    for (row, rung) in timed.iter().enumerate() {
+    for (row, rung) in measured.iter().enumerate() {
         let mean = rung.time.as_ref().ok().map(|time| (sizes.len(), ALL, time));
         let by_size = rung.by_size.iter().filter_map(|(size, time)| {
             let column = sizes.iter().position(|other| other == size)?;
@@ -91,17 +91,19 @@ fn figure(ladder: &Measured, place: usize) -> Figure {
     }
     let grid = Grid {
         rows_label: "taken back",
-        rows: timed.iter().map(|rung| rung.switch.switch.clone()).collect(),
+        rows: measured.iter().map(|rung| rung.switch.switch.clone()).collect(),
         columns_label: "sequence length (queries x keys where they differ)",
         columns: names(&sizes).into_iter().chain([ALL.to_owned()]).collect(),
         cells,
         legend: "time without the choice by the time with it: blue, above 1, it helps; orange, below 1, it hurts",
     };
-    let most =
-        timed.iter().filter_map(|rung| rung.time.as_ref().ok().map(|time| (time.mean, rung))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let most = measured
+        .iter()
+        .filter_map(|rung| rung.time.as_ref().ok().map(|time| (time.mean, rung)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     let most = most.map_or_else(String::new, |(mean, rung)| format!("; most for {}, {}", rung.switch.change(), number(mean)));
     let description =
-        format!("{} choices, {} with times{most}. The table below has the numbers.", ladder.rungs.len(), timed.len());
+        format!("{} choices, {} with times{most}. The table below has the numbers.", ladder.rungs.len(), measured.len());
     let columns = [
         Column::text("taken back"),
         Column::long("size"),
@@ -128,7 +130,7 @@ fn figure(ladder: &Measured, place: usize) -> Figure {
     });
     let table = Table::new(columns, rows);
     let title = format!("{}, {}: what the choices of the tile gain", ladder.gpu, ladder.kernel);
-    let has_times = !timed.is_empty();
+    let has_times = !measured.is_empty();
     Figure::drawn(&format!("ladder-{place}"), &title, table, |names| has_times.then(|| grid.picture(names, description)))
 }
 

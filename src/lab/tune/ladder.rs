@@ -39,8 +39,8 @@ pub fn ladder(candidates: &[Candidate], settings: &Settings, measurer: &mut dyn 
             truncated = Some(format!("{why} after {pass} of {PASSES} passes"));
             break;
         }
-        let timed: Vec<&Candidate> = alive.iter().map(|place| &candidates[*place]).collect();
-        let answers = measurer.time(&timed, Suite::Ladder);
+        let candidates: Vec<&Candidate> = alive.iter().map(|place| &candidates[*place]).collect();
+        let answers = measurer.time(&candidates, Suite::Ladder);
         if measurer.is_interrupted() {
             continue;
         }
