@@ -109,6 +109,12 @@ pub trait Family: Sync {
         Some(Estimate::of_traffic(self.trial(&plan.variant, size, bench)?.work(), card))
     }
 
+    /// The time of a kernel for a batch of sequences with these lengths of queries and keys, whose heads are those of
+    /// `size`. `None` as of [`estimate`](Self::estimate), and if the family's calls have no sequences.
+    fn estimate_packed(&self, _plan: &Plan, _size: &Size, _lengths: &[[u32; 2]], _card: &Card) -> Option<Estimate> {
+        None
+    }
+
     /// The cases of a kernel, in order.
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>>;
 
@@ -166,6 +172,11 @@ pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, Pl
 /// The choices of a plan's tile, each taken back; [`Family::rungs`].
 pub fn rungs(plan: &Plan) -> Vec<Rung> {
     of(plan.variant.kind()).rungs(plan)
+}
+
+/// The time of a kernel for sequences of their own lengths; [`Family::estimate_packed`].
+pub fn estimate_packed(plan: &Plan, size: &Size, lengths: &[[u32; 2]], card: &Card) -> Option<Estimate> {
+    of(plan.variant.kind()).estimate_packed(plan, size, lengths, card)
 }
 
 /// The time of a kernel at a size, computed from its plan; [`Family::estimate`].

@@ -126,6 +126,10 @@ impl Family for Attention {
         cost::estimate(point_of(&plan.variant), plan.own_design(), plan, &Shape::of(size)?, card)
     }
 
+    fn estimate_packed(&self, plan: &Plan, size: &Size, lengths: &[[u32; 2]], card: &Card) -> Option<Estimate> {
+        cost::estimate_packed(point_of(&plan.variant), plan.own_design(), plan, &Shape::of(size)?, lengths, card)
+    }
+
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         cases::cases_of(&subject.of(point_of(&subject.variant)), level)
     }
