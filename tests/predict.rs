@@ -244,6 +244,7 @@ fn a_packed_batch_is_predicted_by_its_lengths() {
     refused(&["--lengths", "8,0"], "--lengths");
     refused(&["--lengths", "8,8", "--lengths-q", "8"], "the queries of 1 sequence, and `lengths` the keys of 2 sequences");
     refused(&["--lengths-q", "8"], "--lengths");
+    refused(&["--lengths", "16777216,1"], "16777217 rows in all");
 }
 
 /// Rows of `benches/dispatch.py regret`: forced paths at lengths that differ.

@@ -50,6 +50,11 @@ impl Request {
             return Err(CommandError::Usage(why));
         }
         let named = [("lengths", lengths), ("lengths_q", lengths_q)];
+        let rows = |list: &[u32]| list.iter().map(|length| u64::from(*length)).sum::<u64>();
+        if let Some((name, list)) = named.iter().find(|(_, list)| rows(list) > *limits::SIZE.end()) {
+            let (rows, most) = (rows(list), limits::SIZE.end());
+            return Err(CommandError::Usage(format!("`{name}` has {rows} rows in all, and a batch at most {most}")));
+        }
         named
             .iter()
             .try_for_each(|(name, list)| list.iter().try_for_each(|length| within(name, u64::from(*length), &limits::SIZE)))

@@ -26,8 +26,8 @@ pub struct Sequence {
     pub share: f64,
 }
 
-/// Blocks beyond which their order makes no difference to the time: there are hundreds for every place.
-const MOST_BLOCKS: f64 = 4e6;
+/// Blocks beyond which their order makes no difference to the time: there are thousands for every place.
+const MOST_BLOCKS: f64 = 1e6;
 
 /// The time of a batch: that of the equal sequences `like`, which is `of_like`, times the ratio of what both keep busy.
 pub fn time(batch: &[Sequence], like: &[Sequence], of_like: &Time, kernel: &Kernel, device: &Device, shares: &Sharing) -> Time {

@@ -74,31 +74,34 @@ pub(in crate::family::attention) fn rungs(point: Point, tile: Tile) -> Result<Ve
 }
 
 impl Switch {
-    /// The values that take this switch back, the preferred first; none if it is not used.
-    fn values(&self, now: &Value) -> Vec<TileValue> {
+    /// The values that take this switch back, the preferred first; none if it is not used. And the value whose reason
+    /// is given if no rule permits any.
+    fn values(&self, now: &Value) -> (Vec<TileValue>, Option<TileValue>) {
         let count = now.as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
-        match self.back {
+        let values: Vec<TileValue> = match self.back {
             Back::Fewer => (1..=count * 3 / 4).rev().map(TileValue::Count).collect(),
             Back::Fewest => (1..count).map(TileValue::Count).collect(),
             Back::To(value) => Some(value).filter(|value| json(*value) != *now).into_iter().collect(),
-        }
+        };
+        let first = values.first().copied();
+        (values, if matches!(self.back, Back::Fewer) { Some(TileValue::Count(count / 2)) } else { first })
     }
 
-    /// The first valid change that takes the switch back, or the reason why the preferred one is not valid; `None` if
-    /// the tile does not use it.
+    /// The first valid change that takes the switch back, or the reason why there is none; `None` if the tile does not
+    /// use it.
     fn rung(&self, point: Point, recipe: &dyn Recipe, tile: Tile) -> Option<Rung> {
-        let values = self.values(&keys(tile)[self.key]);
-        let changes = values.iter().flat_map(|value| {
-            let with =
-                |others: &Values| others.iter().fold(set(self.key, *value), |all, (key, value)| set(key, *value).over(all));
-            self.with.iter().map(with)
-        });
+        let (values, usual) = self.values(&keys(tile)[self.key]);
         let mut refused = None;
-        for change in changes {
-            let other = tile.changed(&change);
-            match plan(point, recipe, other) {
-                Ok(plan) => return Some(self.step(tile, other, Ok(plan))),
-                Err(reason) => _ = refused.get_or_insert((other, reason)),
+        for value in values {
+            for others in self.with {
+                let alone = set(self.key, value);
+                let change = others.iter().fold(alone, |all, (key, value)| set(key, *value).over(all));
+                let other = tile.changed(&change);
+                match plan(point, recipe, other) {
+                    Ok(plan) => return Some(self.step(tile, other, Ok(plan))),
+                    Err(reason) if Some(value) == usual => _ = refused.get_or_insert((other, reason)),
+                    Err(_) => {}
+                }
             }
         }
         refused.map(|(other, reason)| self.step(tile, other, Err(reason)))
@@ -164,7 +167,7 @@ mod tests {
                 assert_eq!(keys(plan.attention().tile), rung.tile);
                 format!("{}: {} -> {}", rung.switch, text(&rung.from).join(" "), text(&rung.to).join(" "))
             }
-            Err(_) => format!("{}: refused", rung.switch),
+            Err(_) => format!("{}: refused at {}", rung.switch, text(&rung.to).join(" ")),
         };
         family::rungs(&plan).into_iter().map(of).collect()
     }
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn a_switch_is_taken_back_alone_or_with_the_keys_that_rules_tie_to_it() {
         let hopper = [
-            "copy: refused",
+            "copy: refused at copy=\"cp_async\"",
             "stages: overlap=true stages=2 -> overlap=false stages=1",
             "persistent: persistent=true -> persistent=false",
             "overlap: overlap=true -> overlap=false",
@@ -190,7 +193,7 @@ mod tests {
             "rescale_threshold: rescale_threshold=8 -> rescale_threshold=0",
             "m: m=192 warps=16 -> m=128 warps=12",
             "n: n=80 -> n=48",
-            "warps: refused",
+            "warps: refused at warps=8",
         ];
         assert_eq!(texts(Kind::Fwd, Target::Sm90), hopper);
         let split = [
@@ -198,12 +201,12 @@ mod tests {
             "rescale_threshold: rescale_threshold=8 -> rescale_threshold=0",
             "q_in_registers: q_in_registers=true -> q_in_registers=false",
             "min_blocks_per_sm: min_blocks_per_sm=2 -> min_blocks_per_sm=1",
-            "m: refused",
+            "m: refused at m=8",
             "n: n=64 warps=4 -> n=32 warps=2",
             "warps: warps=4 -> warps=2",
         ];
         assert_eq!(texts(Kind::FwdSplit, Target::Sm90), split, "one stage has no room for O");
-        let backward = ["stages: stages=2 -> stages=1", "m: m=64 -> m=32", "n: n=128 -> n=64", "warps: refused"];
+        let backward = ["stages: stages=2 -> stages=1", "m: m=64 -> m=32", "n: n=128 -> n=64", "warps: refused at warps=4"];
         assert_eq!(texts(Kind::Bwd, Target::Sm90), backward);
         assert_eq!(texts(Kind::FwdCombine, Target::Sm80), [""; 0], "helpers have no tile");
     }
