@@ -218,3 +218,71 @@ fn a_suite_is_predicted_with_the_newest_kernel_of_each_card() {
     assert_eq!(on("h100")[4]["size"]["heads_k"], 8);
     kgen(folder.path(), &["--suite", "models", "--gpu", "h100", "--batch", "2"]).assert().code(2).stderr(contains("sizes are"));
 }
+
+#[test]
+fn a_packed_batch_is_predicted_by_its_lengths() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let of = |more: &[&str]| json(folder.path(), &[&[NAME, "--gpu", "h100", "--heads", "16"], more].concat())["calls"][0].take();
+    let [equal, batch] = [of(&["--lengths", "2048,2048,2048"]), of(&["--batch", "3", "--seqlen", "2048"])];
+    assert_eq!(equal["size"], batch["size"]);
+    assert!((number(&equal, "microseconds") / number(&batch, "microseconds") - 1.0).abs() < 1e-9, "equal lengths are a batch");
+    let unequal = of(&["--lengths", "1000,37,4096"]);
+    let size = &unequal["size"];
+    assert_eq!((&size["batch"], &size["seqlen_k"], &size["total_k"]), (&json!(3), &json!(4096), &json!(5133)), "{unequal}");
+    let shuffled = of(&["--lengths", "4096,1000,37"]);
+    assert!((number(&shuffled, "microseconds") / number(&unequal, "microseconds") - 1.0).abs() < 0.05, "longest first");
+    let alone = of(&["--lengths", "4096"]);
+    assert!(number(&unequal, "microseconds") > number(&alone, "microseconds"), "{unequal}");
+    let flops = |lengths: &[f64]| lengths.iter().map(|length| 4.0 * length * length * 16.0 * 128.0).sum::<f64>();
+    let rate = flops(&[1000.0, 37.0, 4096.0]) / number(&unequal, "microseconds") / 1e6;
+    assert!((number(&unequal, "tflops") / rate - 1.0).abs() < 1e-9, "{unequal}");
+    // Decoding: one query of each sequence, unless they are named.
+    let split = ["flash_fwd_split_hdim128_bf16_causal_sm80", "--gpu", "h100", "--lengths", "100,9000"];
+    let decoding = json(folder.path(), &split)["calls"][0]["size"].take();
+    assert_eq!((&decoding["seqlen_q"], &decoding["total_q"], &decoding["total_k"]), (&json!(1), &json!(2), &json!(9100)));
+    let named = json(folder.path(), &[&split[..], &["--lengths-q", "3,1"]].concat())["calls"][0]["size"].take();
+    assert_eq!((&named["seqlen_q"], &named["total_q"]), (&json!(3), &json!(4)));
+    let human = contains("b3 h16 s4096, 5133 in all");
+    kgen(folder.path(), &[NAME, "--gpu", "h100", "--lengths", "1000,37,4096"]).assert().success().stdout(human);
+
+    let refused = |arguments: &[&str], why: &str| {
+        let all = [&[NAME, "--gpu", "h100"], arguments].concat();
+        kgen(folder.path(), &all).assert().code(2).stderr(contains(why));
+    };
+    refused(&["--lengths", "8,8", "--batch", "2"], "cannot be used with");
+    refused(&["--lengths", "8,0"], "--lengths");
+    refused(&["--lengths", "8,8", "--lengths-q", "8"], "the queries of 1 sequence, and `lengths` the keys of 2 sequences");
+    refused(&["--lengths-q", "8"], "--lengths");
+    refused(&["--lengths", "16777216,1"], "16777217 rows in all");
+}
+
+/// Rows of `benches/dispatch.py regret`: forced paths at lengths that differ.
+#[test]
+fn measured_packed_batches_have_errors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lengths = ["--lengths", "700,80,4000", "--lengths-q", "700,80,4000", "--heads", "8"];
+    let predicted = json(folder.path(), &[&[NAME, "--gpu", "h100"], &lengths[..]].concat());
+    let microseconds = number(&predicted["calls"][0], "microseconds");
+    let row = |path: &str, factor: f64| {
+        json!({
+            "format": 1, "bench": "dispatch regret", "case": "c", "contender": path, "own": true, "shape": { "batch": 3 },
+            "dtype": "bf16", "layout": null, "status": "ok", "message": "", "card": {},
+            "numbers": { "microseconds": { "median": factor * microseconds } },
+            "details": {
+                "path": path, "variant": NAME,
+                "request": { "heads": 8, "heads_k": 8, "lengths": [[700, 80, 4000], [700, 80, 4000]] },
+            },
+            "run": { "id": "a", "date": "2026-11-28T00:00:00Z", "gpu": { "name": "NVIDIA H100 80GB HBM3" } },
+        })
+    };
+    // Split paths are more than one kernel.
+    let rows = [row("dense", 1.0), row("dense", 1.25), row("split", 9.0)].map(|row| row.to_string()).join("\n");
+    fs::write(folder.path().join("regret.jsonl"), rows).expect("written");
+    let found = json(folder.path(), &["--validate", "--learn", "regret.jsonl"]);
+    let packed = &found["packed"];
+    assert_eq!(packed["calls"], 2, "{packed}");
+    assert!((number(packed, "worst") - 0.2).abs() < 1e-9 && (number(packed, "mean") - 0.1).abs() < 1e-9, "{packed}");
+    let human = contains("batches of lengths that differ").and(contains("20.0"));
+    kgen(folder.path(), &["--validate", "--learn", "regret.jsonl"]).assert().success().stdout(human);
+    assert!(json(folder.path(), &["--validate"]).get("packed").is_none(), "the published rows have equal lengths");
+}

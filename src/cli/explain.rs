@@ -13,9 +13,10 @@ use super::{
 use crate::{
     command::{
         self, CommandError, call as choice,
-        explain::{Explanation, Measured, Neighbour, Optimisation, Predicted, Reason, Request},
+        explain::{Choice, Explanation, Measured, Neighbour, Optimisation, Predicted, Reason, Request},
     },
     family,
+    lab::ladder::Gain,
     text::size,
 };
 use call::CallArgs;
@@ -107,6 +108,9 @@ fn describe(kernel: &Explanation) -> String {
         text += "\noptimisations (the effects are those of the kernels, shapes and cards that were timed)\n";
         kernel.optimisations.iter().for_each(|optimisation| text += &describe_optimisation(optimisation));
     }
+    if !kernel.ladder.is_empty() {
+        text += &describe_ladder(kernel);
+    }
     if !kernel.neighbours.is_empty() {
         let columns = ["one key changed", "shared memory", "registers", "blocks", "limited by", "time/default", "predicted"];
         text += "\n";
@@ -141,6 +145,38 @@ fn describe_reason(Reason { when, keys, reason, measured }: &Reason) -> String {
 
 fn describe_optimisation(Optimisation { id, name, status, when, reason, measured }: &Optimisation) -> String {
     format!("  {id} {name}: {}\n    {when}\n    {reason}\n    measured: {measured}\n", status.word())
+}
+
+/// The choices of the tile with their gains, and the command that measures what is not known.
+fn describe_ladder(Explanation { name, ladder, .. }: &Explanation) -> String {
+    let columns = ["choice taken back", "time without it", "95 %", "passes", "card", "date", "sizes"];
+    let rows = ladder.iter().flat_map(|choice| choice.gains.iter().map(|gain| gain_line(choice, gain)));
+    let mut text = "\nwhat the choices of the tile gain\n".to_owned();
+    if ladder.iter().any(|choice| !choice.gains.is_empty()) {
+        text += &table::of(&columns.map(Column::text), rows);
+    }
+    for choice in ladder.iter().filter(|choice| choice.gains.is_empty()) {
+        let why = choice.refused.as_deref().unwrap_or("not measured");
+        // Writing into a string cannot fail.
+        writeln!(text, "  {}: {why}", choice.switch.change()).ok();
+    }
+    if ladder.iter().any(|choice| choice.gains.is_empty() && choice.refused.is_none()) {
+        writeln!(text, "  `kgen tune {name} --ladder` measures them").ok();
+    }
+    text
+}
+
+fn gain_line(choice: &Choice, gain: &Gain) -> Vec<String> {
+    let [low, high] = gain.time.interval;
+    vec![
+        choice.switch.change(),
+        format!("{:.3}", gain.time.mean),
+        if gain.time.passes > 1 { format!("{low:.3} to {high:.3}") } else { String::new() },
+        gain.time.passes.to_string(),
+        gain.gpu.clone(),
+        gain.date.get(..10).unwrap_or(&gain.date).to_owned(),
+        gain.sizes.join("; "),
+    ]
 }
 
 fn line(neighbour: &Neighbour) -> [String; 7] {

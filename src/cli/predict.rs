@@ -2,7 +2,7 @@
 
 use super::{
     Global,
-    bench::ShapeArgs,
+    bench::{ShapeArgs, size},
     escape::plain,
     select::SelectionArgs,
     show,
@@ -25,6 +25,8 @@ Examples:
   kgen predict flash_fwd_hdim128_bf16_sm90 --gpu h100,h200 --seqlen 4096
   kgen predict --kind fwd --head-dim 72 --dtype bf16 --target sm80 --gpu a100
   kgen predict --suite models --gpu h100,b200
+  kgen predict flash_fwd_hdim128_bf16_causal_sm90 --gpu h100 \\
+      --lengths 1000,37,4096          a packed batch of three sequences
   kgen predict --validate             errors for calls that were held out";
 
 /// Arguments.
@@ -36,6 +38,15 @@ pub struct Args {
 
     #[command(flatten)]
     shape: ShapeArgs,
+
+    /// Keys and queries of each sequence of a packed batch (`fwd_split`: keys).
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size(), help_heading = "Shapes",
+        conflicts_with_all = ["batch", "seqlen", "seqlen_q", "seqlen_k", "rows", "columns", "suite"])]
+    lengths: Vec<u32>,
+
+    /// Queries of each sequence of a packed batch [default: as many as keys; `fwd_split`: 1].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size(), help_heading = "Shapes", requires = "lengths")]
+    lengths_q: Vec<u32>,
 
     /// Kernels and sizes of a suite, as `kgen bench --list-suites` lists them; the selection narrows it.
     #[arg(long, value_name = "NAME", help_heading = "Prediction")]
@@ -59,14 +70,20 @@ pub struct Args {
 /// # Errors
 /// The errors of [`command::predict::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, suite, gpus, learn, validate } = args;
-    let request = Request { selection: selection.into(), shape: shape.into(), suite, gpus, rows: learn, validate };
+    let Args { selection, shape, lengths, lengths_q, suite, gpus, learn, validate } = args;
+    let (selection, shape) = (selection.into(), shape.into());
+    let request = Request { selection, shape, lengths, lengths_q, suite, gpus, rows: learn, validate };
     let outcome = command::predict::run(&request, &global.context(), &global.console())?;
     show(global, &outcome, || {
-        let text =
-            if validate { outcome.validation.iter().map(errors).collect::<Vec<_>>().join("\n") } else { calls(&outcome.calls) };
+        let text = if validate { validated(&outcome) } else { calls(&outcome.calls) };
         text + &notes(&outcome)
     })
+}
+
+fn validated(outcome: &Outcome) -> String {
+    let of_axes = outcome.validation.iter().map(errors);
+    let of_packed = outcome.packed.iter().map(|packed| "batches of lengths that differ\n".to_owned() + &table_of([packed]));
+    of_axes.chain(of_packed).collect::<Vec<_>>().join("\n")
 }
 
 /// What was left out, and what was learned.
@@ -104,7 +121,7 @@ fn calls(calls: &[Call]) -> String {
 fn line(call: &Call) -> Vec<String> {
     let Call { prediction, .. } = call;
     let mut line = vec![
-        family::of(call.variant.kind()).label(&call.size),
+        label(call),
         call.gpu.clone(),
         short(prediction.microseconds),
         format!("{} to {}", short(prediction.interval[0]), short(prediction.interval[1])),
@@ -115,6 +132,16 @@ fn line(call: &Call) -> Vec<String> {
     let of = |unit| call.parts.iter().find(|part| part.unit == unit).map_or_else(String::new, |part| short(part.microseconds));
     line.extend(UNITS.map(of));
     line
+}
+
+/// The size; of a packed batch with the rows of all sequences.
+fn label(call: &Call) -> String {
+    let size = family::of(call.variant.kind()).label(&call.size);
+    match ["total_q", "total_k"].map(|name| call.size.get(name)) {
+        [Some(queries), Some(keys)] if queries == keys => format!("{size}, {keys} in all"),
+        [Some(queries), Some(keys)] => format!("{size}, {queries} and {keys} in all"),
+        _ => size,
+    }
 }
 
 /// Three digits.
@@ -130,6 +157,11 @@ fn errors(validation: &Validation) -> String {
     let held = validation.held.word();
     let by_plan = 100.0 * validation.estimate_mean;
     let mut text = format!("{held} held out (the plan alone: mean {by_plan:.1} %)\n");
+    text += &table_of(&validation.errors);
+    text
+}
+
+fn table_of<'a>(errors: impl IntoIterator<Item = &'a Errors>) -> String {
     let columns = ["calls", "n", "mean, %", "p95, %", "worst, %", "worst call"].map(Column::text);
     let line = |errors: &Errors| {
         let percent = |error: f64| format!("{:.1}", 100.0 * error);
@@ -142,6 +174,5 @@ fn errors(validation: &Validation) -> String {
             errors.worst_call.clone(),
         ]
     };
-    text += &table::of(&columns, validation.errors.iter().map(line));
-    text
+    table::of(&columns, errors.into_iter().map(line))
 }

@@ -13,7 +13,7 @@ use crate::{
     check::DEFAULT_SEED,
     command::{
         self, CommandError, limits,
-        tune::{Measured, Outcome, Ranked, Request, Search, Shard, Tile},
+        tune::{Ladder, Measured, Outcome, Ranked, Request, Search, Shard, Step, Tile},
     },
     family,
     lab::tune::Ratio,
@@ -30,7 +30,9 @@ Examples:
   kgen tune --kind fwd --target sm90 --gpu h200 --dry-run
                                       what the model would try first
   kgen tune flash_fwd_hdim128_bf16_sm90 --replay rows.db --quality
-                                      in a store, without a GPU";
+                                      in a store, without a GPU
+  kgen tune flash_fwd_hdim128_bf16_sm90 --ladder --seqlen 2048,8192
+                                      the gain of each choice of its tile";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -44,6 +46,11 @@ pub struct Args {
 
     #[command(flatten)]
     search: SearchArgs,
+
+    /// Measure what each choice of the tile gains, in place of a search: the kernel without it, in turns with the
+    /// kernel itself.
+    #[arg(long, help_heading = "Search", conflicts_with_all = ["budget", "held_out", "replay", "write"])]
+    ladder: bool,
 
     #[command(flatten)]
     timing: TimingArgs,
@@ -152,7 +159,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 /// # Errors
 /// The errors of [`command::tune::run`], and those of its verdict after the report.
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
-    let Args { selection, shape, search, timing, store } = args;
+    let Args { selection, shape, search, ladder, timing, store } = args;
     let SearchArgs {
         budget,
         budget_s,
@@ -183,6 +190,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
         replay,
         shard,
         quality,
+        ladder,
         write,
         rounds,
         warm_up_ms,
@@ -228,7 +236,9 @@ fn of_ranked(kernel: &Ranked, gpu: &str) -> String {
 
 /// The searches, and what was written.
 fn describe(outcome: &Outcome, writes: bool) -> String {
-    let mut text: String = outcome.searches.iter().map(|search| of_search(search, &outcome.gpu) + "\n").collect();
+    let of_searches = outcome.searches.iter().map(|search| of_search(search, &outcome.gpu) + "\n");
+    let of_ladders = outcome.ladders.iter().map(|ladder| of_ladder(ladder, &outcome.gpu) + "\n");
+    let mut text: String = of_searches.chain(of_ladders).collect();
     if writes {
         // Writing into a string cannot fail.
         writeln!(text, "{} written", count(outcome.written, "tile")).ok();
@@ -285,6 +295,57 @@ fn of_search(search: &Search, gpu: &str) -> String {
             .ok();
     }
     text
+}
+
+fn of_ladder(ladder: &Ladder, gpu: &str) -> String {
+    let mut text = format!("{} on {gpu}\n", ladder.name);
+    if let Some(failure) = &ladder.failure {
+        // Writing into a string cannot fail, here and below.
+        writeln!(text, "the default tile cannot be timed: {failure}").ok();
+        return text;
+    }
+    let columns = [
+        Column::text("taken back").needed(),
+        Column::number("time without it").needed(),
+        Column::text("95 %"),
+        Column::number("predicted"),
+        Column::number("passes"),
+        Column::number("registers"),
+        Column::number("shared, KiB"),
+        Column::text("result").needed(),
+    ];
+    let (timed, failed): (Vec<&Step>, Vec<&Step>) = ladder.steps.iter().partition(|step| step.time.is_some());
+    text += &table::of(&columns, timed.into_iter().filter_map(|step| step_line(step, ladder.floor)));
+    for step in failed {
+        writeln!(text, "{}: {}: {}", step.switch.change(), step.status, step.message).ok();
+    }
+    let sizes = ladder.sizes.iter().map(|size| family::of(ladder.variant.kind()).label(size)).collect::<Vec<_>>().join(", ");
+    writeln!(text, "by the time with it, at {sizes}; ties within {:.1} %", 100.0 * ladder.floor).ok();
+    if let Some(why) = &ladder.truncated {
+        writeln!(text, "truncated: {why}").ok();
+    }
+    text
+}
+
+fn step_line(step: &Step, floor: f64) -> Option<Vec<String>> {
+    let Step { switch, time, predicted, registers, shared_memory_bytes, .. } = step;
+    let time = (*time)?;
+    let [low, high] = time.interval;
+    let result = match time.mean {
+        _ if (low <= 1.0 && high >= 1.0) || time.mean.ln().abs() <= floor.ln_1p() => "tie",
+        mean if mean > 1.0 => "helps",
+        _ => "hurts",
+    };
+    Some(vec![
+        switch.change(),
+        format!("{:.3}", time.mean),
+        format!("{low:.3} to {high:.3}"),
+        predicted.map_or_else(String::new, |predicted| format!("{predicted:.3}")),
+        time.passes.to_string(),
+        registers.map_or_else(String::new, |registers| registers.to_string()),
+        shared_memory_bytes.map_or_else(String::new, |bytes| format!("{:.0}", f64::from(bytes) / 1024.0)),
+        result.to_owned(),
+    ])
 }
 
 fn line(measured: &Measured, winner: &str) -> Vec<String> {

@@ -4,12 +4,14 @@
 use super::{CommandError, Context, Observer, SelectionRequest, db, predict, session::Session};
 use crate::{
     bench::{Size, Unit, Wanted},
-    family,
+    family::{self, Rung},
     kernel::{Card, Variant},
     lab::{
-        Condition, Record, Row, Standing, Store,
+        Condition, Record, Row, Standing, Status, Store,
+        ladder::{Gain, Published, Switch, best, gains, published},
         predict::{Model, built_in},
         records_of,
+        tune::TUNE,
     },
     plan::{Occupancy, Plan, runs_on},
 };
@@ -64,6 +66,8 @@ pub struct Explanation {
     pub neighbours: Vec<Neighbour>,
     /// What the kernel has of the knowledge base, in the order of its numbers.
     pub optimisations: Vec<Optimisation>,
+    /// The choices of the tile that `kgen tune --ladder` takes back, with their gains.
+    pub ladder: Vec<Choice>,
     /// The predicted time of each usual size on the card of the request; none without a card, or if the kernel does not
     /// run there.
     pub predicted: Vec<Predicted>,
@@ -104,6 +108,18 @@ pub struct Optimisation {
     pub reason: &'static str,
     /// The measured effect, of the kernels, shapes and cards that were timed.
     pub measured: &'static str,
+}
+
+/// A choice of the tile, and what it gains.
+#[derive(Debug, Serialize)]
+pub struct Choice {
+    /// The choice, and the kernel without it.
+    #[serde(flatten)]
+    pub switch: Switch,
+    /// The gain on each card: of the store if it has one of the card, else of the rows that the project publishes.
+    pub gains: Vec<Gain>,
+    /// The reason why there is no such kernel, or why it was not timed.
+    pub refused: Option<String>,
 }
 
 /// A row that sets keys of the tile.
@@ -267,6 +283,7 @@ fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&
         registers: plan.registers.total,
         occupancy: plan.occupancy.clone(),
         neighbours: neighbours.sorted_by_key(|neighbour| neighbour.key.clone()).collect(),
+        ladder: family::rungs(&plan).into_iter().map(|rung| choice(rung, &variant, rows, &default, &source.hash)).collect(),
         measured: measured(rows, &default, &source.hash),
         optimisations: optimisations(&plan, &source.text),
         unpredicted: forecast.filter(|_| of_default.is_empty()).map(|forecast| forecast.refusal(variant)),
@@ -281,6 +298,22 @@ fn explain(variant: Variant, session: &Session, rows: &[Row], forecast: Option<&
             })
             .collect(),
     })
+}
+
+fn choice(rung: Rung, variant: &Variant, rows: &[Row], default: &Map<String, Value>, source: &str) -> Choice {
+    let Rung { switch, from, to, tile: without, plan } = rung;
+    let of_store = gains(rows, default, &without, source);
+    let name = variant.name();
+    let is_this = |one: &&Published| one.kernel == name && one.with == *default && one.without == without;
+    let of_project = published().iter().filter(is_this).map(|one| one.gain.clone());
+    let of_other_cards = of_project.filter(|gain| of_store.iter().all(|known| known.gpu != gain.gpu));
+    let gains = best(of_store.iter().cloned().chain(of_other_cards), source);
+    let failed = rows.iter().rev().find(|row| {
+        let is_final = matches!(row.status, Status::Spilled | Status::Wrong | Status::Refused);
+        row.bench == TUNE && is_final && tile_of(row) == Some(&without)
+    });
+    let failed = failed.filter(|_| gains.is_empty()).map(|row| format!("{}: {}", row.status, row.message));
+    Choice { switch: Switch { switch: switch.to_owned(), from, to }, gains, refused: plan.err().or(failed) }
 }
 
 fn optimisations(plan: &Plan, source: &str) -> Vec<Optimisation> {
@@ -355,4 +388,59 @@ fn measured(rows: &[Row], default: &Map<String, Value>, source: &str) -> Vec<Mea
     };
     let of_cases = latest(rows, default, Row::subject).into_values().filter_map(of_row);
     of_cases.sorted_by(|a, b| a.microseconds.total_cmp(&b.microseconds)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab;
+    use std::{fs, path::Path};
+
+    /// A mean or an end of an interval, with more digits than a timing has.
+    fn rounded(number: f64) -> f64 {
+        (number * 1e4).round() / 1e4
+    }
+
+    /// The gains by the published rows of the tuner, of the choices that kernels have now.
+    fn fresh() -> Vec<Published> {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
+        let files = fs::read_dir(results).expect("docs/results").map(|entry| entry.expect("an entry").path());
+        let of_tuner = |path: &PathBuf| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let is_rows = path.extension().is_some_and(|ending| ending == "jsonl");
+            is_rows && ["-tune-", "-ladder-"].iter().any(|word| name.contains(word))
+        };
+        let rows = files.filter(of_tuner).sorted().flat_map(|path| {
+            let name = path.display().to_string();
+            lab::parse(&name, &fs::read_to_string(&path).expect("a text")).expect("rows").rows
+        });
+        let kernels = rows.into_group_map_by(|row| row.kernel_name().to_owned()).into_iter().sorted_by(|(a, _), (b, _)| a.cmp(b));
+        let of_kernel = |(kernel, rows): (String, Vec<Row>)| {
+            let plan = rows.iter().find_map(Row::variant).and_then(|variant| Plan::new(variant, None).ok());
+            let with = plan.as_ref().map(tile).unwrap_or_default();
+            let of_rung = |rung: Rung| {
+                let of_gain = |mut gain: Gain| {
+                    gain.time.mean = rounded(gain.time.mean);
+                    gain.time.interval = gain.time.interval.map(rounded);
+                    Published { kernel: kernel.clone(), with: with.clone(), without: rung.tile.clone(), gain }
+                };
+                gains(&rows, &with, &rung.tile, "").into_iter().map(of_gain).collect::<Vec<_>>()
+            };
+            plan.iter().flat_map(family::rungs).flat_map(of_rung).collect::<Vec<_>>()
+        };
+        kernels.flat_map(of_kernel).collect()
+    }
+
+    #[test]
+    fn the_published_gains_are_those_of_the_published_rows() {
+        let fresh = fresh();
+        if std::env::var_os("KGEN_UPDATE_LADDER").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lab/ladder/published.jsonl");
+            let lines = fresh.iter().map(|one| serde_json::to_string(one).expect("JSON") + "\n");
+            fs::write(path, lines.collect::<String>()).expect("writable");
+            return;
+        }
+        let update = "a tile or the published rows have changed: run this test with KGEN_UPDATE_LADDER=1";
+        assert_eq!(fresh, published(), "{update}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Predicted times of kernels on cards, without a GPU.
 
+mod packed;
+
 use super::{
     CommandError, Context, Observer, SelectionRequest,
     bench::{Shape, sizes},
@@ -7,13 +9,13 @@ use super::{
     suite::{self, Suite, SuiteKernel},
 };
 use crate::{
-    bench::{Part, Size, Unit},
+    bench::{Estimate, Part, Size, Unit},
     family,
     files::path::lossy,
     kernel::{Card, Kind, Variant},
     lab::{
         self, Row,
-        predict::{self, Features, Held, Lesson, Model, Prediction, Validation},
+        predict::{self, Errors, Features, Held, Lesson, Model, Prediction, Validation},
     },
     plan::{Plan, runs_on},
     text::ticked,
@@ -36,6 +38,10 @@ pub struct Request {
     pub selection: SelectionRequest,
     /// The sizes; every combination of the values listed.
     pub shape: Shape,
+    /// Keys of each sequence of a batch whose lengths differ, in place of the lengths and the batch of `shape`.
+    pub lengths: Vec<u32>,
+    /// Queries of each of these sequences; empty for as many as keys, of a decoding kernel for one.
+    pub lengths_q: Vec<u32>,
     /// Name of a suite, which has its own kernels and sizes; the selection narrows it.
     pub suite: Option<String>,
     /// Names of cards: `h100`, `rtx-pro-6000`.
@@ -58,6 +64,9 @@ pub struct Outcome {
     /// Errors, if they were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validation: Vec<Validation>,
+    /// With them, the errors for measured batches of `rows` whose lengths differ; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packed: Option<Errors>,
 }
 
 /// A kernel that does not run on a card, or whose time the model does not know.
@@ -120,22 +129,29 @@ pub struct Call {
 /// [`CommandError::Usage`] if nothing is selected, a card is unknown, no variant runs on it, or a file teaches nothing.
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.shape.refuse_out_of_range()?;
+    request.refuse_lengths()?;
     let session = Session::open(context)?;
     let mut lessons = predict::built_in().to_vec();
     let mut learned = Vec::new();
+    let mut measured: Vec<Row> = Vec::new();
     for path in &request.rows {
         let (rows, found) = lessons_of_file(path, &session)?;
+        let count = rows.len();
+        measured.extend(rows);
         let known: HashSet<String> = lessons.iter().map(Lesson::identity).collect();
         let fresh: Vec<Lesson> = found.into_iter().filter(|lesson| !known.contains(&lesson.identity())).collect();
-        learned.push(Learned { file: path.clone(), rows, lessons: fresh.len() });
+        learned.push(Learned { file: path.clone(), rows: count, lessons: fresh.len() });
         lessons.extend(fresh);
     }
     if request.validate {
-        if !request.selection.is_empty() || request.shape != Shape::default() || request.suite.is_some() {
+        let has_sizes = request.shape != Shape::default() || !request.lengths.is_empty();
+        if !request.selection.is_empty() || has_sizes || request.suite.is_some() {
             let why = "the errors are those of all measured calls; leave out the selection and the sizes, or `--validate`";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        return Ok(Outcome { calls: Vec::new(), left_out: Vec::new(), learned, validation: predict::validate(&lessons) });
+        let packed = packed::summary(&packed::errors(&measured, &session, &Model::learn(&lessons)));
+        let validation = predict::validate(&lessons);
+        return Ok(Outcome { calls: Vec::new(), left_out: Vec::new(), learned, validation, packed });
     }
     if request.selection.is_empty() && request.suite.is_none() {
         let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`, or a suite with `--suite`";
@@ -149,8 +165,12 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         sizes.iter().try_for_each(refuse_beyond_memory)?;
         for card in cards {
             let runs = runs_on(variant.target(), card.capability, true);
-            let found: Vec<Call> =
-                if runs { &sizes[..] } else { &[] }.iter().filter_map(|size| call(&plan, size, card, &model)).collect();
+            let lengths = request.lengths_of(variant);
+            let of_size = |size: &Size| match &lengths {
+                Some(lengths) => lengths.call(&plan, size, card, &model),
+                None => call(&plan, size, card, &model),
+            };
+            let found: Vec<Call> = if runs { &sizes[..] } else { &[] }.iter().filter_map(of_size).collect();
             if found.is_empty() {
                 left_out.push(LeftOut { name: variant.name(), gpu: card.name.clone() });
             }
@@ -166,7 +186,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         );
         return Err(CommandError::Usage(why));
     }
-    Ok(Outcome { calls, left_out, learned, validation: Vec::new() })
+    Ok(Outcome { calls, left_out, learned, validation: Vec::new(), packed: None })
 }
 
 /// A kernel, its sizes, and the cards that it is predicted for.
@@ -183,7 +203,11 @@ fn wanted<'a>(
     let Some(name) = &request.suite else {
         let sizes_of = |variant: Variant| {
             let is_timed = variant.dtype().is_some();
-            let sizes = if is_timed { sizes(&variant, &request.shape.wanted())? } else { Vec::new() };
+            let sizes = match request.lengths_of(variant) {
+                _ if !is_timed => Vec::new(),
+                Some(lengths) => lengths.sizes(&variant, &request.shape)?,
+                None => sizes(&variant, &request.shape.wanted())?,
+            };
             Ok((variant, sizes, cards))
         };
         return request.selection.resolve(context, &session.grid, observer)?.into_iter().map(sizes_of).collect();
@@ -210,19 +234,24 @@ pub(super) fn of_plan(plan: &Plan, cards: &[Card]) -> Option<Outcome> {
     let sizes = family::of(plan.variant.kind()).sizes(&plan.variant, &Shape::default().wanted());
     let of_card = |card| sizes.iter().filter_map(|size| call(plan, size, card, &model)).collect::<Vec<_>>();
     let calls: Vec<Call> = cards.iter().flat_map(of_card).collect();
-    let outcome = Outcome { calls, left_out: Vec::new(), learned: Vec::new(), validation: Vec::new() };
+    let outcome = Outcome { calls, left_out: Vec::new(), learned: Vec::new(), validation: Vec::new(), packed: None };
     (!outcome.calls.is_empty()).then_some(outcome)
 }
 
 /// The call of a plan at a size on a card; `None` if its kernel is not timed on its own.
 pub(super) fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Option<Call> {
     let estimate = family::estimate(plan, size, card)?;
-    let features = Features::of(plan, size, &estimate, card);
+    Some(call_of(plan, size.clone(), size, estimate, card, model))
+}
+
+/// The call with this estimate, corrected as a call of the size `like`.
+fn call_of(plan: &Plan, size: Size, like: &Size, estimate: Estimate, card: &Card, model: &Model) -> Call {
+    let features = Features::of(plan, like, &estimate, card);
     let prediction = model.predict(&features, estimate.microseconds, estimate.floor_microseconds);
-    Some(Call {
+    Call {
         name: plan.variant.name(),
         variant: plan.variant,
-        size: size.clone(),
+        size,
         gpu: card.name.clone(),
         prediction,
         estimate: estimate.microseconds,
@@ -233,7 +262,7 @@ pub(super) fn call(plan: &Plan, size: &Size, card: &Card, model: &Model) -> Opti
         parts: estimate.parts,
         waves: estimate.waves,
         splits: estimate.splits,
-    })
+    }
 }
 
 /// The card of this name.
@@ -267,8 +296,8 @@ fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
 /// Most rows of a file: the errors of held-out calls take the square of their number.
 const MOST_ROWS: usize = 5000;
 
-/// The number of rows of a file, and its lessons; see [`lesson`].
-fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Lesson>), CommandError> {
+/// The rows of a file, and its lessons; see [`lesson`]. Batches of lengths that differ teach nothing, but have errors.
+fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(Vec<Row>, Vec<Lesson>), CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Usage(format!("`{}`: {error}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let rows = lab::parse(&path.display().to_string(), &text).map_err(|error| failed(&error))?.rows;
@@ -281,10 +310,10 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(usize, Vec<Less
     let plans = AllPlans::new(|variant| session.plan(variant).ok());
     let lessons = rows.iter().filter_map(|row| lesson(row, |variant, tile| plans.with_tile(variant, tile)));
     let lessons = with_held_out(lessons.collect());
-    if lessons.is_empty() {
+    if lessons.is_empty() && packed::errors(&rows, session, &Model::learn(&[])).is_empty() {
         return Err(failed(&"it holds no row of `kgen bench` of a kernel with one of its tiles on a known card"));
     }
-    Ok((rows.len(), lessons))
+    Ok((rows, lessons))
 }
 
 /// Largest ratio of measured and estimated time, as a logarithm, from which something is learned: a factor of 20.

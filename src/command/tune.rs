@@ -1,10 +1,13 @@
 //! Search for the fastest tile of kernels: candidates are compiled, proved and timed, or read from a store.
 
+mod ladder;
 mod live;
 mod ranked;
 mod replayed;
 mod space;
 mod write;
+
+pub use ladder::{Ladder, Step};
 
 use super::{
     CommandError, Context, Observer, SelectionRequest,
@@ -57,6 +60,8 @@ pub struct Request {
     pub shard: Option<Shard>,
     /// Compare each winner with the fastest tile of a replayed store.
     pub quality: bool,
+    /// Measure what each choice of a tile gains, in place of a search.
+    pub ladder: bool,
     /// File for confirmed winners, as entries of `variants.toml`.
     pub write: Option<PathBuf>,
     /// Rounds of a timing.
@@ -94,6 +99,7 @@ impl Default for Request {
             replay: None,
             shard: None,
             quality: false,
+            ladder: false,
             write: None,
             rounds: 20,
             warm_up_ms: 10,
@@ -126,6 +132,9 @@ pub struct Outcome {
     pub gpu: String,
     /// One search for each variant.
     pub searches: Vec<Search>,
+    /// In place of searches, one ladder for each variant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ladders: Vec<Ladder>,
     /// Number of entries written.
     pub written: usize,
     /// True if the command was interrupted before all variants were searched.
@@ -238,15 +247,18 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     if let Some(path) = &request.write {
         write::refuse_unwritable(path)?;
     }
-    let (gpu, searches) = match &request.replay {
-        Some(path) => replayed::run(path, request, &variants, &settings, &session, &sizes)?,
+    let live::Outcome { gpu, searches, ladders } = match &request.replay {
+        Some(path) => {
+            let (gpu, searches) = replayed::run(path, request, &variants, &settings, &session, &sizes)?;
+            live::Outcome { gpu, searches, ladders: Vec::new() }
+        }
         None => live::run(request, &variants, &settings, &session, &sizes, context, observer)?,
     };
-    if searches.is_empty() && !context.cancel.requested() {
+    if searches.is_empty() && ladders.is_empty() && !context.cancel.requested() {
         return Err(request.nothing_to_tune());
     }
     let written = request.write.as_deref().map_or(Ok(0), |path| write::write(path, &searches, &gpu))?;
-    Ok(Outcome { gpu, searches, written, interrupted: context.cancel.requested() })
+    Ok(Outcome { gpu, searches, ladders, written, interrupted: context.cancel.requested() })
 }
 
 impl Request {
@@ -283,6 +295,10 @@ impl Request {
         }
         if self.quality && self.replay.is_none() {
             let why = "`quality` compares with the rows of all tiles, which only a store has; add `--replay`";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        if self.ladder && (self.replay.is_some() || self.write.is_some() || !self.held_out.is_empty()) {
+            let why = "`ladder` measures the choices of a tile and finds no other; leave out `replay`, `write` and `held_out`";
             return Err(CommandError::Usage(why.to_owned()));
         }
         self.shape.refuse_out_of_range()
@@ -338,10 +354,15 @@ impl Outcome {
         if self.interrupted {
             return Err(CommandError::Interrupted("measurements are in the store; run the same command to resume".to_owned()));
         }
+        let failed_ladders = self.ladders.iter().filter(|ladder| ladder.failure.is_some()).count();
+        if failed_ladders > 0 {
+            let all = count(self.ladders.len(), "ladder");
+            return Err(CommandError::Failed(format!("{failed_ladders} of {all} failed")));
+        }
         let of = |wanted: fn(Status) -> bool| self.searches.iter().filter(|search| wanted(search.status)).count();
         let all = count(self.searches.len(), "search");
         match of(|status| !matches!(status, Status::Ok | Status::Absent)) {
-            0 if of(|status| status == Status::Ok) == 0 => {
+            0 if !self.searches.is_empty() && of(|status| status == Status::Ok) == 0 => {
                 Err(CommandError::Failed(format!("none of {all} had the rows that it needs")))
             }
             0 => Ok(()),

@@ -21,10 +21,11 @@ use crate::{
     kernel::{Card, Kind, Target, TileKey, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Values for templates, by name.
-pub type Words = BTreeMap<&'static str, serde_json::Value>;
+pub type Words = BTreeMap<&'static str, Value>;
 
 /// A family of kernels: everything that differs between families.
 pub trait Family: Sync {
@@ -59,6 +60,12 @@ pub trait Family: Sync {
     /// [`PlanError`] if the kernel has no default.
     fn candidates(&self, variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
         Ok(Box::new(std::iter::once(self.plan(variant, None)?)))
+    }
+
+    /// The choices of a plan's tile that make its kernel faster, each taken back by itself. None if the family does not
+    /// tell such choices from others.
+    fn rungs(&self, _plan: &Plan) -> Vec<Rung> {
+        Vec::new()
     }
 
     /// The rows of `tiles/` that determine a kernel's default tile, the last of which wins; none if the family has no
@@ -102,6 +109,12 @@ pub trait Family: Sync {
         Some(Estimate::of_traffic(self.trial(&plan.variant, size, bench)?.work(), card))
     }
 
+    /// The time of a kernel for a batch of sequences with these lengths of queries and keys, whose heads are those of
+    /// `size`. `None` as of [`estimate`](Self::estimate), and if the family's calls have no sequences.
+    fn estimate_packed(&self, _plan: &Plan, _size: &Size, _lengths: &[[u32; 2]], _card: &Card) -> Option<Estimate> {
+        None
+    }
+
     /// The cases of a kernel, in order.
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>>;
 
@@ -110,6 +123,21 @@ pub trait Family: Sync {
     fn random_case(&self, _variant: &Variant, _size: u32, _seed: u64) -> Option<Box<dyn Case>> {
         None
     }
+}
+
+/// A choice of a tile taken back: a key, and the keys that the kernel's rules tie to it.
+#[derive(Clone, Debug)]
+pub struct Rung {
+    /// The key of `[[tile]]`.
+    pub switch: &'static str,
+    /// The keys that change, with the plan's values.
+    pub from: Map<String, Value>,
+    /// The same keys with the values that they change to.
+    pub to: Map<String, Value>,
+    /// All keys of the changed tile.
+    pub tile: Map<String, Value>,
+    /// The kernel with this tile, or the reason why there is none.
+    pub plan: Result<Plan, String>,
 }
 
 /// Every family, in the order in which lists show them.
@@ -139,6 +167,16 @@ pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
 /// [`PlanError`] if the kernel has no default.
 pub fn candidates(variant: Variant) -> Result<Box<dyn Iterator<Item = Plan>>, PlanError> {
     of(variant.kind()).candidates(variant)
+}
+
+/// The choices of a plan's tile, each taken back; [`Family::rungs`].
+pub fn rungs(plan: &Plan) -> Vec<Rung> {
+    of(plan.variant.kind()).rungs(plan)
+}
+
+/// The time of a kernel for sequences of their own lengths; [`Family::estimate_packed`].
+pub fn estimate_packed(plan: &Plan, size: &Size, lengths: &[[u32; 2]], card: &Card) -> Option<Estimate> {
+    of(plan.variant.kind()).estimate_packed(plan, size, lengths, card)
 }
 
 /// The time of a kernel at a size, computed from its plan; [`Family::estimate`].

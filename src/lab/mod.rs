@@ -13,6 +13,7 @@ mod flat;
 mod foreign;
 mod import;
 mod knowledge;
+pub mod ladder;
 mod noise;
 pub mod predict;
 mod profiled;

@@ -155,7 +155,8 @@ impl Measured<'_> {
 pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
     let of = |side: &Side| {
         let mut cases = BTreeMap::<_, Measured>::new();
-        for row in rows.iter().filter(|row| row.foreign.is_none() && row.median_us().is_some() && side.has(row)) {
+        for row in rows.iter().filter(|row| row.foreign.is_none() && !row.is_rung() && row.median_us().is_some() && side.has(row))
+        {
             cases.entry(row.key()).or_default().0.push(row);
         }
         cases

@@ -1,9 +1,13 @@
-//! Searches on the GPU of this machine: candidates are compiled, proved and timed, and each measurement is a row of the
-//! store.
+//! Searches and ladders on the GPU of this machine: candidates are compiled, proved and timed, and each measurement is a
+//! row of the store.
 
 mod known;
 
-use super::{Request, Search, Sizes, card, space::Space, space::lessons};
+use super::{
+    Request, Search, Sizes, card,
+    ladder::Ladder,
+    space::{Rungs, Space, lessons},
+};
 use crate::{
     bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Report, Size, turns},
     check::{CheckRequest, Kernel, Level, Status as CheckStatus, Verdict},
@@ -22,7 +26,8 @@ use crate::{
     kernel::{Card, Variant},
     lab::{
         Condition, Row, Status, Store,
-        tune::{Candidate, Failure, Measurer, Settings, Suite, TUNE, search},
+        ladder::{LADDER, Switch},
+        tune::{Candidate, Failure, Measurer, Settings, Suite, TUNE, ladder, search},
     },
     plan::{Plan, runs_on},
     text::count,
@@ -40,7 +45,15 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Most proofs at once: most of their time is the reference's, on the host, and each holds a context of the GPU.
 const PROOFS: usize = 16;
 
-/// Searches tiles of variants on this machine's GPU. Returns the card's name too.
+/// What was found of variants.
+pub(super) struct Outcome {
+    /// The card.
+    pub gpu: String,
+    pub searches: Vec<Search>,
+    pub ladders: Vec<Ladder>,
+}
+
+/// Searches tiles of variants on this machine's GPU, or measures their ladders.
 ///
 /// # Errors
 /// [`CommandError`] if there is no GPU, compiler or store, or no variant runs on the GPU.
@@ -52,7 +65,7 @@ pub(super) fn run(
     sizes: Sizes<'_>,
     context: &Context,
     observer: &dyn Observer,
-) -> Result<(String, Vec<Search>), CommandError> {
+) -> Result<Outcome, CommandError> {
     let gpu = find_gpu()?;
     let card = card(request.gpu.as_deref().unwrap_or(&gpu.info.name))?;
     let on_gpu = |variant: &&Variant| runs_on(variant.target(), gpu.info.compute_capability, true);
@@ -65,24 +78,46 @@ pub(super) fn run(
     let recorder = Recorder::open(request.db.as_deref(), context)?;
     let machine = Machine::new(request, gpu, recorder, session, context, observer);
     let compiler = Compiler { tools: &tools, session, context, folder: &request.build_dir, offline: request.offline };
-    let mut searches = Vec::new();
+    let mut outcome = Outcome { gpu: label(&card, &machine.report.gpu), searches: Vec::new(), ladders: Vec::new() };
     for variant in &variants {
         if context.cancel.requested() {
             break;
         }
         let rows = Store::open_to_read(&db::path(request.db.as_deref())?)?.rows(&Condition::default())?;
         let lessons = lessons(&rows, &card, *variant, &variants, session);
-        let Some(space) = Space::new(*variant, session, &card, &lessons, sizes(variant)?)? else { continue };
-        let known = Known::new(&rows, *variant, &machine.report);
+        let sizes = sizes(variant)?;
+        let (space, rungs) = if request.ladder {
+            let Some((space, rungs)) = Space::of_rungs(*variant, session, &card, &lessons, sizes)? else { continue };
+            (space, Some(rungs))
+        } else {
+            let Some(space) = Space::new(*variant, session, &card, &lessons, sizes)? else { continue };
+            (space, None)
+        };
+        let known = Known::new(&rows, *variant, &machine.report, request.ladder);
         let name = variant.name();
-        observer.note(&format!("searching among {} of `{name}`", count(space.candidates.len(), "tile")));
         let prepared = HashMap::new();
-        let mut live =
-            Live { machine: &machine, compiler: &compiler, space: &space, known, prepared, passes: 0, spent: Duration::ZERO };
-        let found = search(&space.candidates, settings, &mut live);
-        searches.push(Search::of(&space, found, |_| machine.recorder.run.id.clone()));
+        let mut live = Live {
+            machine: &machine,
+            compiler: &compiler,
+            space: &space,
+            rungs: rungs.as_ref(),
+            known,
+            prepared,
+            passes: 0,
+            spent: Duration::ZERO,
+        };
+        if let Some(rungs) = &rungs {
+            observer.note(&format!("taking back {} of `{name}`", count(rungs.timed.len(), "choice")));
+            rungs.refused.iter().for_each(|(switch, tile, reason)| live.refuse(switch, tile, reason));
+            let found = ladder(&space.candidates, settings, &mut live);
+            outcome.ladders.push(Ladder::of(&space, rungs, found));
+        } else {
+            observer.note(&format!("searching among {} of `{name}`", count(space.candidates.len(), "tile")));
+            let found = search(&space.candidates, settings, &mut live);
+            outcome.searches.push(Search::of(&space, found, |_| machine.recorder.run.id.clone()));
+        }
     }
-    Ok((label(&card, &machine.report.gpu), searches))
+    Ok(outcome)
 }
 
 /// The card as tables name it: by the driver's name if the model's card is another.
@@ -162,6 +197,8 @@ struct Live<'a> {
     machine: &'a Machine<'a>,
     compiler: &'a Compiler<'a>,
     space: &'a Space,
+    /// The choices that the candidates lack, if they are those of a ladder.
+    rungs: Option<&'a Rungs>,
     known: Known<'a>,
     /// Candidates by the hash of their text.
     prepared: HashMap<String, Prepared>,
@@ -182,8 +219,30 @@ impl Live<'_> {
         Ok((plan, Made::of(plan, source.hash)))
     }
 
+    /// Details of a row, with those of the ladder if the candidate is of one.
+    fn details(&self, tile: &Value, mut details: Value) -> Value {
+        let Some(rungs) = self.rungs else { return details };
+        details["suite"] = LADDER.into();
+        let lacks = |(candidate, _): &(&Candidate, &Switch)| tile.as_object() == Some(&candidate.tile);
+        if let Some((_, switch)) = self.space.candidates.iter().skip(1).zip(&rungs.timed).find(lacks) {
+            details[LADDER] = json!(switch);
+        }
+        details
+    }
+
+    /// A row of a choice that cannot be taken back, unless there is one.
+    fn refuse(&self, switch: &Switch, tile: &Map<String, Value>, reason: &str) {
+        if self.known.is_refused(switch) {
+            return;
+        }
+        let made = Made { tile: Value::Object(tile.clone()), ..Made::default() };
+        let failure = Failure { status: Status::Refused, message: reason.to_owned() };
+        self.add_failure(&made, &Map::new(), &failure, json!({ LADDER: switch }));
+    }
+
     /// A row without times.
     fn add_failure(&self, made: &Made, built: &Map<String, Value>, failure: &Failure, details: Value) {
+        let details = self.details(&made.tile, details);
         let (variant, size) = (self.space.variant, Size::new([]));
         let mut measurement = Measurement::without(variant, size, bench::Status::Error, failure.message.clone());
         measurement.made = made.clone();
@@ -222,7 +281,7 @@ impl Live<'_> {
                     "suite": suite.word(), "pass": self.passes, "seconds": seconds, "compile_s": compiled.compile_s,
                     "prove_s": prove_s,
                 });
-                self.machine.add(measurement, &compiled.built, details, None);
+                self.machine.add(measurement, &compiled.built, self.details(&measurement.made.tile, details), None);
             }
             match (&measurement.numbers, &mut times) {
                 (Some(numbers), Ok(times)) => times.push(numbers.microseconds.median),
@@ -344,7 +403,7 @@ impl Measurer for Live<'_> {
 
     fn time(&mut self, candidates: &[&Candidate], suite: Suite) -> Vec<Result<Vec<f64>, Failure>> {
         let sizes = match suite {
-            Suite::Tuned => &self.space.tuned,
+            Suite::Tuned | Suite::Ladder => &self.space.tuned,
             Suite::HeldOut => &self.space.held_out,
         };
         let made: Result<Vec<Made>, Failure> =

@@ -8,10 +8,11 @@ use crate::{
         predict::{AllPlans, lesson},
         session::Session,
     },
-    family,
+    family::{self, Rung},
     kernel::{Card, Variant},
     lab::{
         Row,
+        ladder::Switch,
         predict::{self, Features, Lesson, Model},
         tune::{Candidate, TUNE},
     },
@@ -39,6 +40,15 @@ pub(super) struct Space {
     pub held_out: Vec<Size>,
 }
 
+/// The choices of a kernel's tile.
+#[derive(Debug, Default)]
+pub(super) struct Rungs {
+    /// Those that are taken back, in the order of the candidates after the first.
+    pub timed: Vec<Switch>,
+    /// Those that cannot be, with the tile that would lack them and the reason.
+    pub refused: Vec<(Switch, Map<String, Value>, String)>,
+}
+
 impl Space {
     /// The candidates of a variant on a card, with times predicted from the project's lessons and `lessons`. `None` if
     /// the kernel has one tile only, or is not timed by itself.
@@ -56,6 +66,52 @@ impl Space {
         let near = family::candidates(variant).map_err(|error| CommandError::Usage(error.to_string()))?;
         let tile = tile(&default);
         let plans: Vec<Plan> = std::iter::once(default).chain(near.filter(|plan| self::tile(plan) != tile)).collect();
+        Ok(Self::of(plans, variant, card, lessons, [tuned, held_out]))
+    }
+
+    /// The kernel of a variant and, as candidates, the kernels that lack one of its choices each; and the choices that
+    /// cannot be taken back. `None` as of [`new`](Self::new).
+    ///
+    /// # Errors
+    /// [`CommandError`] if the variant has no plan or a kernel cannot be rendered.
+    pub fn of_rungs(
+        variant: Variant,
+        session: &Session,
+        card: &Card,
+        lessons: &[Lesson],
+        sizes: [Vec<Size>; 2],
+    ) -> Result<Option<(Self, Rungs)>, CommandError> {
+        let default = session.plan(variant).map_err(CommandError::Usage)?;
+        let text_of = |plan: &Plan| session.renderer.kernel(plan).map(|source| source.hash);
+        let mut texts = vec![text_of(&default)?];
+        let (mut plans, mut rungs) = (vec![default], Rungs::default());
+        for Rung { switch, from, to, tile, plan } in family::rungs(&plans[0]) {
+            let switch = Switch { switch: switch.to_owned(), from, to };
+            match plan {
+                Err(reason) => rungs.refused.push((switch, tile, reason)),
+                Ok(plan) => {
+                    let text = text_of(&plan)?;
+                    if texts.contains(&text) {
+                        rungs.refused.push((switch, tile, "the kernel's text does not depend on it".to_owned()));
+                        continue;
+                    }
+                    texts.push(text);
+                    plans.push(plan);
+                    rungs.timed.push(switch);
+                }
+            }
+        }
+        Ok(Self::of(plans, variant, card, lessons, sizes).map(|space| (space, rungs)))
+    }
+
+    /// The candidates with these plans, the first of which is the default's.
+    fn of(
+        plans: Vec<Plan>,
+        variant: Variant,
+        card: &Card,
+        lessons: &[Lesson],
+        [tuned, held_out]: [Vec<Size>; 2],
+    ) -> Option<Self> {
         let model = Model::learn(predict::built_in().iter().chain(lessons));
         let candidate = |plan: &Plan| {
             let logarithms: Option<Vec<f64>> = tuned.iter().map(|size| predicted(plan, size, card, &model)).collect();
@@ -69,7 +125,7 @@ impl Space {
         };
         let candidates: Option<Vec<Candidate>> = plans.iter().map(candidate).collect();
         let candidates = candidates.filter(|candidates| candidates.len() > 1);
-        Ok(candidates.map(|candidates| Self { variant, plans, candidates, tuned, held_out }))
+        candidates.map(|candidates| Self { variant, plans, candidates, tuned, held_out })
     }
 
     /// Without the candidates that `keep` is false for; the default stays.

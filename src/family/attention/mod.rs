@@ -36,7 +36,7 @@ pub use score::Score;
 pub use tile_keys::{Accuracy, CopyPath, Fp8Mma, StorePath, TileChange, Turns};
 pub(super) use words::of_other_row as row_of_another_family;
 
-use super::{Family, Words};
+use super::{Family, Rung, Words};
 use crate::{
     bench::{Bench, Estimate, Size, Trial, Wanted},
     check::{Case, Level, Number, Subject},
@@ -81,6 +81,11 @@ impl Family for Attention {
         Ok(Box::new(recipes::candidates(point_of(&variant))?))
     }
 
+    fn rungs(&self, plan: &Plan) -> Vec<Rung> {
+        let tile = plan.design_as::<Design>().map(|design| design.tile);
+        tile.and_then(|tile| recipes::rungs(point_of(&plan.variant), tile).ok()).unwrap_or_default()
+    }
+
     fn tile_rows(&self, variant: Variant) -> Vec<&'static TileRow> {
         recipes::tile_rows(point_of(&variant))
     }
@@ -119,6 +124,10 @@ impl Family for Attention {
 
     fn estimate(&self, plan: &Plan, size: &Size, card: &Card) -> Option<Estimate> {
         cost::estimate(point_of(&plan.variant), plan.own_design(), plan, &Shape::of(size)?, card)
+    }
+
+    fn estimate_packed(&self, plan: &Plan, size: &Size, lengths: &[[u32; 2]], card: &Card) -> Option<Estimate> {
+        cost::estimate_packed(point_of(&plan.variant), plan.own_design(), plan, &Shape::of(size)?, lengths, card)
     }
 
     fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {

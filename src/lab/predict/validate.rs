@@ -61,7 +61,7 @@ pub struct Errors {
 pub struct Validation {
     /// The axis.
     pub held: Held,
-    /// Errors of all calls, then by group, head dim and card.
+    /// Errors of all calls, then by group, head dim and card, and of calls whose queries and keys differ in number.
     pub errors: Vec<Errors>,
     /// Mean error of the estimates alone, without a correction.
     pub estimate_mean: f64,
@@ -101,11 +101,22 @@ pub fn validate(lessons: &[Lesson]) -> Vec<Validation> {
             by(&|lesson| lesson.group.clone()),
             by(&|lesson| format!("head dim {:>3}", lesson.head_dim)),
             by(&|lesson| lesson.card.clone()),
+            errors_of("queries and keys that differ".to_owned(), &with_other_lengths(&known)).into_iter().collect(),
         ];
         let estimates = known.iter().map(|(lesson, _)| (-lesson.ratio).exp_m1().abs()).sum::<f64>();
         Validation { held, errors: parts.concat(), estimate_mean: estimates / known.len().max(1) as f64 }
     };
     Held::ALL.into_iter().filter(several).map(of_axis).collect()
+}
+
+/// The calls with another number of queries than of keys, except decoding, in which it is the rule.
+fn with_other_lengths<'a>(calls: &[(&'a Lesson, f64)]) -> Vec<(&'a Lesson, f64)> {
+    let differ = |lesson: &Lesson| {
+        let length = |name| lesson.length.split(' ').find_map(|word| word.strip_prefix(name));
+        let lengths = length("seqlen_q=").zip(length("seqlen_k="));
+        lengths.is_some_and(|(queries, keys)| queries != keys) && !lesson.group.starts_with("fwd_split ")
+    };
+    calls.iter().filter(|(lesson, _)| differ(lesson)).copied().collect()
 }
 
 fn errors_of(of: String, calls: &[(&Lesson, f64)]) -> Option<Errors> {
@@ -141,6 +152,19 @@ mod tests {
         let [all, of_64] = ["all", "head dim  64"].map(|of| of_dims.errors.iter().find(|errors| errors.of == of).expect(of));
         assert_eq!((all.calls, of_64.calls), (30, 10));
         assert!(of_64.mean <= of_64.p95 + 1e-9 && of_64.p95 <= of_64.worst && of_64.worst <= all.worst);
+    }
+
+    #[test]
+    fn calls_with_other_lengths_are_those_whose_queries_and_keys_differ() {
+        let lengths = |group: &str, length: &str| Lesson { length: length.to_owned(), ..lesson(group, 64, 0.1, 0.0) };
+        let lessons = [
+            lengths("fwd sm90", "seqlen_q=512 seqlen_k=512"),
+            lengths("fwd sm90", "seqlen_q=512 seqlen_k=5120"),
+            lengths("fwd_split sm80", "seqlen_q=1 seqlen_k=5120"),
+            lengths("reduce_sum sm80", "rows=1 columns=5120"),
+        ];
+        let all: Vec<(&Lesson, f64)> = lessons.iter().map(|lesson| (lesson, 0.0)).collect();
+        assert_eq!(with_other_lengths(&all), [(&lessons[1], 0.0)]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) const LENGTHS: [&str; 3] = ["batch", "seqlen_q", "seqlen_k"];
 
 /// True for a row with a time that may be compared with others.
 pub(super) fn is_timed(row: &Row) -> bool {
-    row.foreign.is_none() && row.median_us().is_some_and(|time| time > 0.0)
+    row.foreign.is_none() && !row.is_rung() && row.median_us().is_some_and(|time| time > 0.0)
 }
 
 /// Every case, sorted by what identifies it.

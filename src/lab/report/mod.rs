@@ -6,6 +6,7 @@ mod changes;
 mod draw;
 mod heat;
 mod kernels;
+mod ladder;
 mod lengths;
 mod list;
 mod measured;
@@ -98,6 +99,7 @@ impl Report {
             roofline::section(&cases),
             lengths::section(&cases),
             heat::section(&cases),
+            ladder::section(rows),
             predictions::section(&cases, forecast),
             noise::section(rows),
             changes::section(rows),

@@ -2,7 +2,7 @@
 
 use crate::bench::{Summary, percentile};
 use itertools::Itertools;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Part of the pairs of passes that the floor covers.
@@ -18,7 +18,7 @@ const USUAL_FLOOR: f64 = 0.01;
 const LEAST_FLOOR: f64 = 0.002;
 
 /// A ratio of two times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Geometric mean over the passes.
     pub mean: f64,

@@ -6,20 +6,23 @@
 //! ```
 //!
 //! A *pass* times the default and some candidates in turns, round by round, at all sizes; times are compared as ratios
-//! to the default's of the same pass, so that a drift of the card cancels.
+//! to the default's of the same pass, so that a drift of the card cancels. A [`ladder()`] has the same passes, of the
+//! default and of tiles that lack one of its choices each.
 
 mod evidence;
+mod ladder;
 mod quality;
 mod rank;
 mod replay;
 mod search;
 
 pub use evidence::{Evidence, Ratio};
+pub use ladder::{Ladder, ladder};
 pub use quality::{Quality, quality};
 pub use replay::{Replay, size_key, tile_of};
 pub use search::{Confirmation, Found, Settings, Standing, search};
 
-use super::Status;
+use super::{Status, ladder::LADDER};
 use serde_json::{Map, Value};
 
 /// Name of the program in rows of the tuner.
@@ -55,6 +58,8 @@ pub enum Suite {
     Tuned,
     /// The sizes that confirm the winner.
     HeldOut,
+    /// The sizes at which the gain of each choice of a tile is measured.
+    Ladder,
 }
 
 impl Suite {
@@ -63,6 +68,7 @@ impl Suite {
         match self {
             Self::Tuned => "tuned",
             Self::HeldOut => "held_out",
+            Self::Ladder => LADDER,
         }
     }
 }

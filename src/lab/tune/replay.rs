@@ -179,7 +179,7 @@ impl Measurer for Replay<'_> {
 
     fn time(&mut self, candidates: &[&Candidate], suite: Suite) -> Vec<Result<Vec<f64>, Failure>> {
         let sizes = match suite {
-            Suite::Tuned => self.tuned,
+            Suite::Tuned | Suite::Ladder => self.tuned,
             Suite::HeldOut => self.held_out,
         };
         let tiles: Vec<String> = candidates.iter().map(|candidate| text(&candidate.tile)).collect();

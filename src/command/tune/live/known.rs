@@ -5,6 +5,7 @@ use crate::{
     kernel::Variant,
     lab::{
         Row, Status,
+        ladder::Switch,
         tune::{Failure, TUNE, size_key},
     },
 };
@@ -16,24 +17,28 @@ pub(super) struct Known<'a> {
     times: HashMap<(&'a str, String), VecDeque<&'a Row>>,
     /// Failures by text.
     failures: HashMap<&'a str, &'a Row>,
+    /// Choices that the plan does not permit to take back.
+    refused: Vec<Switch>,
 }
 
 impl<'a> Known<'a> {
-    /// The rows of `variant` that were measured in the circumstances of `report`.
-    pub fn new(rows: &'a [Row], variant: Variant, report: &Report) -> Self {
+    /// The rows of `variant` that were measured in the circumstances of `report`, by ladders or by searches.
+    pub fn new(rows: &'a [Row], variant: Variant, report: &Report, of_ladders: bool) -> Self {
         let plan = serde_json::to_value(report.plan).unwrap_or_default();
         let name = variant.name();
         let is_same = |row: &&Row| {
             row.bench == TUNE
+                && row.is_of_ladder() == of_ladders
                 && row.kernel_name() == name
                 && row.gpu() == report.gpu.info.name
                 && row.run.get("plan") == Some(&plan)
                 && row.run.get("seed").and_then(serde_json::Value::as_u64) == Some(report.seed)
         };
-        let mut known = Self { times: HashMap::new(), failures: HashMap::new() };
+        let mut known = Self { times: HashMap::new(), failures: HashMap::new(), refused: Vec::new() };
         for row in rows.iter().filter(is_same) {
             let source = row.kernel_fact("source");
             match row.status {
+                Status::Refused if source.is_empty() => known.refused.extend(Switch::of(row)),
                 Status::Ok => known.times.entry((source, row.size_key())).or_default().push_back(row),
                 // Errors of the machine may not happen again.
                 Status::Spilled | Status::Wrong | Status::Refused => _ = known.failures.insert(source, row),
@@ -64,6 +69,11 @@ impl<'a> Known<'a> {
     pub fn failure(&self, source: &str) -> Option<Failure> {
         let row = self.failures.get(source).filter(|row| row.status != Status::Truncated)?;
         Some(Failure { status: row.status, message: row.message.clone() })
+    }
+
+    /// True if a row states that this choice cannot be taken back.
+    pub fn is_refused(&self, switch: &Switch) -> bool {
+        self.refused.contains(switch)
     }
 
     /// True if a row states that a search ended before this kernel.

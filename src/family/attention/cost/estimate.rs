@@ -7,6 +7,7 @@ use super::{
     },
     DRAM_PER_MILLE, KernelCost,
     kernel::{Busy, resident},
+    packed::{self, Sequence, Tile},
     shipped::{Device, Kernel, Request, Sharing, Time},
 };
 use crate::{
@@ -34,37 +35,137 @@ mod backward {
 /// The time of a kernel with this plan. `None` for a kind without cost parameters, whose kernels are not timed on their
 /// own; for a declared score or mask, whose skipped tiles are unknown; and if a block does not fit on the card.
 pub fn estimate(point: Point, design: &Design, plan: &Plan, shape: &Shape, card: &Card) -> Option<Estimate> {
-    if point.features.score().is_some() || shape.heads_k == 0 || !shape.heads.is_multiple_of(shape.heads_k) {
-        return None;
-    }
+    refuse_unknown(point, shape)?;
     let busy = Busy::of(point, design).on(card, point, design);
     let kernel = kernel_of(point, design, plan, busy, card)?;
     let device = device_of(card);
     let splits = (point.kind == Kind::FwdSplit).then(|| timing::splits(point, shape, card.multiprocessors));
     let (request, shares) = request_of(point, shape, splits);
     let time = Time::of(&request, &kernel, &device, &shares);
-    let of_memory = Time::of(&request, &kernel, &Device { l2_bytes_per_ns: f64::INFINITY, ..device }, &shares).memory;
+    let of_memory = Time::of(&request, &kernel, &without_l2(device), &shares).memory;
+    let group = if shares.packed { request.heads / request.heads_k } else { 1.0 };
+    let heads = if shares.packed { request.heads_k } else { request.heads };
+    let blocks = request.batch * heads * (request.queries * group / kernel.rows).ceil() * shares.splits;
+    Some(Estimate {
+        microseconds: time.total() / 1000.0,
+        parts: parts(&time, of_memory, busy),
+        work: work(point, shape),
+        floor_microseconds: floor(point, work(point, shape), card),
+        waves: blocks / (device.multiprocessors * kernel.resident),
+        splits,
+    })
+}
+
+/// The time of a kernel with this plan for sequences of these lengths of queries and keys, with the heads of `shape`.
+/// `None` as of [`estimate`], or without sequences.
+pub fn estimate_packed(
+    point: Point,
+    design: &Design,
+    plan: &Plan,
+    shape: &Shape,
+    lengths: &[[u32; 2]],
+    card: &Card,
+) -> Option<Estimate> {
+    refuse_unknown(point, shape)?;
+    let busy = Busy::of(point, design).on(card, point, design);
+    let kernel = kernel_of(point, design, plan, busy, card)?;
+    let device = device_of(card);
+    let of = |batch: u32, [seqlen_q, seqlen_k]: [u32; 2]| Shape { batch, seqlen_q, seqlen_k, ..*shape };
+    let longest = [0, 1].map(|side| lengths.iter().map(|length| length[side]).max().unwrap_or_default());
+    let longest = of(u32::try_from(lengths.len()).ok()?, longest);
+    let splits = (point.kind == Kind::FwdSplit).then(|| timing::splits(point, &longest, card.multiprocessors));
+    let works: Vec<Work> = lengths.iter().map(|length| work(point, &of(1, *length))).collect();
+    let bytes = |work: &Work| work.bytes.unwrap_or_default();
+    let all = Work { flops: works.iter().map(|work| work.flops).sum(), bytes: Some(works.iter().map(bytes).sum()) };
+    let sequence = |length: [u32; 2], share: f64| {
+        let (request, shares) = request_of(point, &of(1, length), splits);
+        Sequence { tiles: tiles(point, &of(1, length), &kernel, &shares), request, share }
+    };
+    let sequences: Vec<Sequence> =
+        lengths.iter().zip(&works).map(|(length, work)| sequence(*length, bytes(work) / bytes(&all).max(1.0))).collect();
+    let (count, length) = alike(lengths)?;
+    let like = vec![sequence(length, 1.0 / f64::from(count)); count as usize];
+    let (request, shares) = request_of(point, &of(count, length), splits);
+    let time_on = |device: &Device| {
+        let of_like = Time::of(&request, &kernel, device, &shares);
+        packed::time(&sequences, &like, &of_like, &kernel, device, &shares)
+    };
+    let (time, of_memory) = (time_on(&device), time_on(&without_l2(device)).memory);
+    Some(Estimate {
+        microseconds: time.total() / 1000.0,
+        parts: parts(&time, of_memory, busy),
+        work: all,
+        floor_microseconds: floor(point, all, card),
+        waves: packed::blocks(&sequences, &shares) / (device.multiprocessors * kernel.resident),
+        splits,
+    })
+}
+
+/// Equal sequences with about the work of these: the lengths that a pair of query and key has on average, and as many
+/// sequences as have all pairs. `None` if there are no sequences.
+fn alike(lengths: &[[u32; 2]]) -> Option<(u32, [u32; 2])> {
+    let pairs = |length: &[u32; 2]| f64::from(length[0]) * f64::from(length[1]);
+    let all: f64 = lengths.iter().map(pairs).sum();
+    let mean = |side: usize| lengths.iter().map(|length| pairs(length) * f64::from(length[side])).sum::<f64>() / all;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between the least and the most of u32s")]
+    let whole = |number: f64| number.round().max(1.0) as u32;
+    let length = [0, 1].map(|side| whole(mean(side)));
+    (!lengths.is_empty()).then(|| (whole(all / pairs(&length)), length))
+}
+
+/// `None` for a declared score or mask, and for query heads that no key heads divide.
+fn refuse_unknown(point: Point, shape: &Shape) -> Option<()> {
+    let is_known = point.features.score().is_none() && shape.heads_k > 0 && shape.heads.is_multiple_of(shape.heads_k);
+    is_known.then_some(())
+}
+
+/// The tiles of one head and split of a sequence, in the order of the launch. Under a causal mask a forward tile sees
+/// the keys of its last query, a backward tile the queries of its first key; forward kernels start with the last tile.
+fn tiles(point: Point, shape: &Shape, kernel: &Kernel, shares: &Sharing) -> Vec<Tile> {
+    let [queries, keys] = [shape.seqlen_q, shape.seqlen_k].map(f64::from);
+    let is_backward = point.kind == Kind::Bwd;
+    let group = if shares.packed { f64::from(shape.heads / shape.heads_k) } else { 1.0 };
+    let (rows, others) = if is_backward { (keys, queries) } else { (queries * group, keys) };
+    let count = (rows / kernel.rows).ceil().max(1.0);
+    let tile = |place: u32| {
+        let first = f64::from(place) * kernel.rows;
+        let last = (first + kernel.rows).min(rows);
+        let seen = match (point.causal, is_backward) {
+            (false, _) => others,
+            (true, false) => keys - queries + (last / group).ceil(),
+            (true, true) => queries - (first - (keys - queries)).max(0.0),
+        };
+        let filled = ((last - first) / kernel.group_rows).ceil() * kernel.group_rows / kernel.rows;
+        Tile { steps: (seen.clamp(0.0, others) / shares.splits / kernel.keys).ceil(), filled: filled.min(1.0) }
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length divided by the rows of a tile")]
+    let mut tiles: Vec<Tile> = (0..count as u32).map(tile).collect();
+    if point.causal && !is_backward {
+        tiles.reverse();
+    }
+    tiles
+}
+
+/// A card whose L2 takes no time.
+fn without_l2(device: Device) -> Device {
+    Device { l2_bytes_per_ns: f64::INFINITY, ..device }
+}
+
+/// The time of each unit, of which device memory alone takes `of_memory`.
+fn parts(time: &Time, of_memory: f64, busy: Busy) -> Vec<Part> {
     let part = |unit, ns: f64| Part { unit, microseconds: ns / 1000.0 };
-    let parts = vec![
+    vec![
         part(Unit::Launch, time.launch + time.tile),
         part(Unit::Latency, time.chain),
         part(Unit::TensorCores, time.step * busy.tensor / busy.total()),
         part(Unit::Exponentials, time.step * busy.exponentials / busy.total()),
         part(Unit::L2, if of_memory < time.memory { time.memory } else { 0.0 }),
         part(Unit::Memory, of_memory),
-    ];
-    let work = Work { flops: timing::flops(&point, shape), bytes: Some(least_bytes(point, shape)) };
-    let group = if shares.packed { request.heads / request.heads_k } else { 1.0 };
-    let heads = if shares.packed { request.heads_k } else { request.heads };
-    let blocks = request.batch * heads * (request.queries * group / kernel.rows).ceil() * shares.splits;
-    Some(Estimate {
-        microseconds: time.total() / 1000.0,
-        parts,
-        work,
-        floor_microseconds: floor(point, work, card),
-        waves: blocks / (device.multiprocessors * kernel.resident),
-        splits,
-    })
+    ]
+}
+
+fn work(point: Point, shape: &Shape) -> Work {
+    Work { flops: timing::flops(&point, shape), bytes: Some(least_bytes(point, shape)) }
 }
 
 /// The cost parameters of a kernel whose step takes `busy` on the card, with as many resident blocks as the card's
@@ -207,4 +308,114 @@ fn floor(point: Point, work: Work, card: &Card) -> f64 {
     // What fits into L2 may still be there.
     let beyond_l2 = work.bytes.filter(|bytes| *bytes > f64::from(card.l2_mb) * 1e6).unwrap_or_default();
     of_products.max(beyond_l2 / (f64::from(card.dram_gbs) * 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{Features, HeadDim, Target};
+
+    const KINDS: [(Kind, Target); 5] = [
+        (Kind::Fwd, Target::Sm90),
+        (Kind::Fwd, Target::Sm80),
+        (Kind::FwdShort, Target::Sm90),
+        (Kind::FwdSplit, Target::Sm90),
+        (Kind::Bwd, Target::Sm90),
+    ];
+
+    fn point(kind: Kind, target: Target, causal: bool) -> Point {
+        Point { kind, head_dim: HeadDim::equal(128), dtype: Dtype::Bf16, causal, features: Features::NONE, target }
+    }
+
+    const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 4, seqlen_q: 0, seqlen_k: 0, page_size: 0 };
+
+    /// Microseconds of a batch of these lengths on an H100.
+    fn packed(point: Point, lengths: &[[u32; 2]]) -> f64 {
+        let (plan, card) = (Plan::new(point, None).expect("a plan"), Card::named("h100").expect("a card"));
+        estimate_packed(point, plan.attention(), &plan, &SHAPE, lengths, &card).expect("it runs there").microseconds
+    }
+
+    /// As many queries as keys; one of a decoding kernel.
+    fn pairs_of(kind: Kind, lengths: &[u32]) -> Vec<[u32; 2]> {
+        lengths.iter().map(|keys| [if kind == Kind::FwdSplit { 1 } else { *keys }, *keys]).collect()
+    }
+
+    #[test]
+    fn equal_lengths_have_the_time_of_a_batch() {
+        for ((kind, target), causal) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let point = point(kind, target, causal);
+            let (plan, card) = (Plan::new(point, None).expect("a plan"), Card::named("h100").expect("a card"));
+            for (batch, length) in [(1, 777), (3, 4096), (40, 512)] {
+                let lengths = pairs_of(kind, &vec![length; batch as usize]);
+                let [seqlen_q, seqlen_k] = lengths[0];
+                let shape = Shape { batch, seqlen_q, seqlen_k, ..SHAPE };
+                let of_batch = estimate(point, plan.attention(), &plan, &shape, &card).expect("it runs there");
+                let of_lengths = estimate_packed(point, plan.attention(), &plan, &SHAPE, &lengths, &card).expect("likewise");
+                let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+                let parts = of_lengths.parts.iter().zip(&of_batch.parts);
+                assert!(parts.clone().all(|(a, b)| a.unit == b.unit && near(a.microseconds, b.microseconds)), "{kind} {target}");
+                assert!(near(of_lengths.microseconds, of_batch.microseconds) && of_lengths.splits == of_batch.splits);
+                assert!(near(of_lengths.work.flops, of_batch.work.flops) && near(of_lengths.waves, of_batch.waves));
+                assert!(near(of_lengths.floor_microseconds, of_batch.floor_microseconds), "{kind} {target} {batch} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sequences_that_a_batch_is_compared_with_have_its_pairs() {
+        assert_eq!(alike(&[[512, 512]; 7]), Some((7, [512, 512])));
+        // 1024² and eight times 512²: two thirds of the pairs have 512 keys.
+        let mixed = [&[[1024, 1024]][..], &[[512, 512]; 8]].concat();
+        assert_eq!(alike(&mixed), Some((7, [683, 683])));
+        assert_eq!(alike(&[[1, 30], [1, 10]]), Some((2, [1, 25])));
+        assert_eq!(alike(&[]), None);
+    }
+
+    /// A row less changes no number of steps.
+    #[test]
+    fn nearly_equal_lengths_have_nearly_the_time_of_equal_ones() {
+        let mut far = Vec::new();
+        for ((kind, target), causal) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            for (batch, length) in [(2, 8192), (8, 2048), (32, 512)] {
+                let mut lengths = vec![length; batch];
+                let equal = packed(point(kind, target, causal), &pairs_of(kind, &lengths));
+                lengths[0] -= 1;
+                let nearly = packed(point(kind, target, causal), &pairs_of(kind, &lengths));
+                far.push((nearly / equal, format!("{kind} {target} {causal} {batch} x {length}")));
+            }
+        }
+        assert!(far.iter().all(|(ratio, _)| (0.97..1.001).contains(ratio)), "{far:#?}");
+    }
+
+    #[test]
+    fn a_batch_takes_less_than_as_many_of_its_longest_and_more_than_of_its_shortest() {
+        for ((kind, target), causal) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let of = |lengths: &[u32]| packed(point(kind, target, causal), &pairs_of(kind, lengths));
+            let [short, mixed, long] = [of(&[1024; 8]), of(&[4096, 1024, 1024, 4096, 1024, 1024, 1024, 1024]), of(&[4096; 8])];
+            assert!(short < mixed && mixed < long, "{kind} {target} {causal}: {short} {mixed} {long}");
+        }
+    }
+
+    #[test]
+    fn tiles_see_what_the_mask_leaves_in_the_order_of_the_launch() {
+        let kernel = Kernel { rows: 64.0, group_rows: 64.0, keys: 64.0, ..Kernel::default() };
+        let steps = |kind, causal, seqlen_q, seqlen_k| -> Vec<f64> {
+            let shape = Shape { seqlen_q, seqlen_k, ..SHAPE };
+            let of = tiles(point(kind, Target::Sm90, causal), &shape, &kernel, &Sharing::WHOLE);
+            of.iter().map(|tile| tile.steps).collect()
+        };
+        assert_eq!(steps(Kind::Fwd, false, 130, 200), [4.0, 4.0, 4.0]);
+        assert_eq!(steps(Kind::Fwd, true, 130, 130), [3.0, 2.0, 1.0], "forward kernels begin with the last queries");
+        assert_eq!(steps(Kind::Fwd, true, 64, 256), [4.0]);
+        assert_eq!(steps(Kind::Fwd, true, 256, 64), [1.0, 0.0, 0.0, 0.0], "the first queries see no key");
+        assert_eq!(steps(Kind::Bwd, true, 128, 128), [2.0, 1.0], "the first keys are seen by all queries");
+        assert_eq!(steps(Kind::Bwd, true, 256, 128), [2.0, 1.0], "half of the queries see no key");
+        // Four query heads of a key head share tiles: 40 rows, of which the one group is filled, and two splits.
+        let packed = Sharing { packed: true, splits: 2.0, balanced: false, most_splits: 2.0 };
+        let of = |seqlen_q| {
+            tiles(point(Kind::FwdSplit, Target::Sm90, true), &Shape { seqlen_q, seqlen_k: 640, ..SHAPE }, &kernel, &packed)
+        };
+        assert_eq!(of(10), [Tile { steps: 5.0, filled: 1.0 }]);
+        assert_eq!(of(17).len(), 2);
+    }
 }

@@ -7,8 +7,9 @@
 mod device;
 mod estimate;
 mod kernel;
+mod packed;
 mod shipped;
 
 pub use device::{DEVICES, DRAM_PER_MILLE, DeviceRow};
-pub use estimate::estimate;
+pub use estimate::{estimate, estimate_packed};
 pub use kernel::KernelCost;

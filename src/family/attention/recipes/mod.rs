@@ -10,6 +10,7 @@ mod helpers;
 mod hopper;
 mod hopper_fp8;
 mod hopper_short;
+mod ladder;
 mod mla;
 mod recipe;
 mod registry;
@@ -20,6 +21,7 @@ mod staged_elements;
 mod tile;
 
 pub(super) use candidates::candidates;
+pub(super) use ladder::rungs;
 pub(super) use resolve::{plan, to_run_as};
 pub(super) use staged_elements::STAGED_OFFSET;
 pub use tile::Tile;
