@@ -1,6 +1,7 @@
 //! Cards by name, with the numbers from which times are predicted.
 
 use super::gpus::normal;
+use serde::Serialize;
 
 /// A card: a product, not only its architecture.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,44 @@ pub struct Card {
     pub dram_gbs: u32,
     /// Size of L2 (MB).
     pub l2_mb: u32,
+    /// What was measured on such a card, in place of the numbers above and of its architecture's rates.
+    pub measured: Option<Measured>,
+}
+
+/// Numbers of a card that were measured on it (`kgen probe`); what is `None` was not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Name of the card, as its driver reports it.
+    pub on: String,
+    /// When, UTC: `2026-11-21T16:43:05Z`.
+    pub date: String,
+    /// Clock that the multiprocessors held under products of tensor cores (MHz).
+    pub clock_mhz: Option<f64>,
+    /// Bandwidth of reads from device memory (GB/s).
+    pub dram_read_gbs: Option<f64>,
+    /// Operations of a multiprocessor in a cycle by `wgmma`, 16-bit inputs and fp32 sums.
+    pub wgmma_flops_a_cycle: Option<f64>,
+    /// The same by `mma.sync`.
+    pub mma_flops_a_cycle: Option<f64>,
+    /// The same by `wgmma` with FP8 inputs.
+    pub wgmma_fp8_flops_a_cycle: Option<f64>,
+    /// The same by `mma.sync` with FP8 inputs.
+    pub mma_fp8_flops_a_cycle: Option<f64>,
+    /// Exponentials of a multiprocessor in a cycle.
+    pub exponentials_a_cycle: Option<f64>,
+}
+
+/// A number of a card from which times are predicted, with its source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CardConstant {
+    /// What it is: `clock`.
+    pub name: &'static str,
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: &'static str,
+    /// True if it was measured on such a card.
+    pub measured: bool,
 }
 
 const fn card(
@@ -81,6 +120,14 @@ const FLOPS_A_CYCLE: [(u32, f64); 11] = [
 /// The rate of `mma.sync` on an A100, and the most that it is rated at on later architectures.
 const MOST_OF_MMA: f64 = 2048.0;
 
+/// Fraction of the rated memory bandwidth that a read-only kernel reaches, per mille: 3180 GB/s on an H100 rated 3350
+/// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
+pub const DRAM_PER_MILLE: u32 = 950;
+
+/// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
+/// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
+pub const EXPONENTIALS_A_CYCLE: f64 = 16.0;
+
 /// Dense floating-point operations of 16-bit tensor cores in one cycle of one multiprocessor; `None` if unknown.
 pub fn flops_a_cycle(capability: u32) -> Option<f64> {
     FLOPS_A_CYCLE.iter().find(|(known, _)| *known == capability).map(|(_, flops)| *flops)
@@ -99,8 +146,65 @@ impl Card {
         self.peak_flops_a_cycle().min(MOST_OF_MMA)
     }
 
+    /// Dense floating-point operations of a multiprocessor in a cycle that a kernel can count on: those measured, else
+    /// the rated ones. `wgmma`: by the fastest instructions of the architecture, else by `mma.sync`. FP8 is rated twice
+    /// as fast as 16-bit inputs.
+    pub fn tensor_flops_a_cycle(&self, wgmma: bool, fp8: bool) -> f64 {
+        let rated = if wgmma { self.peak_flops_a_cycle() } else { self.mma_flops_a_cycle() };
+        let measured = self.measured.as_ref().and_then(|measured| match (wgmma, fp8) {
+            (true, false) => measured.wgmma_flops_a_cycle,
+            (false, false) => measured.mma_flops_a_cycle,
+            (true, true) => measured.wgmma_fp8_flops_a_cycle,
+            (false, true) => measured.mma_fp8_flops_a_cycle,
+        });
+        measured.unwrap_or(if fp8 { 2.0 * rated } else { rated })
+    }
+
+    /// Exponentials of a multiprocessor in a cycle.
+    pub fn exponentials_a_cycle(&self) -> f64 {
+        self.measured.as_ref().and_then(|measured| measured.exponentials_a_cycle).unwrap_or(EXPONENTIALS_A_CYCLE)
+    }
+
+    /// Clock that the multiprocessors hold under load, MHz.
+    pub fn held_mhz(&self) -> f64 {
+        self.measured.as_ref().and_then(|measured| measured.clock_mhz).unwrap_or_else(|| self.clock_mhz.into())
+    }
+
+    /// Bandwidth of device memory that kernels reach, GB/s.
+    pub fn dram_read_gbs(&self) -> f64 {
+        let rated = || f64::from(self.dram_gbs) * f64::from(DRAM_PER_MILLE) / 1000.0;
+        self.measured.as_ref().and_then(|measured| measured.dram_read_gbs).unwrap_or_else(rated)
+    }
+
+    /// The numbers from which times of attention are predicted, with their sources.
+    pub fn constants(&self) -> Vec<CardConstant> {
+        const FLOPS: &str = "FLOP/cycle/SM";
+        let nothing = Measured::default();
+        let measured = self.measured.as_ref().unwrap_or(&nothing);
+        let constant =
+            |name, value, unit, source: Option<f64>| CardConstant { name, value, unit, measured: source.is_some() };
+        let fastest = |fp8| self.tensor_flops_a_cycle(true, fp8);
+        let mma = |fp8| self.tensor_flops_a_cycle(false, fp8);
+        vec![
+            constant("clock", self.held_mhz(), "MHz", measured.clock_mhz),
+            constant("device memory", self.dram_read_gbs(), "GB/s", measured.dram_read_gbs),
+            constant("wgmma or tcgen05, 16 bits", fastest(false), FLOPS, measured.wgmma_flops_a_cycle),
+            constant("wgmma or tcgen05, FP8", fastest(true), FLOPS, measured.wgmma_fp8_flops_a_cycle),
+            constant("mma.sync, 16 bits", mma(false), FLOPS, measured.mma_flops_a_cycle),
+            constant("mma.sync, FP8", mma(true), FLOPS, measured.mma_fp8_flops_a_cycle),
+            constant("exponentials", self.exponentials_a_cycle(), "op/cycle/SM", measured.exponentials_a_cycle),
+        ]
+    }
+
+    /// Its name, with `(probed)` after it if numbers of it were measured.
+    pub fn label(&self) -> String {
+        if self.measured.is_some() { format!("{} (probed)", self.name) } else { self.name.clone() }
+    }
+
     fn is_geforce(&self) -> bool {
-        self.name.strip_prefix("rtx-").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        // A card that is known by its driver's name only has `GeForce` in it.
+        self.name.contains("GeForce")
+            || self.name.strip_prefix("rtx-").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
     }
 
     /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as the driver reports it
@@ -112,7 +216,7 @@ impl Card {
         let means = |(_, name, _): &(&str, String, [u32; 5])| wanted == *name || driver_says(&wanted, name);
         known.filter(means).max_by_key(|(_, name, _)| name.len()).map(|(name, _, numbers)| {
             let [capability, multiprocessors, clock_mhz, dram_gbs, l2_mb] = numbers;
-            Self { name: name.to_owned(), capability, multiprocessors, clock_mhz, dram_gbs, l2_mb }
+            Self { name: name.to_owned(), capability, multiprocessors, clock_mhz, dram_gbs, l2_mb, measured: None }
         })
     }
 

@@ -15,6 +15,7 @@ mod import;
 mod knowledge;
 mod noise;
 pub mod predict;
+mod probed;
 mod profiled;
 mod regress;
 pub mod report;

@@ -82,6 +82,18 @@ impl Renderer {
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
+    /// The text of a program that is no variant: of the template at a path below `templates/`, with these words.
+    ///
+    /// # Errors
+    /// [`RenderError::Template`] when the template is missing or uses a variable that `words` lacks.
+    pub fn program(&self, template: &str, words: &serde_json::Map<String, serde_json::Value>) -> Result<String, RenderError> {
+        let mut context = Context::new();
+        for (word, value) in words {
+            context.insert(word.clone(), value);
+        }
+        Ok(self.vocabulary.include_into(&self.render(template, context)?))
+    }
+
     /// True if this template exists.
     pub(super) fn has(&self, template: &str) -> bool {
         self.tera.get_template_names().any(|name| name == template)

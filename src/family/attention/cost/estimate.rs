@@ -5,7 +5,7 @@ use super::{
         Design, Kind, KvFormat, Point,
         timing::{self, Shape},
     },
-    DRAM_PER_MILLE, KernelCost,
+    KernelCost,
     kernel::{Busy, resident},
     shipped::{Device, Kernel, Request, Sharing, Time},
 };
@@ -123,11 +123,11 @@ fn of_backward(point: Point, design: &Design) -> Kernel {
 }
 
 fn device_of(card: &Card) -> Device {
-    let cycles_per_ns = f64::from(card.clock_mhz) / 1000.0;
+    let cycles_per_ns = card.held_mhz() / 1000.0;
     Device {
         multiprocessors: card.multiprocessors.into(),
         cycles_per_ns,
-        dram_bytes_per_ns: f64::from(card.dram_gbs) * f64::from(DRAM_PER_MILLE) / 1000.0,
+        dram_bytes_per_ns: card.dram_read_gbs(),
         l2_bytes_per_ns: L2_BYTES_A_CYCLE * cycles_per_ns * f64::from(card.multiprocessors),
         l2_bytes: f64::from(card.l2_mb) * 1e6,
         kept_bytes: f64::from(card.l2_mb) * 125_000.0,
@@ -202,7 +202,7 @@ const BOOST: f64 = 1.13;
 /// The least time that the card's peak rates allow, in microseconds.
 fn floor(point: Point, work: Work, card: &Card) -> f64 {
     let faster = if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
-    let cycles = BOOST * f64::from(card.clock_mhz) * f64::from(card.multiprocessors);
+    let cycles = BOOST * card.held_mhz() * f64::from(card.multiprocessors);
     let of_products = work.flops / (card.peak_flops_a_cycle() * faster * cycles);
     // What fits into L2 may still be there.
     let beyond_l2 = work.bytes.filter(|bytes| *bytes > f64::from(card.l2_mb) * 1e6).unwrap_or_default();

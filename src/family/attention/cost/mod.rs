@@ -9,6 +9,6 @@ mod estimate;
 mod kernel;
 mod shipped;
 
-pub use device::{DEVICES, DRAM_PER_MILLE, DeviceRow};
+pub use device::{DEVICES, DeviceRow};
 pub use estimate::estimate;
 pub use kernel::KernelCost;
