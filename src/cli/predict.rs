@@ -88,8 +88,7 @@ fn numbers(card: &CardNumbers) -> String {
         return format!("numbers of {}: data sheet\n", card.gpu);
     };
     let columns = ["number", "value", "unit", "source"].map(Column::text);
-    let source = |measured: bool| if measured { "probe" } else { "data sheet" };
-    let line = |of: &CardConstant| vec![of.name.to_owned(), short(of.value), of.unit.to_owned(), source(of.measured).to_owned()];
+    let line = |of: &CardConstant| vec![of.name.to_owned(), short(of.value), of.unit.to_owned(), of.source.words().to_owned()];
     let lines = table::of(&columns, card.constants.iter().map(line));
     format!("numbers of {}: probe of {} on {}\n{lines}", plain(&card.gpu), plain(date), plain(probed))
 }

@@ -276,7 +276,10 @@ pub(super) fn card(name: &str) -> Result<Card, CommandError> {
         return File::load(path).map(|file| file.card()).map_err(|error| CommandError::Usage(error.to_string()));
     }
     Card::named(name).ok_or_else(|| {
-        CommandError::Usage(format!("`{name}` is no card whose numbers are known, and no file of `kgen probe` (`NAME.toml`); known: {}", ticked(&Card::names())))
+        CommandError::Usage(format!(
+            "`{name}` is no card whose numbers are known, and no file of `kgen probe` (`NAME.toml`); known: {}",
+            ticked(&Card::names())
+        ))
     })
 }
 
@@ -394,7 +397,6 @@ pub fn with_held_out(mut lessons: Vec<Lesson>) -> Vec<Lesson> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
 
     /// The published rows from which the built-in lessons are made.
     const ROWS: [&str; 2] = ["2026-11-27-timings-h200.jsonl", "2026-11-27-timings-h100.jsonl"];

@@ -135,8 +135,10 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     observer.note(&format!("compiling {} for {target}", count(probes.len(), "probe")));
     let library = compiled(&probes, target, &session, &tools, request.offline, context)?;
     let recorder = request.record.then(|| Recorder::open(request.db.as_deref(), context)).transpose()?;
+    let sheet = Sheet::of(&gpu);
     let options = Options {
         library,
+        sheet: sheet.clone(),
         plan,
         seed: request.seed,
         time_limit: Duration::from_secs(request.time_limit_s),
@@ -152,7 +154,6 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let relay = Recording { relay: Relay { observer, cancel: &context.cancel }, recorder, circumstances };
     let measured = probe::run(probes.into_iter(), &options, &relay);
     observer.event(Event::Ended);
-    let sheet = Sheet::of(&gpu);
     let constants: Vec<Compared> = measured.iter().flat_map(|measured| compared(measured, &sheet)).collect();
     if let Some(path) = &request.out {
         let constants: Vec<probe::Constant> = constants.iter().map(|compared| compared.constant.clone()).collect();
@@ -273,7 +274,9 @@ impl Request {
         let probes: Vec<&Probe> = Probe::of(target).filter(|probe| named.is_empty() || named.contains(probe)).collect();
         if probes.is_empty() {
             let what = ticked(&self.only);
-            return Err(CommandError::Usage(format!("{what} needs instructions that {target} does not have; name another probe")));
+            return Err(CommandError::Usage(format!(
+                "{what} needs instructions that {target} does not have; name another probe"
+            )));
         }
         Ok(probes)
     }

@@ -54,8 +54,34 @@ pub struct CardConstant {
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// True if it was measured on such a card.
-    pub measured: bool,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Origin of a card's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// NVIDIA's data sheet of the card or of its architecture.
+    DataSheet,
+    /// NVIDIA's programming guide, for the architecture.
+    ProgrammingGuide,
+    /// Fitted to the times of kernels on an H100.
+    Fitted,
+    /// Measured on the card by `kgen probe`.
+    Probe,
+}
+
+impl Source {
+    /// The words in a table.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::DataSheet => "data sheet",
+            Self::ProgrammingGuide => "programming guide",
+            Self::Fitted => "fitted to an H100",
+            Self::Probe => "probe",
+        }
+    }
 }
 
 const fn card(
@@ -124,6 +150,10 @@ const MOST_OF_MMA: f64 = 2048.0;
 /// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
 pub const DRAM_PER_MILLE: u32 = 950;
 
+/// Bytes per cycle that L2 delivers to one multiprocessor: fitted to attention kernels on an H100, whose loads it does not
+/// all see. What `kgen probe` reads from L2 is therefore not put in its place.
+pub const L2_BYTES_A_CYCLE: f64 = 58.9;
+
 /// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
 /// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
 pub const EXPONENTIALS_A_CYCLE: f64 = 16.0;
@@ -181,19 +211,30 @@ impl Card {
         const FLOPS: &str = "FLOP/cycle/SM";
         let nothing = Measured::default();
         let measured = self.measured.as_ref().unwrap_or(&nothing);
-        let constant =
-            |name, value, unit, source: Option<f64>| CardConstant { name, value, unit, measured: source.is_some() };
-        let fastest = |fp8| self.tensor_flops_a_cycle(true, fp8);
+        let from = |source, value: Option<f64>| if value.is_some() { Source::Probe } else { source };
+        let rated = |name, value, unit, of_probe| CardConstant { name, value, unit, source: from(Source::DataSheet, of_probe) };
+        let wgmma = |fp8| self.tensor_flops_a_cycle(true, fp8);
         let mma = |fp8| self.tensor_flops_a_cycle(false, fp8);
-        vec![
-            constant("clock", self.held_mhz(), "MHz", measured.clock_mhz),
-            constant("device memory", self.dram_read_gbs(), "GB/s", measured.dram_read_gbs),
-            constant("wgmma or tcgen05, 16 bits", fastest(false), FLOPS, measured.wgmma_flops_a_cycle),
-            constant("wgmma or tcgen05, FP8", fastest(true), FLOPS, measured.wgmma_fp8_flops_a_cycle),
-            constant("mma.sync, 16 bits", mma(false), FLOPS, measured.mma_flops_a_cycle),
-            constant("mma.sync, FP8", mma(true), FLOPS, measured.mma_fp8_flops_a_cycle),
-            constant("exponentials", self.exponentials_a_cycle(), "op/cycle/SM", measured.exponentials_a_cycle),
-        ]
+        let mut constants = vec![
+            rated("clock", self.held_mhz(), "MHz", measured.clock_mhz),
+            rated("device memory", self.dram_read_gbs(), "GB/s", measured.dram_read_gbs),
+            CardConstant { name: "L2", value: L2_BYTES_A_CYCLE, unit: "B/cycle/SM", source: Source::Fitted },
+            rated("mma.sync, 16 bits", mma(false), FLOPS, measured.mma_flops_a_cycle),
+        ];
+        if matches!(self.capability, 89 | 120 | 121) {
+            constants.push(rated("mma.sync, FP8", mma(true), FLOPS, measured.mma_fp8_flops_a_cycle));
+        }
+        if self.capability == 90 {
+            constants.push(rated("wgmma, 16 bits", wgmma(false), FLOPS, measured.wgmma_flops_a_cycle));
+            constants.push(rated("wgmma, FP8", wgmma(true), FLOPS, measured.wgmma_fp8_flops_a_cycle));
+        }
+        constants.push(CardConstant {
+            name: "exponentials",
+            value: self.exponentials_a_cycle(),
+            unit: "op/cycle/SM",
+            source: from(Source::ProgrammingGuide, measured.exponentials_a_cycle),
+        });
+        constants
     }
 
     /// Its name, with `(probed)` after it if numbers of it were measured.

@@ -45,9 +45,9 @@ pub struct Probe {
     pub name: &'static str,
     pub(super) kind: Kind,
     /// Threads of a block.
-    threads: u32,
+    pub(super) threads: u32,
     /// Independent loads or chains of a thread.
-    chains: u32,
+    pub(super) chains: u32,
     /// Repetitions of each in a step.
     repeats: u32,
 }
@@ -224,9 +224,7 @@ impl Probe {
                 Scalars { bytes: chunks * chunk, blocks: all, ..one_block }
             }
             Kind::Latency(Level::Dram) => Scalars { bytes: (4 * l2 / LINE).next_power_of_two() * LINE, ..one_block },
-            Kind::Latency(Level::L2) => {
-                Scalars { bytes: (l2 / PART_OF_L2 / LINE).next_power_of_two() / 2 * LINE, ..one_block }
-            }
+            Kind::Latency(Level::L2) => Scalars { bytes: (l2 / PART_OF_L2 / LINE).next_power_of_two() / 2 * LINE, ..one_block },
             Kind::Latency(Level::Shared) => Scalars { shared_bytes: self.threads * 4, ..one_block },
             _ => each,
         }

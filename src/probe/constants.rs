@@ -111,19 +111,17 @@ fn clock(_: &Probe, reading: &Reading) -> f64 {
 fn units(kind: Kind) -> Vec<(Unit, Of)> {
     match kind {
         Kind::Launch { .. } => vec![(Unit::Microseconds, |_, reading| reading.microseconds)],
-        Kind::Traffic(..) => vec![
-            (Unit::GigabytesASecond, |probe, reading| a_microsecond(probe, reading) / 1e3),
-            (Unit::BytesACycle, a_cycle),
-        ],
+        Kind::Traffic(..) => {
+            vec![(Unit::GigabytesASecond, |probe, reading| a_microsecond(probe, reading) / 1e3), (Unit::BytesACycle, a_cycle)]
+        }
         Kind::Scalar("fma") => vec![
             // A product and a sum.
             (Unit::Teraflops, |probe, reading| 2.0 * a_microsecond(probe, reading) / 1e6),
             (Unit::OperationsACycle, a_cycle),
         ],
-        Kind::Scalar(_) => vec![
-            (Unit::Gigaoperations, |probe, reading| a_microsecond(probe, reading) / 1e3),
-            (Unit::OperationsACycle, a_cycle),
-        ],
+        Kind::Scalar(_) => {
+            vec![(Unit::Gigaoperations, |probe, reading| a_microsecond(probe, reading) / 1e3), (Unit::OperationsACycle, a_cycle)]
+        }
         Kind::Mma(_) | Kind::Wgmma(_) => vec![
             (Unit::Teraflops, |probe, reading| a_microsecond(probe, reading) / 1e6),
             (Unit::FlopsACycle, a_cycle),
@@ -132,9 +130,7 @@ fn units(kind: Kind) -> Vec<(Unit, Of)> {
         Kind::Latency(Level::Shared) | Kind::Barrier => vec![(Unit::Cycles, hop_cycles)],
         Kind::Latency(_) => vec![
             (Unit::Cycles, hop_cycles),
-            (Unit::Nanoseconds, |probe, reading| {
-                reading.nanoseconds / (probe.amount() as f64 * f64::from(reading.steps))
-            }),
+            (Unit::Nanoseconds, |probe, reading| reading.nanoseconds / (probe.amount() as f64 * f64::from(reading.steps))),
         ],
     }
 }
@@ -145,14 +141,19 @@ fn hop_cycles(probe: &Probe, reading: &Reading) -> f64 {
 }
 
 impl Constant {
-    /// The constants of a probe. One that is not a finite number above 0 in every round is left out.
-    pub(super) fn of(probe: &Probe, readings: &[Reading], seed: u64) -> Vec<Self> {
+    /// The constants of a probe.
+    ///
+    /// # Errors
+    /// A sentence if one of them is no finite number above 0 in some round.
+    pub(super) fn of(probe: &Probe, readings: &[Reading], seed: u64) -> Result<Vec<Self>, String> {
         let constant = |(unit, number): (Unit, Of)| {
+            let name = format!("{}_{}", probe.name, unit.suffix());
             let values: Vec<f64> = readings.iter().map(|reading| number(probe, reading)).collect();
-            let summary = Summary::of(&values, seed).filter(|_| values.iter().all(|value| value.is_finite() && *value > 0.0))?;
-            Some(Self { name: format!("{}_{}", probe.name, unit.suffix()), unit, summary })
+            let summary = Summary::of(&values, seed).filter(|_| values.iter().all(|value| value.is_finite() && *value > 0.0));
+            let summary = summary.ok_or_else(|| format!("`{name}` is no number: a clock stood still while the kernel ran"))?;
+            Ok(Self { name, unit, summary })
         };
-        units(probe.kind).into_iter().filter_map(constant).collect()
+        units(probe.kind).into_iter().map(constant).collect()
     }
 }
 

@@ -8,6 +8,8 @@
 mod abi;
 mod catalogue;
 mod constants;
+#[cfg(test)]
+mod emulated;
 mod file;
 mod run;
 mod sheet;

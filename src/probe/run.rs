@@ -1,7 +1,7 @@
 //! The parent's side: one worker process per probe, one after another. A probe that crashes or hangs is lost alone.
 
 use super::{
-    Constant, Probe,
+    Constant, Probe, Sheet,
     worker::{Answer, Request},
 };
 use crate::{
@@ -20,6 +20,8 @@ const WORKER: &str = "probe";
 pub struct Options {
     /// The library of probes.
     pub library: PathBuf,
+    /// What the card can do at most.
+    pub sheet: Sheet,
     /// Rounds and durations of each probe.
     pub plan: TimingPlan,
     /// Seed of operands and bootstrap samples.
@@ -67,13 +69,8 @@ pub fn run<'a>(probes: impl Iterator<Item = &'a Probe>, options: &Options, obser
 }
 
 fn run_one(probe: &Probe, options: &Options, observer: &dyn Observer) -> Measured {
-    let without = |status, message| Measured {
-        probe: probe.name,
-        status,
-        message,
-        constants: Vec::new(),
-        card: CardState::default(),
-    };
+    let without =
+        |status, message| Measured { probe: probe.name, status, message, constants: Vec::new(), card: CardState::default() };
     let limit = options.time_limit;
     let request = Request {
         probe: probe.name.to_owned(),
@@ -88,15 +85,16 @@ fn run_one(probe: &Probe, options: &Options, observer: &dyn Observer) -> Measure
     match (answer, ended) {
         (Some(Answer::Failed(message)), _) => without(Status::Error, message),
         (Some(Answer::Done { readings, card }), _) => {
-            let constants = Constant::of(probe, &readings, options.seed);
-            if constants.is_empty() {
-                return without(Status::Error, "the clocks did not advance while the kernel ran".to_owned());
+            let constants = match Constant::of(probe, &readings, options.seed) {
+                Ok(constants) => constants,
+                Err(why) => return without(Status::Error, why),
+            };
+            if let Some(why) = constants.iter().find_map(|constant| options.sheet.refusal(probe, constant)) {
+                return without(Status::Refused, why);
             }
             Measured { probe: probe.name, status: Status::Ok, message: String::new(), constants, card }
         }
-        (None, Err(error)) => {
-            without(Status::Error, format!("cannot run a worker (`{}`): {error}", options.program.display()))
-        }
+        (None, Err(error)) => without(Status::Error, format!("cannot run a worker (`{}`): {error}", options.program.display())),
         (None, Ok((end, said))) => {
             let status = match end {
                 End::TimedOut => Status::Timeout,

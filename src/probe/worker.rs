@@ -108,7 +108,9 @@ fn measure(probe: &Probe, request: &Request) -> Result<Answer, DeviceError> {
         gpu.launch(&Gpu::prepare(&scalars.params(), &tensors))?;
         let [cycles, _] = read_spans(&tensors, scalars.blocks)?;
         let wanted = LAUNCH_SECONDS * f64::from(facts.sm_clock_khz) * 1e3;
-        scalars.steps = (f64::from(FIRST_STEPS) * wanted / cycles.max(1.0)).clamp(1.0, MOST_STEPS) as u32;
+        if cycles > 0.0 {
+            scalars.steps = (f64::from(FIRST_STEPS) * wanted / cycles).clamp(1.0, MOST_STEPS) as u32;
+        }
     }
     round(scalars, plan.warm_up_ms)?;
     let readings = (0..plan.rounds).map(|_| round(scalars, BEFORE_A_ROUND_MS)).collect::<Result<_, _>>()?;

@@ -1,8 +1,6 @@
 //! Variables of attention's templates in addition to the plan, and of attention's rows in the dispatcher.
 
-use super::{
-    DEVICES, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET,
-};
+use super::{DEVICES, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET};
 use crate::{
     family::Words,
     kernel::{DRAM_PER_MILLE, Feature, HeadDim},

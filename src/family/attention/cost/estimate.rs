@@ -11,13 +11,9 @@ use super::{
 };
 use crate::{
     bench::{Estimate, Part, Unit, Work},
-    kernel::{Card, Dtype, GPUS},
+    kernel::{Card, Dtype, GPUS, L2_BYTES_A_CYCLE},
     plan::Plan,
 };
-
-/// Bytes per cycle that L2 delivers to one multiprocessor: fitted on an H100, like the bandwidths of
-/// [`DEVICES`](super::DEVICES).
-const L2_BYTES_A_CYCLE: f64 = 58.9;
 
 /// The backward pass. Three launches (deltas, gradients, rounding of dQ), and per block of keys the loads of K and V
 /// and the stores of dK and dV. A step reads a tile of Q and dO and adds one of dQ in fp32. Starting values: the
