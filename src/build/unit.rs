@@ -52,8 +52,8 @@ impl Unit {
         }
     }
 
-    /// A program that is no variant of the grid, compiled for the GPUs of `target`. ptxas prints its resource report; its
-    /// machine code is not inspected.
+    /// A program that is no variant of the grid, compiled for the GPUs of `target`. ptxas prints its resource report;
+    /// its machine code is not inspected.
     pub fn program(name: &str, path: &Path, text: &str, target: Target) -> Self {
         let mut flags = plan::nvcc_flags(target, true);
         flags.extend(["-Xptxas=-v"].into_iter().chain(COMMON_FLAGS).map(String::from));

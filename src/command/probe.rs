@@ -148,7 +148,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let driver = Nvml::open(&gpu.pci_bus_id).as_ref().and_then(Nvml::driver);
     let circumstances = json!({
         "date": date, "kgen": env!("CARGO_PKG_VERSION"), "gpu": gpu, "driver": driver, "plan": plan, "seed": request.seed,
-        "target": target, "nvcc": tools.nvcc.version.to_string(),
+        "target": target, "nvcc": tools.nvcc.version,
     });
     observer.event(Event::Begun { work: Work::Probing, steps: probes.len(), known: 0 });
     let relay = Recording { relay: Relay { observer, cancel: &context.cancel }, recorder, circumstances };

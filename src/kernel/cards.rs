@@ -31,8 +31,12 @@ pub struct Measured {
     pub date: String,
     /// Clock that the multiprocessors held under products of tensor cores (MHz).
     pub clock_mhz: Option<f64>,
+    /// Time of a launch of an empty kernel (microseconds).
+    pub launch_us: Option<f64>,
     /// Bandwidth of reads from device memory (GB/s).
     pub dram_read_gbs: Option<f64>,
+    /// Bandwidth of copies in device memory, reads and writes together (GB/s).
+    pub dram_copy_gbs: Option<f64>,
     /// Operations of a multiprocessor in a cycle by `wgmma`, 16-bit inputs and fp32 sums.
     pub wgmma_flops_a_cycle: Option<f64>,
     /// The same by `mma.sync`.
@@ -150,8 +154,8 @@ const MOST_OF_MMA: f64 = 2048.0;
 /// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
 pub const DRAM_PER_MILLE: u32 = 950;
 
-/// Bytes per cycle that L2 delivers to one multiprocessor: fitted to attention kernels on an H100, whose loads it does not
-/// all see. What `kgen probe` reads from L2 is therefore not put in its place.
+/// Bytes per cycle that L2 delivers to one multiprocessor: fitted to attention kernels on an H100, whose loads it does
+/// not all see. What `kgen probe` reads from L2 is therefore not put in its place.
 pub const L2_BYTES_A_CYCLE: f64 = 58.9;
 
 /// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
@@ -206,7 +210,7 @@ impl Card {
         self.measured.as_ref().and_then(|measured| measured.dram_read_gbs).unwrap_or_else(rated)
     }
 
-    /// The numbers from which times of attention are predicted, with their sources.
+    /// The numbers from which times are predicted, with their sources.
     pub fn constants(&self) -> Vec<CardConstant> {
         const FLOPS: &str = "FLOP/cycle/SM";
         let nothing = Measured::default();
@@ -228,6 +232,10 @@ impl Card {
             constants.push(rated("wgmma, 16 bits", wgmma(false), FLOPS, measured.wgmma_flops_a_cycle));
             constants.push(rated("wgmma, FP8", wgmma(true), FLOPS, measured.wgmma_fp8_flops_a_cycle));
         }
+        // Those of kernels that only move data; unmeasured, they follow from the bandwidth.
+        let moved = [("copies", "GB/s", measured.dram_copy_gbs), ("launch", "us", measured.launch_us)];
+        let moved = moved.into_iter().filter_map(|(name, unit, value)| Some(rated(name, value?, unit, value)));
+        constants.extend(moved);
         constants.push(CardConstant {
             name: "exponentials",
             value: self.exponentials_a_cycle(),

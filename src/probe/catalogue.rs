@@ -19,15 +19,46 @@ pub(super) enum Level {
     Shared,
 }
 
+/// What is done to a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Every byte is read.
+    Read,
+    /// Every byte is written.
+    Write,
+    /// One half is read and the other one written.
+    Copy,
+}
+
+impl Access {
+    /// The word in templates.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// A scalar operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// 2^x.
+    Exp2,
+    /// a x + b, rounded once.
+    Fma,
+}
+
 /// What a probe's kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing: launches alone, or as nodes of a CUDA graph.
     Launch { graph: bool },
     /// Reads, writes or copies a memory.
-    Traffic(Level, &'static str),
-    /// Scalar operations, `exp2` or `fma`.
-    Scalar(&'static str),
+    Traffic(Level, Access),
+    /// Scalar operations in fp32.
+    Scalar(Operation),
     /// Products of tensor cores by `mma.sync`.
     Mma(Dtype),
     /// Products of tensor cores by `wgmma`.
@@ -60,17 +91,17 @@ const fn probe(name: &'static str, kind: Kind, [threads, chains, repeats]: [u32;
 const PROBES: &[Probe] = &[
     probe("launch", Kind::Launch { graph: false }, [128, 1, 1]),
     probe("launch_graph", Kind::Launch { graph: true }, [128, 1, 1]),
-    probe("dram_read", Kind::Traffic(Level::Dram, "read"), [512, 8, 1]),
-    probe("dram_write", Kind::Traffic(Level::Dram, "write"), [512, 8, 1]),
-    probe("dram_copy", Kind::Traffic(Level::Dram, "copy"), [512, 8, 1]),
-    probe("l2_read", Kind::Traffic(Level::L2, "read"), [512, 4, 1]),
-    probe("shared_read", Kind::Traffic(Level::Shared, "read"), [512, 4, 1]),
+    probe("dram_read", Kind::Traffic(Level::Dram, Access::Read), [512, 8, 1]),
+    probe("dram_write", Kind::Traffic(Level::Dram, Access::Write), [512, 8, 1]),
+    probe("dram_copy", Kind::Traffic(Level::Dram, Access::Copy), [512, 8, 1]),
+    probe("l2_read", Kind::Traffic(Level::L2, Access::Read), [512, 4, 1]),
+    probe("shared_read", Kind::Traffic(Level::Shared, Access::Read), [512, 4, 1]),
     probe("dram_latency", Kind::Latency(Level::Dram), [32, 16, 1]),
     probe("l2_latency", Kind::Latency(Level::L2), [32, 16, 1]),
     probe("shared_latency", Kind::Latency(Level::Shared), [32, 64, 1]),
     probe("barrier", Kind::Barrier, [128, 1, 16]),
-    probe("exp2", Kind::Scalar("exp2"), [1024, 4, 16]),
-    probe("fma", Kind::Scalar("fma"), [1024, 4, 64]),
+    probe("exp2", Kind::Scalar(Operation::Exp2), [1024, 4, 16]),
+    probe("fma", Kind::Scalar(Operation::Fma), [1024, 4, 64]),
     probe("mma_fp16", Kind::Mma(Dtype::Fp16), [512, 4, 8]),
     probe("mma_bf16", Kind::Mma(Dtype::Bf16), [512, 4, 8]),
     probe("mma_e4m3", Kind::Mma(Dtype::Fp8), [512, 4, 8]),
@@ -155,8 +186,8 @@ impl Probe {
             "products": self.products(),
             "amount": self.amount(),
             "chunk_bytes": threads * chains * 16,
-            "access": if let Kind::Traffic(_, access) = self.kind { access } else { "" },
-            "operation": if let Kind::Scalar(operation) = self.kind { operation } else { "" },
+            "access": if let Kind::Traffic(_, access) = self.kind { access.word() } else { "" },
+            "operation": if self.kind == Kind::Scalar(Operation::Exp2) { "exp2" } else { "fma" },
             "of": if self.kind == Kind::Latency(Level::L2) { "l2" } else { "dram" },
             "element": self.element().map(|dtype| if dtype == Dtype::Fp8 { "e4m3" } else { dtype.name() }),
             "depth": self.depth(),
@@ -183,13 +214,14 @@ impl Probe {
         self.element().map_or(0, |dtype| 32 / dtype.bytes())
     }
 
-    /// What a block does in a step: bytes, operations, or floating-point operations of products; of a chain, its length.
+    /// What a block does in a step: bytes, operations, or floating-point operations of products; of a chain, its
+    /// length.
     pub fn amount(&self) -> u64 {
         let [threads, chains, repeats] = [self.threads, self.chains, self.repeats].map(u64::from);
         let of_product = |[m, n]: [u64; 2]| 2 * m * n * u64::from(self.depth()) * u64::from(self.products());
         match self.kind {
             Kind::Launch { .. } => 1,
-            Kind::Traffic(_, access) => threads * chains * 16 * if access == "copy" { 2 } else { 1 },
+            Kind::Traffic(_, access) => threads * chains * 16 * if access == Access::Copy { 2 } else { 1 },
             Kind::Scalar(_) => threads * chains * repeats,
             Kind::Mma(_) => threads / 32 * of_product([16, 8]),
             Kind::Wgmma(_) => threads / 128 * of_product([64, 256]),
@@ -213,7 +245,7 @@ impl Probe {
             Kind::Launch { .. } => Scalars { blocks: all, steps: 1, ..one_block },
             Kind::Traffic(Level::Dram, access) => {
                 let steps = (BEYOND_L2 * l2).div_ceil(u64::from(all) * chunk).max(1);
-                let halves = if access == "copy" { 2 } else { 1 };
+                let halves = if access == Access::Copy { 2 } else { 1 };
                 // The copied half is as large as what the others visit.
                 let steps = (steps / halves).max(1);
                 Scalars { bytes: halves * steps * u64::from(all) * chunk, blocks: all, steps: steps as u32, ..one_block }

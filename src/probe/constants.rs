@@ -2,7 +2,7 @@
 
 use super::{
     Probe, Reading,
-    catalogue::{Kind, Level},
+    catalogue::{Kind, Level, Operation},
 };
 use crate::bench::Summary;
 use serde::{Deserialize, Serialize};
@@ -114,12 +114,12 @@ fn units(kind: Kind) -> Vec<(Unit, Of)> {
         Kind::Traffic(..) => {
             vec![(Unit::GigabytesASecond, |probe, reading| a_microsecond(probe, reading) / 1e3), (Unit::BytesACycle, a_cycle)]
         }
-        Kind::Scalar("fma") => vec![
+        Kind::Scalar(Operation::Fma) => vec![
             // A product and a sum.
             (Unit::Teraflops, |probe, reading| 2.0 * a_microsecond(probe, reading) / 1e6),
             (Unit::OperationsACycle, a_cycle),
         ],
-        Kind::Scalar(_) => {
+        Kind::Scalar(Operation::Exp2) => {
             vec![(Unit::Gigaoperations, |probe, reading| a_microsecond(probe, reading) / 1e3), (Unit::OperationsACycle, a_cycle)]
         }
         Kind::Mma(_) | Kind::Wgmma(_) => vec![

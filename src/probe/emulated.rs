@@ -46,15 +46,15 @@ impl Machine {
         emulator.run(&call, Schedule::shuffled(1)).unwrap_or_else(|error| panic!("{}: {error}", probe.name))
     }
 
-    /// Runs a probe for `steps` steps and returns the results of its threads and what is in memory after it. Every block
-    /// has a span.
+    /// Runs a probe for `steps` steps and returns the results of its threads and what is in memory after it. Every
+    /// block has a span.
     fn run(&self, name: &str, steps: u32, words: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let probe = Probe::named(name).expect(name);
         let scalars = Scalars { bytes: 4 * words.len() as u64, blocks: BLOCKS, steps, shared_bytes: 98304 };
         let outputs = self.launch(probe, &probe.launcher(), scalars, words);
         let words_of = |tensor: &str, count: usize| {
             let image = outputs.get(tensor).expect(tensor);
-            (0..count as i64).map(|at| image.bits(at)).collect::<Vec<_>>()
+            (0..).take(count).map(|at| image.bits(at)).collect::<Vec<_>>()
         };
         let spans = words_of("spans", 4 * BLOCKS as usize);
         assert!(spans.chunks(4).all(|span| span[0] > 0 && span[2] > 0 && [span[1], span[3]] == [0, 0]), "{name}: {spans:?}");
@@ -166,7 +166,7 @@ fn a_chain_of_pointers_visits_every_line_and_other_loops_run_their_steps() {
             let line = usize::try_from((at - start) / 128).expect("a line");
             assert!(!seen[line], "{name}: line {line} is visited twice");
             seen[line] = true;
-            at = pointer(memory, 32 * line as i64);
+            at = pointer(memory, 32 * i64::try_from(line).expect("a line"));
         }
         assert!(at == start && seen.iter().all(|seen| *seen), "{name}");
     }

@@ -196,7 +196,9 @@ impl File {
             on: name.clone(),
             date: self.date.clone(),
             clock_mhz: clock,
+            launch_us: of("launch_us"),
             dram_read_gbs: of("dram_read_gbs"),
+            dram_copy_gbs: of("dram_copy_gbs"),
             wgmma_flops_a_cycle: of("wgmma_bf16_flops_a_cycle"),
             mma_flops_a_cycle: of("mma_bf16_flops_a_cycle"),
             wgmma_fp8_flops_a_cycle: of("wgmma_e4m3_flops_a_cycle"),
@@ -222,7 +224,7 @@ const AGAIN: &str = "`kgen probe --out FILE` of this kgen measures again";
 fn example_of(key: &str) -> &'static str {
     match key {
         "format" => "`format = 1`",
-        "kgen" => "`kgen = \"0.1.0\"`",
+        "kgen" => "the version of kgen that measured, such as \"0.1.0\"",
         "date" => "`date = \"2026-11-28T12:00:00Z\"`",
         "card" => "a table `[card]`, as `kgen probe --out FILE` writes it",
         "constants" => "a table `[constants]`, as `kgen probe --out FILE` writes it",

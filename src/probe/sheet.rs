@@ -2,7 +2,7 @@
 
 use super::{
     Constant, Probe, Unit,
-    catalogue::{Kind, Level},
+    catalogue::{Kind, Level, Operation},
 };
 use crate::{
     bench::Ceiling,
@@ -71,8 +71,8 @@ impl Sheet {
         let a_cycle = match probe.kind {
             Kind::Traffic(Level::Dram, _) => f64::from(card.dram_gbs) * 1e3 / cycles,
             Kind::Traffic(Level::Shared, _) => SHARED_BYTES_A_CYCLE,
-            Kind::Scalar("fma") => fma_a_cycle(card.capability),
-            Kind::Scalar(_) => EXPONENTIALS_A_CYCLE,
+            Kind::Scalar(Operation::Fma) => fma_a_cycle(card.capability),
+            Kind::Scalar(Operation::Exp2) => EXPONENTIALS_A_CYCLE,
             Kind::Mma(dtype) => card.mma_flops_a_cycle() * by_width(dtype),
             Kind::Wgmma(dtype) => card.peak_flops_a_cycle() * by_width(dtype),
             Kind::Launch { .. } | Kind::Traffic(Level::L2, _) | Kind::Latency(_) | Kind::Barrier => return None,
@@ -80,7 +80,7 @@ impl Sheet {
         let rated = match unit {
             Unit::Megahertz => card.clock_mhz.into(),
             Unit::GigabytesASecond | Unit::Gigaoperations => a_cycle * cycles / 1e3,
-            Unit::Teraflops if probe.kind == Kind::Scalar("fma") => 2.0 * a_cycle * cycles / 1e6,
+            Unit::Teraflops if probe.kind == Kind::Scalar(Operation::Fma) => 2.0 * a_cycle * cycles / 1e6,
             Unit::Teraflops => a_cycle * cycles / 1e6,
             Unit::BytesACycle | Unit::FlopsACycle | Unit::OperationsACycle => a_cycle,
             Unit::Microseconds | Unit::Nanoseconds | Unit::Cycles => return None,

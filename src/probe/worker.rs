@@ -119,13 +119,12 @@ fn measure(probe: &Probe, request: &Request) -> Result<Answer, DeviceError> {
 
 /// The memory of a probe.
 fn tensors(probe: &Probe, scalars: Scalars, seed: u64) -> Result<[(&'static str, DeviceMemory); 3], DeviceError> {
-    let memory = match probe.operands() {
-        Some((number, elements)) => DeviceMemory::of(&Draws::new(seed).of(number).tensor(elements, seed))?,
-        None => {
-            let memory = DeviceMemory::allocate(scalars.bytes as usize)?;
-            memory.poison()?;
-            memory
-        }
+    let memory = if let Some((number, elements)) = probe.operands() {
+        DeviceMemory::of(&Draws::new(seed).of(number).tensor(elements, seed))?
+    } else {
+        let memory = DeviceMemory::allocate(scalars.bytes as usize)?;
+        memory.poison()?;
+        memory
     };
     // A word for each thread, and eight bytes after them for where a chain ended.
     let kept = DeviceMemory::allocate(probe.threads_of(scalars) * 4 + 4096)?;

@@ -173,8 +173,8 @@ fn is_code(path: &str) -> bool {
 /// Writes one kernel to `file`, beside it `others`, such as the header that declares it, and below `include/` the
 /// headers that they include. There is no manifest. `written` are the files this kgen would write for the kernel that
 /// an existing `file` names, if any. If a file has kgen's mark but other text, a user edited it or an older kgen wrote
-/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file of this kgen's. Files
-/// of another kernel that this kgen wrote beside it are removed if nothing takes their place.
+/// it: a backup is kept. The same holds for a header of `include/`, or the emulator, beside a file of this kgen's.
+/// Files of another kernel that this kgen wrote beside it are removed if nothing takes their place.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kgen kernel, or another existing file is not kgen's;
