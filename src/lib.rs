@@ -29,6 +29,7 @@ pub mod jobs;
 pub mod kernel;
 pub mod lab;
 pub mod plan;
+pub mod probe;
 pub mod profile;
 pub mod render;
 pub mod text;

@@ -305,6 +305,7 @@ fn every_request_refuses_keys_that_it_does_not_know() {
     refuses_unknown_keys::<command::diff::Request>(&json!({ "source": "my.cu" }));
     refuses_unknown_keys::<command::explain::Request>(&json!({}));
     refuses_unknown_keys::<command::call::Request>(&json!({ "gpu": "h100", "kv_dtype": "e4m3", "window": [7, -1] }));
+    refuses_unknown_keys::<command::probe::Request>(&json!({ "only": ["fma"], "out": "probe.toml" }));
     refuses_unknown_keys::<command::profile::Request>(&json!({}));
     refuses_unknown_keys::<command::profile::Shape>(&json!({}));
     refuses_unknown_keys::<command::report::Request>(&json!({ "rows": { "kernels": ["k"] }, "form": "svg" }));

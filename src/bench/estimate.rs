@@ -1,7 +1,7 @@
 //! Predicted time of a kernel by its plan, without the card.
 
 use super::Work;
-use crate::kernel::Card;
+use crate::kernel::{Card, Measured};
 use serde::Serialize;
 
 /// A unit of a card, or a phase of a launch, that takes time.
@@ -72,11 +72,14 @@ impl Estimate {
     /// A kernel that only moves data.
     pub fn of_traffic(work: Work, card: &Card) -> Self {
         let floor_microseconds = work.bytes.unwrap_or_default() / (f64::from(card.dram_gbs) * 1000.0);
-        let memory = floor_microseconds / REACHED;
+        let of_probe = |number: fn(&Measured) -> Option<f64>| card.measured.as_ref().and_then(number);
+        let measured = of_probe(|measured| measured.dram_copy_gbs).map(|gbs| work.bytes.unwrap_or_default() / (gbs * 1000.0));
+        let memory = measured.unwrap_or(floor_microseconds / REACHED);
+        let launch = of_probe(|measured| measured.launch_us).unwrap_or(LAUNCH_MICROSECONDS);
         let part = |unit, microseconds| Part { unit, microseconds };
         Self {
-            microseconds: LAUNCH_MICROSECONDS + memory,
-            parts: vec![part(Unit::Launch, LAUNCH_MICROSECONDS), part(Unit::Memory, memory)],
+            microseconds: launch + memory,
+            parts: vec![part(Unit::Launch, launch), part(Unit::Memory, memory)],
             work,
             floor_microseconds,
             waves: 0.0,

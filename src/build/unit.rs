@@ -52,6 +52,24 @@ impl Unit {
         }
     }
 
+    /// A program that is no variant of the grid, compiled for the GPUs of `target`. ptxas prints its resource report;
+    /// its machine code is not inspected.
+    pub fn program(name: &str, path: &Path, text: &str, target: Target) -> Self {
+        let mut flags = plan::nvcc_flags(target, true);
+        flags.extend(["-Xptxas=-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
+        Self {
+            name: name.into(),
+            path: path.into(),
+            text: text.into(),
+            target: Some(target),
+            compiled_for: Some(target),
+            kind: None,
+            promised: None,
+            source: None,
+            flags,
+        }
+    }
+
     /// The dispatcher, which is host code; `ptx` states that the kernels of its library carry PTX.
     pub fn dispatcher(name: &str, path: &Path, text: &str, ptx: bool) -> Self {
         let no_ptx = (!ptx).then_some("-DKGEN_NO_PTX");

@@ -101,6 +101,7 @@ fn verb(work: Work) -> &'static str {
         Work::Timing => "timing",
         Work::Calling => "calling",
         Work::Profiling => "profiling",
+        Work::Probing => "probing",
     }
 }
 
@@ -143,6 +144,13 @@ fn finish(progress: &Progress, step: &str, result: &StepResult<'_>) {
             };
             let line = format!("{} {line}", bench::label(measurement));
             progress.finish(step, Some(&line), measurement.status != Status::Ok);
+        }
+        StepResult::Probed(measured) => {
+            let line = match measured.constants.first() {
+                Some(constant) => format!("{:.4} {}", constant.summary.median, constant.unit.word()),
+                None => format!("{} {}", red(measured.status.word()), first_line(&measured.message)),
+            };
+            progress.finish(step, Some(&line), measured.status != Status::Ok);
         }
         StepResult::CallFailed { call, message } => {
             let mut name = (*call).to_owned();

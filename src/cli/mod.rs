@@ -27,6 +27,7 @@ mod man;
 mod names;
 mod pack;
 mod predict;
+mod probe;
 mod profile;
 mod progress;
 mod report;
@@ -238,6 +239,8 @@ pub enum Command {
     Tune(tune::Args),
     /// Show where kernels lose time: bank conflicts and uncoalesced accesses by line, or counters of a GPU.
     Profile(profile::Args),
+    /// Measure what the GPU of this machine gives: memories, latencies, tensor cores and other units.
+    Probe(probe::Args),
     /// Query, export, merge or compare stored measurements.
     Db(db::Args),
     /// Make a page with pictures and tables of stored measurements.
@@ -291,6 +294,7 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Bench(args) => bench::run(&global, args),
         Command::Tune(args) => tune::run(&global, args),
         Command::Profile(args) => profile::run(&global, args),
+        Command::Probe(args) => probe::run(&global, args),
         Command::Db(args) => db::run(&global, args),
         Command::Report(args) => report::run(&global, args),
         Command::Explain(args) => explain::run(&global, args),

@@ -12,9 +12,10 @@ use crate::{
     bench::Unit,
     command::{
         self, CommandError,
-        predict::{Call, Learned, Outcome, Request},
+        predict::{Call, CardNumbers, Learned, Outcome, Request},
     },
     family,
+    kernel::CardConstant,
     lab::predict::{Errors, Validation},
     text::count,
 };
@@ -27,6 +28,7 @@ Examples:
   kgen predict --suite models --gpu h100,b200
   kgen predict flash_fwd_hdim128_bf16_causal_sm90 --gpu h100 \\
       --lengths 1000,37,4096          a packed batch of three sequences
+  kgen predict flash_fwd_hdim64_bf16_sm80 --gpu probe.toml,a100
   kgen predict --validate             errors for calls that were held out";
 
 /// Arguments.
@@ -52,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Prediction")]
     suite: Option<String>,
 
-    /// Cards by name: h100, h200, a100, l40s, rtx-pro-6000, …
+    /// Cards by name: h100, h200, a100, l40s, rtx-pro-6000, …; or files of `kgen probe`.
     #[arg(long = "gpu", value_name = "CARD", value_delimiter = ',', help_heading = "Prediction")]
     gpus: Vec<String>,
 
@@ -86,14 +88,26 @@ fn validated(outcome: &Outcome) -> String {
     of_axes.chain(of_packed).collect::<Vec<_>>().join("\n")
 }
 
-/// What was left out, and what was learned.
+/// Where the cards' numbers come from, what was left out, and what was learned.
 fn notes(outcome: &Outcome) -> String {
+    let numbers = outcome.cards.iter().map(numbers);
     let left_out = outcome.left_out.iter().map(|out| format!("left out: {} on {}\n", out.name, out.gpu));
     let learned = outcome.learned.iter().map(|learned| {
         let Learned { file, rows, lessons } = learned;
         format!("{}: learned from {lessons} of {}\n", plain(&file.display().to_string()), count(*rows, "row"))
     });
-    left_out.chain(learned).collect()
+    numbers.chain(left_out).chain(learned).collect()
+}
+
+/// A card's numbers and their sources.
+fn numbers(card: &CardNumbers) -> String {
+    let Some((probed, date)) = card.probed.as_ref().zip(card.date.as_ref()) else {
+        return format!("numbers of {}: data sheet\n", card.gpu);
+    };
+    let columns = ["number", "value", "unit", "source"].map(Column::text);
+    let line = |of: &CardConstant| vec![of.name.to_owned(), short(of.value), of.unit.to_owned(), of.source.words().to_owned()];
+    let lines = table::of(&columns, card.constants.iter().map(line));
+    format!("numbers of {}: probe of {} on {}\n{lines}", plain(&card.gpu), plain(date), plain(probed))
 }
 
 /// Units in the order of columns.

@@ -29,6 +29,8 @@ enum TaskWord {
     Fuzz,
     /// One run of a kernel that is profiled.
     Profile,
+    /// One probe of the GPU.
+    Probe,
     /// The C++ compiler that the environment names.
     HostCompiler,
 }
@@ -44,6 +46,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CommandError> {
         TaskWord::Bench => Task::Bench,
         TaskWord::Fuzz => Task::Fuzz,
         TaskWord::Profile => Task::Profile,
+        TaskWord::Probe => Task::Probe,
         TaskWord::HostCompiler => return ui::print_json(&toolchain::named_by_environment()),
     };
     let output = isolate::private_output();

@@ -44,6 +44,7 @@ mod observer;
 pub mod pack;
 pub mod peers;
 pub mod predict;
+pub mod probe;
 pub mod profile;
 mod record;
 pub mod report;

@@ -5,6 +5,7 @@ use crate::{
     build::{self, Artifact, BuildFailure},
     check::{self, Status, Verdict},
     family::attention::fuzz::{FuzzObserver, LibraryCall},
+    probe::{self, Measured},
     toolchain::{Cancel, Say},
 };
 use serde::Serialize;
@@ -110,6 +111,8 @@ pub enum Work {
     Calling,
     /// Profiles; a step is a variant.
     Profiling,
+    /// Micro-benchmarks of a card; a step is a probe.
+    Probing,
 }
 
 /// Result of a step.
@@ -126,6 +129,8 @@ pub enum StepResult<'a> {
     Checked(&'a Verdict),
     /// The kernel was timed.
     Measured(&'a Measurement),
+    /// A probe has run.
+    Probed(&'a Measured),
     /// A random call gave the expected result. The step has no name.
     Called,
     /// A random call failed.
@@ -198,6 +203,20 @@ impl bench::Observer for Relay<'_> {
 
     fn measured(&self, measurement: &Measurement) {
         self.finished(&measurement.name, StepResult::Measured(measurement));
+    }
+
+    fn interrupted(&self) -> bool {
+        self.cancel.requested()
+    }
+}
+
+impl probe::Observer for Relay<'_> {
+    fn started(&self, probe: &str) {
+        self.observer.event(Event::Started { step: probe });
+    }
+
+    fn measured(&self, measured: &Measured) {
+        self.finished(measured.probe, StepResult::Probed(measured));
     }
 
     fn interrupted(&self) -> bool {

@@ -12,12 +12,13 @@ use crate::{
     bench::{Estimate, Part, Size, Unit},
     family,
     files::path::lossy,
-    kernel::{Card, Kind, Variant},
+    kernel::{Card, CardConstant, Kind, Variant},
     lab::{
         self, Row,
         predict::{self, Errors, Features, Held, Lesson, Model, Prediction, Validation},
     },
     plan::{Plan, runs_on},
+    probe::File,
     text::ticked,
 };
 use itertools::Itertools;
@@ -27,7 +28,7 @@ use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// Request of a prediction.
@@ -44,7 +45,7 @@ pub struct Request {
     pub lengths_q: Vec<u32>,
     /// Name of a suite, which has its own kernels and sizes; the selection narrows it.
     pub suite: Option<String>,
-    /// Names of cards: `h100`, `rtx-pro-6000`.
+    /// Names of cards, `h100`, `rtx-pro-6000`, or files that `kgen probe` has written.
     pub gpus: Vec<String>,
     /// Files of measured rows from which the model learns, in addition to those of the project.
     pub rows: Vec<PathBuf>,
@@ -55,6 +56,9 @@ pub struct Request {
 /// Outcome of a prediction.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
+    /// The cards with the numbers from which times are predicted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<CardNumbers>,
     /// One prediction for each variant, size and card.
     pub calls: Vec<Call>,
     /// Kernels without a prediction on a card.
@@ -67,6 +71,31 @@ pub struct Outcome {
     /// With them, the errors for measured batches of `rows` whose lengths differ; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packed: Option<Errors>,
+}
+
+/// The numbers of a card.
+#[derive(Debug, Serialize)]
+pub struct CardNumbers {
+    /// Name of the card.
+    pub gpu: String,
+    /// Name of the card that was probed, as its driver reports it; `None` if all numbers are those of data sheets.
+    pub probed: Option<String>,
+    /// When it was probed, UTC.
+    pub date: Option<String>,
+    /// The numbers.
+    pub constants: Vec<CardConstant>,
+}
+
+impl CardNumbers {
+    fn of(card: &Card) -> Self {
+        let measured = card.measured.as_ref();
+        Self {
+            gpu: card.label(),
+            probed: measured.map(|measured| measured.on.clone()),
+            date: measured.map(|measured| measured.date.clone()),
+            constants: card.constants(),
+        }
+    }
 }
 
 /// A kernel that does not run on a card, or whose time the model does not know.
@@ -151,7 +180,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         }
         let packed = packed::summary(&packed::errors(&measured, &session, &Model::learn(&lessons)));
         let validation = predict::validate(&lessons);
-        return Ok(Outcome { calls: Vec::new(), left_out: Vec::new(), learned, validation, packed });
+        return Ok(Outcome { cards: Vec::new(), calls: Vec::new(), left_out: Vec::new(), learned, validation, packed });
     }
     if request.selection.is_empty() && request.suite.is_none() {
         let why = "nothing is selected; name a variant, such as `flash_fwd_hdim128_bf16_sm90`, or a suite with `--suite`";
@@ -172,7 +201,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
             };
             let found: Vec<Call> = if runs { &sizes[..] } else { &[] }.iter().filter_map(of_size).collect();
             if found.is_empty() {
-                left_out.push(LeftOut { name: variant.name(), gpu: card.name.clone() });
+                left_out.push(LeftOut { name: variant.name(), gpu: card.label() });
             }
             calls.extend(found);
         }
@@ -186,7 +215,8 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         );
         return Err(CommandError::Usage(why));
     }
-    Ok(Outcome { calls, left_out, learned, validation: Vec::new(), packed: None })
+    let cards = cards.iter().map(CardNumbers::of).collect();
+    Ok(Outcome { cards, calls, left_out, learned, validation: Vec::new(), packed: None })
 }
 
 /// A kernel, its sizes, and the cards that it is predicted for.
@@ -234,7 +264,9 @@ pub(super) fn of_plan(plan: &Plan, cards: &[Card]) -> Option<Outcome> {
     let sizes = family::of(plan.variant.kind()).sizes(&plan.variant, &Shape::default().wanted());
     let of_card = |card| sizes.iter().filter_map(|size| call(plan, size, card, &model)).collect::<Vec<_>>();
     let calls: Vec<Call> = cards.iter().flat_map(of_card).collect();
-    let outcome = Outcome { calls, left_out: Vec::new(), learned: Vec::new(), validation: Vec::new(), packed: None };
+    let (left_out, learned, validation) = (Vec::new(), Vec::new(), Vec::new());
+    let cards = cards.iter().map(CardNumbers::of).collect();
+    let outcome = Outcome { cards, calls, left_out, learned, validation, packed: None };
     (!outcome.calls.is_empty()).then_some(outcome)
 }
 
@@ -252,7 +284,7 @@ fn call_of(plan: &Plan, size: Size, like: &Size, estimate: Estimate, card: &Card
         name: plan.variant.name(),
         variant: plan.variant,
         size,
-        gpu: card.name.clone(),
+        gpu: card.label(),
         prediction,
         estimate: estimate.microseconds,
         floor: estimate.floor_microseconds,
@@ -265,13 +297,20 @@ fn call_of(plan: &Plan, size: Size, like: &Size, estimate: Estimate, card: &Card
     }
 }
 
-/// The card of this name.
+/// The card of this name, or of this file of `kgen probe`.
 ///
 /// # Errors
-/// [`CommandError::Usage`] if its numbers are unknown.
+/// [`CommandError::Usage`] if its numbers are unknown, or the file is not what `kgen probe` writes.
 pub(super) fn card(name: &str) -> Result<Card, CommandError> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        return File::load(path).map(|file| file.card()).map_err(|error| CommandError::Usage(error.to_string()));
+    }
     Card::named(name).ok_or_else(|| {
-        CommandError::Usage(format!("`{name}` is no card whose numbers are known; known: {}", ticked(&Card::names())))
+        CommandError::Usage(format!(
+            "`{name}` is no card whose numbers are known, and no file of `kgen probe` (`NAME.toml`); known: {}",
+            ticked(&Card::names())
+        ))
     })
 }
 
@@ -418,7 +457,6 @@ pub fn with_held_out(mut lessons: Vec<Lesson>) -> Vec<Lesson> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     /// The published rows from which the built-in lessons are made.
     const ROWS: [&str; 2] = ["2026-11-27-timings-h200.jsonl", "2026-11-27-timings-h100.jsonl"];

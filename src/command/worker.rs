@@ -4,7 +4,7 @@ use super::CommandError;
 use crate::{
     bench, check,
     family::{self, attention::fuzz},
-    profile,
+    probe, profile,
 };
 use std::io::{BufRead, Write};
 
@@ -19,6 +19,8 @@ pub enum Task {
     Fuzz,
     /// One run of a kernel that is profiled.
     Profile,
+    /// One probe of the GPU.
+    Probe,
 }
 
 /// Serves the one request in `input` and writes its answers to `output`.
@@ -31,6 +33,7 @@ pub fn serve(task: Task, input: &mut impl BufRead, output: impl Write) -> Result
         Task::Bench => bench::serve_worker(family::trial, input, output),
         Task::Fuzz => fuzz::serve(input, output),
         Task::Profile => profile::serve_worker(family::trial, input, output),
+        Task::Probe => probe::serve_worker(input, output),
     };
     served.map_err(CommandError::Usage)
 }

@@ -1,6 +1,7 @@
 //! Cards by name, with the numbers from which times are predicted.
 
 use super::gpus::normal;
+use serde::Serialize;
 
 /// A card: a product, not only its architecture.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,74 @@ pub struct Card {
     pub dram_gbs: u32,
     /// Size of L2 (MB).
     pub l2_mb: u32,
+    /// What was measured on such a card, in place of the numbers above and of its architecture's rates.
+    pub measured: Option<Measured>,
+}
+
+/// Numbers of a card that were measured on it (`kgen probe`); what is `None` was not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Name of the card, as its driver reports it.
+    pub on: String,
+    /// When, UTC: `2026-11-21T16:43:05Z`.
+    pub date: String,
+    /// Clock that the multiprocessors held under products of tensor cores (MHz).
+    pub clock_mhz: Option<f64>,
+    /// Time of a launch of an empty kernel (microseconds).
+    pub launch_us: Option<f64>,
+    /// Bandwidth of reads from device memory (GB/s).
+    pub dram_read_gbs: Option<f64>,
+    /// Bandwidth of copies in device memory, reads and writes together (GB/s).
+    pub dram_copy_gbs: Option<f64>,
+    /// Operations of a multiprocessor in a cycle by `wgmma`, 16-bit inputs and fp32 sums.
+    pub wgmma_flops_a_cycle: Option<f64>,
+    /// The same by `mma.sync`.
+    pub mma_flops_a_cycle: Option<f64>,
+    /// The same by `wgmma` with FP8 inputs.
+    pub wgmma_fp8_flops_a_cycle: Option<f64>,
+    /// The same by `mma.sync` with FP8 inputs.
+    pub mma_fp8_flops_a_cycle: Option<f64>,
+    /// Exponentials of a multiprocessor in a cycle.
+    pub exponentials_a_cycle: Option<f64>,
+}
+
+/// A number of a card from which times are predicted, with its source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CardConstant {
+    /// What it is: `clock`.
+    pub name: &'static str,
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Origin of a card's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// NVIDIA's data sheet of the card or of its architecture.
+    DataSheet,
+    /// NVIDIA's programming guide, for the architecture.
+    ProgrammingGuide,
+    /// Fitted to the times of kernels on an H100.
+    Fitted,
+    /// Measured on the card by `kgen probe`.
+    Probe,
+}
+
+impl Source {
+    /// The words in a table.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::DataSheet => "data sheet",
+            Self::ProgrammingGuide => "programming guide",
+            Self::Fitted => "fitted to an H100",
+            Self::Probe => "probe",
+        }
+    }
 }
 
 const fn card(
@@ -81,6 +150,18 @@ const FLOPS_A_CYCLE: [(u32, f64); 11] = [
 /// The rate of `mma.sync` on an A100, and the most that it is rated at on later architectures.
 const MOST_OF_MMA: f64 = 2048.0;
 
+/// Fraction of the rated memory bandwidth that a read-only kernel reaches, per mille: 3180 GB/s on an H100 rated 3350
+/// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
+pub const DRAM_PER_MILLE: u32 = 950;
+
+/// Bytes per cycle that L2 delivers to one multiprocessor: fitted to attention kernels on an H100, whose loads it does
+/// not all see. What `kgen probe` reads from L2 is therefore not put in its place.
+pub const L2_BYTES_A_CYCLE: f64 = 58.9;
+
+/// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
+/// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
+pub const EXPONENTIALS_A_CYCLE: f64 = 16.0;
+
 /// Dense floating-point operations of 16-bit tensor cores in one cycle of one multiprocessor; `None` if unknown.
 pub fn flops_a_cycle(capability: u32) -> Option<f64> {
     FLOPS_A_CYCLE.iter().find(|(known, _)| *known == capability).map(|(_, flops)| *flops)
@@ -99,8 +180,80 @@ impl Card {
         self.peak_flops_a_cycle().min(MOST_OF_MMA)
     }
 
+    /// Dense floating-point operations of a multiprocessor in a cycle that a kernel can count on: those measured, else
+    /// the rated ones. `wgmma`: by the fastest instructions of the architecture, else by `mma.sync`. FP8 is rated twice
+    /// as fast as 16-bit inputs.
+    pub fn tensor_flops_a_cycle(&self, wgmma: bool, fp8: bool) -> f64 {
+        let rated = if wgmma { self.peak_flops_a_cycle() } else { self.mma_flops_a_cycle() };
+        let measured = self.measured.as_ref().and_then(|measured| match (wgmma, fp8) {
+            (true, false) => measured.wgmma_flops_a_cycle,
+            (false, false) => measured.mma_flops_a_cycle,
+            (true, true) => measured.wgmma_fp8_flops_a_cycle,
+            (false, true) => measured.mma_fp8_flops_a_cycle,
+        });
+        measured.unwrap_or(if fp8 { 2.0 * rated } else { rated })
+    }
+
+    /// Exponentials of a multiprocessor in a cycle.
+    pub fn exponentials_a_cycle(&self) -> f64 {
+        self.measured.as_ref().and_then(|measured| measured.exponentials_a_cycle).unwrap_or(EXPONENTIALS_A_CYCLE)
+    }
+
+    /// Clock that the multiprocessors hold under load, MHz.
+    pub fn held_mhz(&self) -> f64 {
+        self.measured.as_ref().and_then(|measured| measured.clock_mhz).unwrap_or_else(|| self.clock_mhz.into())
+    }
+
+    /// Bandwidth of device memory that kernels reach, GB/s.
+    pub fn dram_read_gbs(&self) -> f64 {
+        let rated = || f64::from(self.dram_gbs) * f64::from(DRAM_PER_MILLE) / 1000.0;
+        self.measured.as_ref().and_then(|measured| measured.dram_read_gbs).unwrap_or_else(rated)
+    }
+
+    /// The numbers from which times are predicted, with their sources.
+    pub fn constants(&self) -> Vec<CardConstant> {
+        const FLOPS: &str = "FLOP/cycle/SM";
+        let nothing = Measured::default();
+        let measured = self.measured.as_ref().unwrap_or(&nothing);
+        let from = |source, value: Option<f64>| if value.is_some() { Source::Probe } else { source };
+        let rated = |name, value, unit, of_probe| CardConstant { name, value, unit, source: from(Source::DataSheet, of_probe) };
+        let wgmma = |fp8| self.tensor_flops_a_cycle(true, fp8);
+        let mma = |fp8| self.tensor_flops_a_cycle(false, fp8);
+        let mut constants = vec![
+            rated("clock", self.held_mhz(), "MHz", measured.clock_mhz),
+            rated("device memory", self.dram_read_gbs(), "GB/s", measured.dram_read_gbs),
+            CardConstant { name: "L2", value: L2_BYTES_A_CYCLE, unit: "B/cycle/SM", source: Source::Fitted },
+            rated("mma.sync, 16 bits", mma(false), FLOPS, measured.mma_flops_a_cycle),
+        ];
+        if matches!(self.capability, 89 | 120 | 121) {
+            constants.push(rated("mma.sync, FP8", mma(true), FLOPS, measured.mma_fp8_flops_a_cycle));
+        }
+        if self.capability == 90 {
+            constants.push(rated("wgmma, 16 bits", wgmma(false), FLOPS, measured.wgmma_flops_a_cycle));
+            constants.push(rated("wgmma, FP8", wgmma(true), FLOPS, measured.wgmma_fp8_flops_a_cycle));
+        }
+        // Those of kernels that only move data; unmeasured, they follow from the bandwidth.
+        let moved = [("copies", "GB/s", measured.dram_copy_gbs), ("launch", "us", measured.launch_us)];
+        let moved = moved.into_iter().filter_map(|(name, unit, value)| Some(rated(name, value?, unit, value)));
+        constants.extend(moved);
+        constants.push(CardConstant {
+            name: "exponentials",
+            value: self.exponentials_a_cycle(),
+            unit: "op/cycle/SM",
+            source: from(Source::ProgrammingGuide, measured.exponentials_a_cycle),
+        });
+        constants
+    }
+
+    /// Its name, with `(probed)` after it if numbers of it were measured.
+    pub fn label(&self) -> String {
+        if self.measured.is_some() { format!("{} (probed)", self.name) } else { self.name.clone() }
+    }
+
     fn is_geforce(&self) -> bool {
-        self.name.strip_prefix("rtx-").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        // A card that is known by its driver's name only has `GeForce` in it.
+        self.name.contains("GeForce")
+            || self.name.strip_prefix("rtx-").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
     }
 
     /// The card that a word means, as typed (`H100`, `rtx-pro-6000`) or as the driver reports it
@@ -112,7 +265,7 @@ impl Card {
         let means = |(_, name, _): &(&str, String, [u32; 5])| wanted == *name || driver_says(&wanted, name);
         known.filter(means).max_by_key(|(_, name, _)| name.len()).map(|(name, _, numbers)| {
             let [capability, multiprocessors, clock_mhz, dram_gbs, l2_mb] = numbers;
-            Self { name: name.to_owned(), capability, multiprocessors, clock_mhz, dram_gbs, l2_mb }
+            Self { name: name.to_owned(), capability, multiprocessors, clock_mhz, dram_gbs, l2_mb, measured: None }
         })
     }
 

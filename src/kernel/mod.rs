@@ -12,7 +12,7 @@ mod variant;
 mod words;
 
 pub use axes::{Dtype, Target, UnknownWord};
-pub use cards::{Card, flops_a_cycle};
+pub use cards::{Card, CardConstant, DRAM_PER_MILLE, EXPONENTIALS_A_CYCLE, L2_BYTES_A_CYCLE, Measured, Source, flops_a_cycle};
 pub use features::{Feature, FeatureInfo, FeatureRule, Features};
 pub(crate) use features::{read_word as read_features, score_name_taken};
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};

@@ -16,6 +16,7 @@ mod knowledge;
 pub mod ladder;
 mod noise;
 pub mod predict;
+mod probed;
 mod profiled;
 mod regress;
 pub mod report;

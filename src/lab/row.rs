@@ -26,6 +26,9 @@ const CHECK: &str = "kgen check";
 /// The program whose rows have counts of accesses and counters instead of times.
 pub(super) const PROFILE: &str = "kgen profile";
 
+/// The program whose rows have constants of a card instead of times.
+pub(super) const PROBE: &str = "kgen probe";
+
 /// The contender of kernels that a person edited.
 const EDITED: &str = "edited";
 

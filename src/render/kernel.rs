@@ -75,6 +75,18 @@ impl Renderer {
         let hash = content_hash(&text);
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
+
+    /// The text of a program that is no variant: of the template at a path below `templates/`, with these words.
+    ///
+    /// # Errors
+    /// [`RenderError::Template`] when the template is missing or uses a variable that `words` lacks.
+    pub fn program(&self, template: &str, words: &serde_json::Map<String, serde_json::Value>) -> Result<String, RenderError> {
+        let mut context = Context::new();
+        for (word, value) in words {
+            context.insert(word.clone(), value);
+        }
+        Ok(self.vocabulary.include_into(&self.engine.render(template, context)?))
+    }
 }
 
 /// A target's words for templates.

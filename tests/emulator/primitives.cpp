@@ -11,6 +11,7 @@
 #include "kgen.h"
 #include "kgen/atomics.cuh"
 #include "kgen/bytes.cuh"
+#include "kgen/clock.cuh"
 #include "kgen/cluster.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
@@ -74,6 +75,8 @@ void numbers() {
     expect(log2_fast(0) == -infinity() && log2_fast(8) == 3, "log2_fast of 0 is -infinity");
     expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum of a number and NaN is the number");
     expect(bits(minimum(NAN, 2)) == bits(2) && bits(minimum(2, NAN)) == bits(2) && minimum(-infinity(), 1) == -infinity(), "minimum of a number and NaN is the number");
+    const int64_t cycles = clock_cycles(), nanoseconds = clock_nanoseconds();
+    expect(clock_cycles() > cycles && clock_nanoseconds() > nanoseconds, "the clocks advance from one reading to the next");
     const float third = 1.0f / 3.0f;
     expect(rounded_product(third, 3.0f) - 1.0f == 0.0f, "a rounded product is not contracted into an FMA");
 }

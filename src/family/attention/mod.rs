@@ -21,7 +21,7 @@ mod timing;
 mod words;
 
 pub use cases::fuzz;
-pub use cost::{DEVICES, DRAM_PER_MILLE, DeviceRow, KernelCost};
+pub use cost::{DEVICES, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;
 pub use design::{

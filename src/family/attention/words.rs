@@ -1,11 +1,9 @@
 //! Variables of attention's templates in addition to the plan, and of attention's rows in the dispatcher.
 
-use super::{
-    DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET,
-};
+use super::{DEVICES, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point, StorePath, recipes::STAGED_OFFSET};
 use crate::{
     family::Words,
-    kernel::{Feature, HeadDim},
+    kernel::{DRAM_PER_MILLE, Feature, HeadDim},
     plan::Plan,
 };
 use serde::Serialize;

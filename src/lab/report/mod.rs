@@ -96,7 +96,7 @@ impl Report {
         let rows = rows.as_slice();
         let cases = measured::latest(rows);
         let sections = vec![
-            roofline::section(&cases),
+            roofline::section(&cases, rows),
             lengths::section(&cases),
             heat::section(&cases),
             ladder::section(rows),

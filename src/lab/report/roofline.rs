@@ -1,6 +1,7 @@
 //! Rate against arithmetic intensity, below the ceilings of the card.
 
 use super::{
+    super::{Row, row::PROBE},
     Column, Figure, MOST_PICTURES, Section, Table,
     draw::{Axis, Chart, Mark, Rule, Scale, Series},
     grouped,
@@ -27,7 +28,7 @@ struct Point<'a> {
 }
 
 /// The section: a picture for each card.
-pub(super) fn section(cases: &[Measured<'_>]) -> Section {
+pub(super) fn section(cases: &[Measured<'_>], rows: &[Row]) -> Section {
     let point = |case| {
         let [intensity, tflops] = Measured::roofline(case)?;
         let memory = case.ceiling("memory_gbs").map(|rate| intensity * rate / 1e3);
@@ -37,7 +38,12 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
     let points: Vec<Point> = cases.iter().filter_map(point).collect();
     let left_out = cases.len() - points.len();
     let cards = grouped(points, |point| point.case.card());
-    let figures = cards.iter().take(MOST_PICTURES).zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
+    let figures = cards
+        .iter()
+        .take(MOST_PICTURES)
+        .zip(1..)
+        .map(|((card, points), place)| figure(card, points, &Probed::of(card, rows), place));
+    let figures = figures.collect();
     let mut section = Section::new("roofline", WORDS, figures);
     if left_out > 0 && section.missing.is_none() {
         section.notes.push(format!("{left_out} of {} cases state no operations or no bytes and are not shown.", cases.len()));
@@ -45,7 +51,7 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
     section
 }
 
-fn figure(card: &str, points: &[Point], place: usize) -> Figure {
+fn figure(card: &str, points: &[Point], probed: &Probed, place: usize) -> Figure {
     let label = |point: &Point| {
         if point.case.row.own {
             let program = point.case.program();
@@ -71,7 +77,7 @@ fn figure(card: &str, points: &[Point], place: usize) -> Figure {
         x: Axis { label: "operations a byte", scale: Scale::Log10 },
         y: Axis { label: "TFLOP/s", scale: Scale::Log10 },
         series: series.collect(),
-        rules: rules(points),
+        rules: rules(points).into_iter().chain(probed.rules(points)).collect(),
     };
     let title = format!("{card}: rate against intensity");
     let best = points.iter().filter_map(|point| Some(point.tflops / point.roof?)).max_by(f64::total_cmp);
@@ -99,14 +105,56 @@ fn figure(card: &str, points: &[Point], place: usize) -> Figure {
     Figure::drawn(&format!("roofline-{place}"), &title, table, |names| chart.picture(names, description))
 }
 
+/// What `kgen probe` measured on a card.
+#[derive(Debug, Default, PartialEq)]
+struct Probed {
+    /// Reads of device memory, GB/s.
+    memory_gbs: Option<f64>,
+    /// Products of tensor cores with 16-bit elements, TFLOP/s.
+    tflops_16_bit: Option<f64>,
+    /// The same with FP8.
+    tflops_fp8: Option<f64>,
+}
+
+impl Probed {
+    /// By the latest rows of a card.
+    fn of(card: &str, rows: &[Row]) -> Self {
+        let latest = |probe: &str, constant: &str| {
+            let of_probe = rows.iter().filter(|row| row.bench == PROBE && row.case == probe && row.gpu() == card);
+            let last = of_probe.filter(|row| row.numbers.is_some()).max_by_key(|row| (row.date(), row.run_id()))?;
+            last.numbers.as_ref()?.get(constant)?.get("median")?.as_f64()
+        };
+        // By the fastest instructions of the card.
+        let tensor = |wgmma: &str, mma: &str| {
+            let of = |probe: &str| latest(probe, &format!("{probe}_tflops"));
+            of(wgmma).or_else(|| of(mma))
+        };
+        Self {
+            memory_gbs: latest("dram_read", "dram_read_gbs"),
+            tflops_16_bit: tensor("wgmma_bf16", "mma_bf16"),
+            tflops_fp8: tensor("wgmma_e4m3", "mma_e4m3"),
+        }
+    }
+
+    fn rules(&self, points: &[Point]) -> Vec<Rule> {
+        let peak = |name: &str| if name == "tflops_fp8" { self.tflops_fp8 } else { self.tflops_16_bit };
+        let rules = rules_of(points, self.memory_gbs, &peak);
+        rules.into_iter().map(|rule| Rule { label: format!("{}, measured", rule.label), ..rule }).collect()
+    }
+}
+
 /// The ceilings that the rows of a card state: those of the tensor cores in use, and the memory's up to them.
 fn rules(points: &[Point]) -> Vec<Rule> {
     let most = |name: &str| points.iter().filter_map(|point| point.case.ceiling(name)).max_by(f64::total_cmp);
+    rules_of(points, most("memory_gbs"), &most)
+}
+
+/// The lines of these ceilings: of memory, and of the tensor cores by their name.
+fn rules_of(points: &[Point], memory: Option<f64>, most: &dyn Fn(&str) -> Option<f64>) -> Vec<Rule> {
     let ends = points.iter().map(|point| point.intensity).minmax().into_option();
     let Some((first, last)) = ends else { return Vec::new() };
     let used = points.iter().map(|point| point.case.tensor_cores()).unique().sorted();
     let flat: Vec<(&str, f64)> = used.filter_map(|name| Some((name, most(name)?))).collect();
-    let memory = most("memory_gbs");
     let meet = |peak: f64| memory.map_or(first, |memory| peak * 1e3 / memory);
     let top = flat.iter().map(|(_, peak)| *peak).max_by(f64::total_cmp);
     let mut rules = Vec::new();

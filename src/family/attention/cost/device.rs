@@ -2,10 +2,6 @@
 
 use serde::Serialize;
 
-/// Fraction of the rated memory bandwidth that a read-only kernel reaches, per mille: 3180 GB/s on an H100 rated 3350
-/// GB/s (docs/results/2026-11-22-families-h100.md, the read-only probe over 1 GiB).
-pub const DRAM_PER_MILLE: u32 = 950;
-
 /// GPUs of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceRow {

@@ -5,20 +5,16 @@ use super::{
         Design, Kind, KvFormat, Point,
         timing::{self, Shape},
     },
-    DRAM_PER_MILLE, KernelCost,
+    KernelCost,
     kernel::{Busy, resident},
     packed::{self, Sequence, Tile},
     shipped::{Device, Kernel, Request, Sharing, Time},
 };
 use crate::{
     bench::{Estimate, Part, Unit, Work},
-    kernel::{Card, Dtype, GPUS},
+    kernel::{Card, Dtype, GPUS, L2_BYTES_A_CYCLE},
     plan::Plan,
 };
-
-/// Bytes per cycle that L2 delivers to one multiprocessor: fitted on an H100, like the bandwidths of
-/// [`DEVICES`](super::DEVICES).
-const L2_BYTES_A_CYCLE: f64 = 58.9;
 
 /// The backward pass. Three launches (deltas, gradients, rounding of dQ), and per block of keys the loads of K and V
 /// and the stores of dK and dV. A step reads a tile of Q and dO and adds one of dQ in fp32. Starting values: the
@@ -224,11 +220,11 @@ fn of_backward(point: Point, design: &Design) -> Kernel {
 }
 
 fn device_of(card: &Card) -> Device {
-    let cycles_per_ns = f64::from(card.clock_mhz) / 1000.0;
+    let cycles_per_ns = card.held_mhz() / 1000.0;
     Device {
         multiprocessors: card.multiprocessors.into(),
         cycles_per_ns,
-        dram_bytes_per_ns: f64::from(card.dram_gbs) * f64::from(DRAM_PER_MILLE) / 1000.0,
+        dram_bytes_per_ns: card.dram_read_gbs(),
         l2_bytes_per_ns: L2_BYTES_A_CYCLE * cycles_per_ns * f64::from(card.multiprocessors),
         l2_bytes: f64::from(card.l2_mb) * 1e6,
         kept_bytes: f64::from(card.l2_mb) * 125_000.0,
@@ -303,7 +299,7 @@ const BOOST: f64 = 1.13;
 /// The least time that the card's peak rates allow, in microseconds.
 fn floor(point: Point, work: Work, card: &Card) -> f64 {
     let faster = if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
-    let cycles = BOOST * f64::from(card.clock_mhz) * f64::from(card.multiprocessors);
+    let cycles = BOOST * card.held_mhz() * f64::from(card.multiprocessors);
     let of_products = work.flops / (card.peak_flops_a_cycle() * faster * cycles);
     // What fits into L2 may still be there.
     let beyond_l2 = work.bytes.filter(|bytes| *bytes > f64::from(card.l2_mb) * 1e6).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
-    kernel::{Card, Dtype, Feature, HeadDim, Target},
+    kernel::{Card, Dtype, EXPONENTIALS_A_CYCLE, Feature, HeadDim, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -45,10 +45,6 @@ pub struct Busy {
     pub widening: f64,
 }
 
-/// Exponentials per multiprocessor and cycle, for every compute capability that kgen supports (CUDA C++ Programming
-/// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
-const EXPONENTIALS_A_CYCLE: f64 = 16.0;
-
 impl Busy {
     /// The step of a kernel.
     pub fn of(point: Point, design: &Design) -> Self {
@@ -81,11 +77,17 @@ impl Busy {
         }
     }
 
-    /// The same step on a card whose tensor cores have another rate than those of the kernel's target.
+    /// The same step on a card whose tensor cores or exponentials have another rate than those of the kernel's target.
     pub fn on(self, card: &Card, point: Point, design: &Design) -> Self {
         let wgmma = design.hopper.is_some() || point.kind == Kind::FwdShort;
-        let rate = if wgmma { card.peak_flops_a_cycle() } else { card.mma_flops_a_cycle() };
-        Self { tensor: self.tensor * flops_a_cycle(point.target, wgmma) / rate, ..self }
+        let is_fp8 = point.dtype == Dtype::Fp8;
+        let twice_as_fast = if is_fp8 { 2.0 } else { 1.0 };
+        let rated = flops_a_cycle(point.target, wgmma) * twice_as_fast;
+        Self {
+            tensor: self.tensor * rated / card.tensor_flops_a_cycle(wgmma, is_fp8),
+            exponentials: self.exponentials * EXPONENTIALS_A_CYCLE / card.exponentials_a_cycle(),
+            ..self
+        }
     }
 
     /// All units together.

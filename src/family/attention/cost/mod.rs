@@ -10,6 +10,6 @@ mod kernel;
 mod packed;
 mod shipped;
 
-pub use device::{DEVICES, DRAM_PER_MILLE, DeviceRow};
+pub use device::{DEVICES, DeviceRow};
 pub use estimate::{estimate, estimate_packed};
 pub use kernel::KernelCost;
