@@ -411,6 +411,7 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     kgen(&[NAME, "--suite", "model"]).code(2).stderr(contains("did you mean `models`?"));
     kgen(&[NAME, "--suite", "models", "--heads", "8"]).code(2).stderr(contains("the sizes are those of the suite"));
     kgen(&[NAME, "--quality"]).code(2).stderr(contains("--replay"));
+    kgen(&[NAME, "--ladder", "--write", "tiles.toml"]).code(2).stderr(contains("cannot be used with"));
     kgen(&[NAME, "--budget", "1"]).code(2).stderr(contains("--budget"));
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("empty.db");

@@ -1,5 +1,5 @@
-//! Searches and ladders on the GPU of this machine: candidates are compiled, proved and timed, and each measurement is a
-//! row of the store.
+//! Searches and ladders on the GPU of this machine: candidates are compiled, proved and timed, and each measurement is
+//! a row of the store.
 
 mod known;
 
