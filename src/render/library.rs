@@ -108,8 +108,9 @@ pub fn dispatcher(templates: &Templates, plans: &[Plan]) -> Result<String, Rende
     let context = context(&by_name(plans)?);
     let own = Engine::of(templates.rendered().filter(|(path, _)| is_own(path)));
     // A user's dispatcher may include any template.
-    let engine = own.or_else(|_| Engine::of(templates.rendered()))?;
-    Engine { lay_out: str::to_owned, ..engine }.dispatcher(&context)
+    let mut engine = own.or_else(|_| Engine::of(templates.rendered()))?;
+    engine.lay_out = str::to_owned;
+    engine.dispatcher(&context)
 }
 
 impl Engine {
