@@ -372,7 +372,7 @@ fn sizes_without_rows_are_answered_with_those_that_the_store_has() {
     let outcome = store.outcome(json!({ "shape": { "seqlen": [3000], "batch": [5] } })).expect("an outcome");
     let search = &outcome.searches[0];
     let why = search.failure.as_ref().expect("there are no such rows");
-    let parts = ["batch=5", "`--seqlen`", "seqlen_k=1024`", "seqlen_k=16384`"];
+    let parts = ["batch=5", "`--seqlen`", "seqlen_q=1024`", "seqlen_q=16384`"];
     assert!(parts.iter().all(|part| why.contains(part)), "{why}");
     assert_eq!(search.status, Status::Absent);
     assert!(matches!(outcome.verdict(), Err(CommandError::Failed(_))), "nothing was searched");

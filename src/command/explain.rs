@@ -5,7 +5,7 @@ use super::{CommandError, Context, Observer, SelectionRequest, db, predict, sess
 use crate::{
     bench::{Size, Unit, Wanted},
     family::{self, Rung},
-    kernel::{Card, Variant},
+    kernel::{Card, Target, Variant},
     lab::{
         Condition, Record, Row, Standing, Status, Store,
         ladder::{Gain, Published, Switch, best, gains, published},
@@ -14,6 +14,7 @@ use crate::{
         tune::TUNE,
     },
     plan::{Occupancy, Plan, runs_on},
+    text::ticked,
 };
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
@@ -226,12 +227,15 @@ impl Forecast {
         if self.runs(variant) {
             return format!("no predicted times on `{name}`: the kernel is not timed by itself");
         }
+        let targets: Vec<&str> =
+            Target::ALL.iter().filter(|target| runs_on(**target, *capability, true)).map(|target| target.name()).collect();
         format!(
-            "`{name}` cannot run this kernel: it is compiled for {}, and the card has compute capability {}.{}; \
-             `kgen list --target {name}` lists those that it runs",
+            "`{name}` cannot run this kernel: it is compiled for {}, and the card has compute capability {}.{}; it runs \
+             kernels of {}",
             variant.target(),
             capability / 10,
-            capability % 10
+            capability % 10,
+            ticked(&targets)
         )
     }
 

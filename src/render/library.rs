@@ -97,8 +97,8 @@ impl Renderer {
     }
 }
 
-/// What [`Renderer::dispatcher`] gives, for a compiler alone: only the dispatcher's templates are parsed, which are few,
-/// and long lines are not wrapped.
+/// What [`Renderer::dispatcher`] gives, for a compiler alone: only the dispatcher's templates are parsed, which are
+/// few, and long lines are not wrapped.
 ///
 /// # Errors
 /// The errors of [`tree`].
