@@ -1,7 +1,7 @@
 //! Selections: the variants of a grid that a command applies to.
 
 use super::{Filter, Grid};
-use crate::kernel::{Dtype, Feature, Features, HeadDim, HeadDimError, Kind, Target, Variant};
+use crate::kernel::{Dtype, Features, HeadDim, HeadDimError, Kind, Target, Variant};
 use crate::text::{suggestion, ticked};
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -130,10 +130,9 @@ impl Grid {
             let head_dim = head_dims.is_empty() || variant.head_dim().is_some_and(|d| head_dims.contains(&d));
             head_dim && features.is_none_or(|set| variant.coordinates().features == Some(set))
         };
-        // Head dims of two-part queries occur only in their own family, which has no others.
         let has_others = |variant: &Variant| {
-            let of_two_parts = variant.coordinates().features.is_some_and(|set| set.has(Feature::Qv));
-            features.is_some() || !of_two_parts || variant.head_dim() == Some(HeadDim::LATENT)
+            let is_bound = variant.coordinates().features.is_some_and(|set| set.any(|info| info.has_own_head_dims));
+            features.is_some() || !is_bound
         };
         (declared.filter(meets).collect(), extended.filter(has_others).collect())
     }

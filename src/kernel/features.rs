@@ -108,6 +108,8 @@ pub struct FeatureInfo {
     pub changes_weights: bool,
     /// True if only split-KV kernels can have it.
     pub is_split_only: bool,
+    /// True if its kernels exist at some head dims only: for others they are made only where the feature is named.
+    pub has_own_head_dims: bool,
     /// True if templates include a part with its name.
     pub has_part: bool,
     /// Compatibility rules of kernels that have it.
@@ -130,6 +132,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     adds_elements: false,
     changes_weights: false,
     is_split_only: false,
+    has_own_head_dims: false,
     has_part: true,
     rules: &[],
 };
@@ -242,6 +245,7 @@ const INFO: &[FeatureInfo] = &[
         summary: "queries have a second part, which is multiplied by V",
         is_exclusive: true,
         is_split_only: true,
+        has_own_head_dims: true,
         has_part: false,
         ..OF_ROWS
     },
@@ -325,6 +329,7 @@ const INFO: &[FeatureInfo] = &[
         aliases: &["long_tile"],
         constant: "KGEN_FEATURE_LONG",
         summary: "the tile is that for long sequences",
+        has_own_head_dims: true,
         has_part: false,
         ..OF_ROWS
     },

@@ -1,7 +1,7 @@
 //! Selections on a small grid of three families.
 
 use super::*;
-use crate::family::attention;
+use crate::{family::attention, kernel::Feature};
 
 const GRID: &str = r#"
 version = 1
@@ -208,13 +208,16 @@ fn an_impossible_head_dim_is_refused() {
     assert!(message.contains("impossible head dim `264`") && message.contains("16 to 256"), "{message}");
 }
 
-/// A head dim extends families that do not declare it, except that of two-part queries, which has only one.
+/// A head dim extends families that do not declare it, except those whose features have head dims of their own.
 #[test]
-fn queries_of_two_parts_have_no_other_head_dims() {
-    let parts = |head_dim| {
-        let selection = Selection { head_dims: vec![head_dim], ..Selection::default() };
+fn features_with_their_own_head_dims_have_no_others_unless_they_are_named() {
+    let kernels = |feature, head_dim, features| {
+        let selection = Selection { head_dims: vec![head_dim], features, ..Selection::default() };
         let found = Grid::builtin().select(&selection).expect("there are some");
-        found.into_iter().filter(|variant| variant.coordinates().features.is_some_and(|set| set.has(Feature::Qv))).count()
+        found.into_iter().filter(|variant| variant.coordinates().features.is_some_and(|set| set.has(feature))).count()
     };
-    assert_eq!((parts(HeadDim::equal(64)), parts(HeadDim::LATENT)), (0, 2));
+    assert_eq!([HeadDim::equal(64), HeadDim::LATENT].map(|head_dim| kernels(Feature::Qv, head_dim, None)), [0, 2]);
+    assert_eq!([64, 72].map(|head_dim| kernels(Feature::Long, HeadDim::equal(head_dim), None)), [2, 0]);
+    let named = Some(Features::from_iter([Feature::Long]));
+    assert!(kernels(Feature::Long, HeadDim::equal(48), named) > 0);
 }
