@@ -139,6 +139,7 @@ int flash_fwd_hdim32_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_
 int flash_fwd_hdim32_bf16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim32_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim32_fp16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_bf16_causal_long_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);

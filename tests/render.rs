@@ -181,8 +181,9 @@ fn no_part_reads_what_the_template_that_includes_it_has_set() {
          v params hopper";
     const TERA: &str = "if elif else endif set for in endfor include not and or is defined loop range true false component \
          endcomponent none join indent";
-    const GIVEN_TO_COMPANIONS: &str = "kind kernel_file header_file program capability exponent_bits fraction_bits window chunk \
-         softcap alibi sinks paged gpu_line emulator_line";
+    const GIVEN_TO_COMPANIONS: &str = "kind kernel_file header_file program capability exponent_bits fraction_bits gpu_line \
+         emulator_line window chunk softcap alibi bias sinks dropout paged qv cache kv_e4m3 kv_e5m2 page_descale append packgqa \
+         of_q of_k of_o of_p o_constant fp8 fp8_keys fp8_weights packs_keys aligned_only";
     let of_companions: BTreeSet<&str> = GIVEN_TO_COMPANIONS.split_whitespace().collect();
     let known: BTreeSet<&str> = GIVEN.split_whitespace().chain(TERA.split_whitespace()).collect();
     let parts = kernel_templates().into_iter().filter(|(path, _)| !path.ends_with(".cu.tera") && !path.ends_with(".cpp.tera"));

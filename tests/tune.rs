@@ -379,7 +379,7 @@ fn sizes_without_rows_are_answered_with_those_that_the_store_has() {
     let search = store.search(json!({ "held_out": [3000], "budget": 30 }));
     let confirmation = search.confirmation.expect("another tile wins");
     let why = &confirmation.message;
-    assert!(!confirmation.confirmed && why.contains("seqlen_k=2048`") && why.contains("`--held-out`"), "{why}");
+    assert!(!confirmation.confirmed && why.contains("seqlen_q=2048`") && why.contains("`--held-out`"), "{why}");
 }
 
 #[test]

@@ -56,11 +56,11 @@ pub struct Request {
 /// Outcome of a prediction.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
+    /// One prediction for each variant, size and card.
+    pub calls: Vec<Call>,
     /// The cards with the numbers from which times are predicted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<CardNumbers>,
-    /// One prediction for each variant, size and card.
-    pub calls: Vec<Call>,
     /// Kernels without a prediction on a card.
     pub left_out: Vec<LeftOut>,
     /// What the files of rows taught.

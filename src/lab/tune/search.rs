@@ -17,8 +17,8 @@ const BATCH: usize = 16;
 /// Candidates, besides the default, among which passes are repeated until the end.
 const FINALISTS: usize = 4;
 
-/// Candidates that take this much of the time of the fastest (the default included) are not timed again: noise floors are
-/// about a tenth of what separates them.
+/// Candidates that take this much of the time of the fastest (the default included) are not timed again: noise floors
+/// are about a tenth of what separates them.
 const HOPELESS: f64 = 1.10;
 
 /// Passes of each finalist.

@@ -93,7 +93,12 @@ mod tests {
             return Some((plain, recipe));
         }
         let score = if rng.random_bool(0.3) { scores.choose(rng).copied() } else { None };
-        let features: Features = recipe.features().iter().filter(|_| rng.random_bool(0.25)).collect();
+        // `long` goes with nothing else.
+        let features: Features = if recipe.features().has(Feature::Long) && rng.random_bool(0.05) {
+            Features::from_iter([Feature::Long])
+        } else {
+            recipe.features().iter().filter(|feature| *feature != Feature::Long && rng.random_bool(0.25)).collect()
+        };
         Some((Point { features: features.with_score(score), ..plain }, recipe))
     }
 
