@@ -160,7 +160,7 @@ pub(super) fn tile(plan: &Plan) -> Map<String, Value> {
 }
 
 /// What rows teach of a card's kernels other than `variant`: those of `kgen bench`, and those of searches that lie
-/// before the first row of the variant's own, so that a search and its continuation learn the same. Rows of the variants
+/// before the first row of the variant's own, so that a search and its continuation learn the same. Rows of variants
 /// that are `tuned` by the same command teach only through its searches.
 pub(super) fn lessons(rows: &[Row], card: &Card, variant: Variant, tuned: &[Variant], session: &Session) -> Vec<Lesson> {
     let own = variant.name();

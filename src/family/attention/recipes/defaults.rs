@@ -114,7 +114,7 @@ mod tests {
         // Only one kernel has it.
         left.remove("attention/fwd_mla_sm90.cu.tera");
         let (mut rng, scores) = (ChaCha8Rng::seed_from_u64(5), scores());
-        for _ in 0..400_000 {
+        for _ in 0..4_000_000 {
             let Some((point, recipe)) = random_point(&mut rng, &scores) else { continue };
             let (Some(of_file), Some(file)) = (left.get_mut(recipe.template()), recipe.tiles()) else { continue };
             if recipe.default_tile(point).is_err() {
