@@ -62,6 +62,7 @@ pub struct Args {
 /// Limits, sources and results of the search.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct SearchArgs {
     /// Most tiles of a kernel that are compiled, with the default.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(signed(limits::CANDIDATES)))]

@@ -359,11 +359,14 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(Vec<Row>, Vec<L
 /// Beyond it the row is not about the time of a kernel.
 const MOST_RATIO: f64 = 3.0;
 
+/// Plans of a variant, each after its tile.
+type ByTile = Vec<(Option<Value>, Plan)>;
+
 /// Plans of variants with each of their tiles, made once.
 pub(super) struct AllPlans<D> {
     /// The plan of a variant with its default tile.
     default: D,
-    made: RefCell<HashMap<Variant, Vec<(Option<Value>, Plan)>>>,
+    made: RefCell<HashMap<Variant, ByTile>>,
 }
 
 impl<D: Fn(Variant) -> Option<Plan>> AllPlans<D> {

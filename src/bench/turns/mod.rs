@@ -227,7 +227,9 @@ fn take_turns(
     rounds: usize,
     observer: &dyn Observer,
 ) -> Vec<Result<Played, Failure>> {
-    seats.iter_mut().for_each(|(point, contender)| contender.load(*point));
+    for (point, contender) in seats.iter_mut() {
+        contender.load(*point);
+    }
     let loaded: Vec<Result<(), Failure>> = seats.iter_mut().map(|(_, contender)| contender.loaded()).collect();
     let mut playing: Vec<Result<Playing, Failure>> = iter::zip(iter::zip(seats.iter_mut(), names), loaded)
         .map(|(((point, contender), name), loaded)| {
@@ -249,7 +251,9 @@ fn take_turns(
             }
         }
     }
-    iter::zip(seats.iter_mut(), &playing).filter(|(_, played)| played.is_ok()).for_each(|((_, contender), _)| contender.finish());
+    for ((_, contender), _) in iter::zip(seats.iter_mut(), &playing).filter(|(_, played)| played.is_ok()) {
+        contender.finish();
+    }
     let finished = |((_, contender), played): (&mut Seat<'_, '_>, Result<Playing, Failure>)| {
         let (rounds, launches) = played?;
         contender.finished().map(|facts| (rounds, launches, facts))

@@ -175,8 +175,8 @@ pub(super) fn lessons(rows: &[Row], card: &Card, variant: Variant, tuned: &[Vari
         is_of_card && is_known
     };
     let plans = AllPlans::new(|variant| session.plan(variant).ok());
-    let teachers = rows.iter().enumerate().filter(teaches);
-    teachers.filter_map(|(_, row)| lesson(row, |variant, tile| plans.with_tile(variant, tile))).collect()
+    let taught = rows.iter().enumerate().filter(teaches);
+    taught.filter_map(|(_, row)| lesson(row, |variant, tile| plans.with_tile(variant, tile))).collect()
 }
 
 /// The tuned sizes: those requested, with the default's lengths if no length is.
