@@ -6,7 +6,7 @@
 use kgen::{
     family::attention::{Kind, Point},
     grid::Grid,
-    kernel::{Dtype, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
     plan::Plan,
     render::{Renderer, Templates},
 };
@@ -182,12 +182,9 @@ fn no_part_reads_what_the_template_that_includes_it_has_set() {
     const TERA: &str = "if elif else endif set for in endfor include not and or is defined loop range true false component \
          endcomponent none join indent";
     const GIVEN_TO_COMPANIONS: &str = "kind kernel_file header_file program capability exponent_bits fraction_bits gpu_line \
-         emulator_line window chunk softcap alibi bias sinks dropout paged qv cache kv_e4m3 kv_e5m2 page_descale append packgqa \
-         of_q of_k of_o of_p o_constant fp8 fp8_keys fp8_weights packs_keys aligned_only";
-    // `kernel` is the name of the one kernel of a program, which its template sets.
-    const GIVEN_TO_PROBES: &str = "kernel";
-    let of_companions: BTreeSet<&str> = GIVEN_TO_COMPANIONS.split_whitespace().collect();
-    let of_probes: BTreeSet<&str> = GIVEN_TO_PROBES.split_whitespace().collect();
+         emulator_line of_q of_k of_o of_p o_constant fp8 fp8_keys fp8_weights packs_keys aligned_only";
+    let features = Feature::ALL.iter().map(|feature| feature.name());
+    let of_companions: BTreeSet<&str> = GIVEN_TO_COMPANIONS.split_whitespace().chain(features).collect();
     let known: BTreeSet<&str> = GIVEN.split_whitespace().chain(TERA.split_whitespace()).collect();
     let parts = kernel_templates().into_iter().filter(|(path, _)| !path.ends_with(".cu.tera") && !path.ends_with(".cpp.tera"));
     let mut looked_at = 0;
@@ -205,8 +202,7 @@ fn no_part_reads_what_the_template_that_includes_it_has_set() {
         }
         for name in tags.iter().filter(|tag| !tag.contains("component ")).flat_map(|tag| names(tag)) {
             looked_at += 1;
-            let is_given = path.starts_with("companion/") && of_companions.contains(name.as_str())
-                || path.starts_with("probe/") && of_probes.contains(name.as_str());
+            let is_given = path.starts_with("companion/") && of_companions.contains(name.as_str());
             assert!(is_given || known.contains(name.as_str()) || own.contains(&name), "`{path}` reads `{name}`");
         }
     }

@@ -397,6 +397,22 @@ fn a_place_that_cannot_be_written_is_refused_before_the_search() {
 }
 
 #[test]
+fn a_dry_run_ranks_the_tiles_without_a_gpu_and_shows_the_default_in_any_case() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.args(["tune", NAME, "--dry-run", "--gpu", "h200", "--budget", "3", "--format", "json"]);
+    let ran = command.env("KGEN_DB", folder.path().join("none.db")).assert().success();
+    let ranking: Value = serde_json::from_slice(&ran.get_output().stdout).expect("JSON");
+    let kernel = &ranking["kernels"][0];
+    let tiles = kernel["tiles"].as_array().expect("tiles");
+    let predicted: Vec<f64> = tiles.iter().map(|tile| tile["predicted"].as_f64().expect("a ratio")).collect();
+    assert!(predicted.is_sorted() && (3..=4).contains(&tiles.len()), "{kernel}");
+    assert!(tiles.iter().any(|tile| tile["changes"] == "default" && tile["predicted"] == 1.0), "{kernel}");
+    assert!(kernel["candidates"].as_u64().expect("a number") > 4 && ranking["gpu"] == "h200");
+    assert!(!folder.path().join("none.db").exists(), "nothing is measured");
+}
+
+#[test]
 fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     let store = Synthetic::new(16);
     let error = store.outcome(json!({})).expect_err("no rows").to_string();
@@ -412,6 +428,9 @@ fn what_cannot_be_tuned_is_refused_before_anything_is_measured() {
     kgen(&[NAME, "--suite", "models", "--heads", "8"]).code(2).stderr(contains("the sizes are those of the suite"));
     kgen(&[NAME, "--quality"]).code(2).stderr(contains("--replay"));
     kgen(&[NAME, "--ladder", "--write", "tiles.toml"]).code(2).stderr(contains("cannot be used with"));
+    for ignored in [&["--ladder"][..], &["--write", "tiles.toml"], &["--held-out", "512"], &["--rounds", "3"], &["--jobs", "2"]] {
+        kgen(&[&[NAME, "--dry-run", "--gpu", "h200"], ignored].concat()).code(2).stderr(contains("cannot be used with"));
+    }
     kgen(&[NAME, "--budget", "1"]).code(2).stderr(contains("--budget"));
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("empty.db");

@@ -59,6 +59,25 @@ pub struct Args {
     store: StoreArgs,
 }
 
+/// Flags of searches, which `--dry-run` has no use for.
+const IGNORED_BY_DRY_RUN: [&str; 15] = [
+    "replay",
+    "write",
+    "quality",
+    "ladder",
+    "held_out",
+    "budget_s",
+    "prove_on_emulator",
+    "build_dir",
+    "jobs",
+    "nvcc",
+    "offline",
+    "rounds",
+    "warm_up_ms",
+    "measure_ms",
+    "seed",
+];
+
 /// Limits, sources and results of the search.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
@@ -85,7 +104,7 @@ struct SearchArgs {
     gpu: Option<String>,
 
     /// Print the tiles in the order of their predicted times, and measure nothing; with `--gpu`, needs no GPU.
-    #[arg(long, conflicts_with_all = ["replay", "write", "quality"])]
+    #[arg(long, conflicts_with_all = IGNORED_BY_DRY_RUN)]
     dry_run: bool,
 
     /// Read the rows of this store in place of measuring; needs no GPU and no compiler.
