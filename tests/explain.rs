@@ -209,6 +209,25 @@ fn what_a_call_cannot_be_is_refused_by_name() {
     kgen(folder.path(), &["explain", NAME, "--batch", "1"]).assert().code(2).stderr(contains("--call"));
 }
 
+/// Causal kernels of Hopper at head dim 64 have two tiles, both of the dense path.
+#[test]
+fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let chosen = |batch: &str, length: &str| {
+        let sizes = ["explain", "--call", "--gpu", "h200", "--heads", "32", "--head-dim", "64", "--dtype", "bf16", "--causal"];
+        let lengths = ["--batch", batch, "--seqlen-q", length, "--seqlen-k", length];
+        let found = json(&mut kgen_with_cache(folder.path(), &[&sizes[..], &lengths].concat()));
+        let candidates = found["candidates"].as_array().expect("a list");
+        assert_eq!(candidates.iter().filter(|one| one["path"] == "dense").count(), 2, "{found}");
+        let kernel = candidates[found["chosen"].as_u64().expect("an index") as usize]["kernel"].clone();
+        let reason = found["reason"].as_str().expect("a sentence");
+        assert!(reason.starts_with(&format!("`{}` is predicted", kernel.as_str().expect("a name"))), "{reason}");
+        kernel
+    };
+    assert_eq!(chosen("32", "512"), "flash_fwd_hdim64_bf16_causal_sm90");
+    assert_eq!(chosen("2", "8192"), "flash_fwd_hdim64_bf16_causal_long_sm90");
+}
+
 #[test]
 fn a_call_has_the_measured_times_of_its_kernels_at_its_size_alone() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -497,7 +497,12 @@ fn compared(best: &Candidate, other: &Candidate) -> String {
         ("combine", a.combine, b.combine),
         ("scheduler", a.scheduler, b.scheduler),
     ];
-    let mut text = format!("{} is predicted to take {:.2} µs, {} {:.2} µs", named(best), a.predicted, named(other), b.predicted);
+    let mut names = [best, other].map(named);
+    if names[0] == names[1] {
+        // Two tiles of one path.
+        names = [best, other].map(|candidate| format!("`{}`", candidate.variant.as_deref().unwrap_or("unknown")));
+    }
+    let mut text = format!("{} is predicted to take {:.2} µs, {} {:.2} µs", names[0], a.predicted, names[1], b.predicted);
     let decisive = parts.into_iter().max_by(|x, y| (x.2 - x.1).total_cmp(&(y.2 - y.1)));
     let Some((part, less, more)) = decisive.filter(|(_, less, more)| more > less) else { return text };
     // Writing into a string cannot fail.
