@@ -22,11 +22,12 @@ except ImportError:
 
 MOST_BYTES = 6 << 30  # for tensors and for a workspace
 MOST_FLOPS = 6e11
-KERNELS = {"dense": "dense", "short": "short", "split": "split", "scheduled": "split"}
+KERNELS = {"dense": "dense", "packed": "packed", "short": "short", "split": "split", "scheduled": "split"}
 # Name of a factor, and the constant that it scales.
 FACTORS = {
     f"{kernel}.{part}": f"{part}_{'ns' if part == 'launch' else 'cycles'} of KernelCost::{functions}"
-    for kernel, functions in (("dense", "hopper or portable"), ("short", "short"), ("split", "split"))
+    for kernel, functions in (("dense", "hopper or portable"), ("packed", "hopper, of `packgqa`"), ("short", "short"),
+        ("split", "split"))
     for part in ("launch", "tile", "chain", "step")
 } | {
     "memory": "1 / DRAM_PER_MILLE and 1 / l2_gbs",
@@ -286,8 +287,9 @@ def predicted_anew(rows, library):
         found, chosen = library.explain(asked(row["shape"]))
         if chosen is None:
             raise SystemExit(f"`{library.path}` does not serve {row['name']}: {library.last_error()}")
-        times = {(c["path"], c["splits"]): c["us"] for c in row["candidates"]}
-        candidates = [{**c, "us": times.get((c["path"], c["splits"]))} for c in map(told, found)]
+        key = lambda c: (c["path"], c["variant"], c["splits"])
+        times = {key(c): c["us"] for c in row["candidates"]}
+        candidates = [{**c, "us": times.get(key(c))} for c in map(told, found)]
         if candidates[chosen]["us"] is None:
             untimed.append(f"{row['name']}: {label(candidates[chosen])}")
         else:
@@ -416,12 +418,12 @@ class Request:
             return packed_params(*tensors, *shape["lengths"], starts[0], cu_seqlens_k=starts[1], **forced)
         return fwd_params(*tensors, **lengths_fields(shape, numbers), **forced)
 
-    def contender(self, library, details={}, **forced):
+    def contender(self, library, details={}, launcher="kgen_fwd", **forced):
         all_params = [self.params(kv, **forced) for kv in self.kv]
         size = library.workspace_bytes(all_params[0])
         if size > MOST_BYTES:
             raise MemoryError(f"{size} bytes of workspace")
-        return Contender([library.call("kgen_fwd", p) for p in all_params], own=True, details=details)
+        return Contender([library.call(launcher, p) for p in all_params], own=True, details=details)
 
     def judge(self, _):
         """The largest difference of O to the first path's, by its largest element or 1; of padded sequences, only their
@@ -451,8 +453,9 @@ def measure(bench, shape, library, old):
         splits = c["splits"] if c["path"] not in ("dense", "short") else 0
         try:
             if not c["excluded"]:
-                contenders[way] = request.contender(library, details, num_splits=splits,
-                    flags=FLAG_PATHS[c["path"].upper()])
+                # A flag forces the path; of its tiles, the dispatcher would then take one. Dense kernels are launched.
+                contenders[way] = request.contender(library, details, c["variant"]) if c["path"] == "dense" else \
+                    request.contender(library, details, num_splits=splits, flags=FLAG_PATHS[c["path"].upper()])
         except (MemoryError, torch.cuda.OutOfMemoryError) as error:
             details["excluded"] = str(error).splitlines()[0]
         always += [way] if place == chosen else []
@@ -486,9 +489,9 @@ def regret(bench):
 
     Shapes are drawn from a seed, for --minutes: decoding steps, prefills and shapes in between, with and without a
     causal mask, query heads in groups, and sequences that differ in length. For each, every path that
-    `kgen_explain_choice` reports as possible is forced by a flag and timed, each split count separately, and so is the
-    dispatcher's own choice, with the workspace that it requests. A second library's dispatcher is timed in the same
-    rounds. regret = time of the dispatcher / time of the fastest forced path - 1.
+    `kgen_explain_choice` reports as possible is forced by a flag and timed, each split count and each dense kernel
+    separately, and so is the dispatcher's own choice, with the workspace that it requests. A second library's
+    dispatcher is timed in the same rounds. regret = time of the dispatcher / time of the fastest forced path - 1.
 
     Calls are graph replays; all are timed in one round, and those within a fifth of the best in all. They rotate
     through --copies of K and V, up to 8 and 256 MB: L2 is cold for large K and V and warm for small ones, as in a
