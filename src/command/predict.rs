@@ -347,8 +347,11 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(Vec<Row>, Vec<L
         )));
     }
     let plans = AllPlans::new(|variant| session.plan(variant).ok());
-    let lessons = rows.iter().filter_map(|row| lesson(row, |variant, tile| plans.with_tile(variant, tile)));
-    let lessons = with_held_out(lessons.collect());
+    let of_row = |row: &Row| {
+        let lesson = lesson(row, |variant, tile| plans.with_tile(variant, tile))?;
+        Some(Lesson { tile: row.searched_tile().filter(|_| !plans.is_own(row)), ..lesson })
+    };
+    let lessons = with_held_out(rows.iter().filter_map(of_row).collect());
     if lessons.is_empty() && packed::errors(&rows, session, &Model::learn(&[])).is_empty() {
         return Err(failed(&"it holds no row of `kgen bench` of a kernel with one of its tiles on a known card"));
     }
@@ -373,6 +376,12 @@ impl<D: Fn(Variant) -> Option<Plan>> AllPlans<D> {
     /// Those whose default tile is that of the plan that `default` makes.
     pub fn new(default: D) -> Self {
         Self { default, made: RefCell::default() }
+    }
+
+    /// True if the kernel of a row had its variant's own tile.
+    fn is_own(&self, row: &Row) -> bool {
+        let own = row.variant().and_then(|variant| tile_of(&(self.default)(variant)?));
+        own.as_ref() == row.kernel.as_ref().and_then(|kernel| kernel.get("tile"))
     }
 
     /// The plan of a variant with a tile: its default's, or one of its candidates'.
