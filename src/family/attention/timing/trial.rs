@@ -144,7 +144,7 @@ impl Trial for AttentionTrial<'_> {
     fn params(&self) -> Params {
         let Point { kind, head_dim, dtype, causal, .. } = self.variant;
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
-        let pitch = |name| self.sample(&|_| &[]).pitch(name);
+        let pitch = |name| self.sample(&|_| &[]).pitch(name) as u32;
         let query = |name| strides(heads, seqlen_q, pitch(name));
         // In a paged tensor the batch stride is the distance between pages.
         let key = |name| strides(heads_k, if page_size > 0 { page_size } else { seqlen_k }, pitch(name));
@@ -353,8 +353,8 @@ impl AttentionTrial<'_> {
 }
 
 /// Strides of a contiguous (batch, seqlen, heads, pitch) tensor.
-fn strides(heads: u32, seqlen: u32, pitch: usize) -> Strides {
-    let head = pitch as i64;
+fn strides(heads: u32, seqlen: u32, pitch: u32) -> Strides {
+    let head = i64::from(pitch);
     let row = i64::from(heads) * head;
     Strides { batch: i64::from(seqlen) * row, row, head }
 }
