@@ -12,8 +12,8 @@ pub enum Status {
     Ok,
     /// The kernel computes wrong results, or faults.
     Wrong,
-    /// The kernel's launcher refuses the call, or the peer does not compute it. Or the rate exceeds the card's peak: the
-    /// measurement is wrong, and its numbers are withheld.
+    /// The kernel's launcher refuses the call, or the peer does not compute it. Or the rate exceeds the card's peak:
+    /// the measurement is wrong, and its numbers are withheld.
     Refused,
     /// The machine or the library could not run it.
     Error,

@@ -3,8 +3,8 @@
 use super::tree::{Binary, Expr, Leaf, List, Unary};
 
 impl Expr {
-    /// C++ of the value in the number type `T`, in brackets throughout; integers are `int64_t`. It takes the variables by
-    /// their names in the language, `SCALARS[i]`, `INTEGERS[i]` and `table(i, h)` in the order of declaration, and
+    /// C++ of the value in the number type `T`, in brackets throughout; integers are `int64_t`. It takes the variables
+    /// by their names in the language, `SCALARS[i]`, `INTEGERS[i]` and `table(i, h)` in the order of declaration, and
     /// `tanh`, `exp`, `log`, `magnitude`, `smaller`, `larger`, `floor_div` and `floor_mod`.
     pub fn reference(&self) -> String {
         match self {

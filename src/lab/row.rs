@@ -393,8 +393,8 @@ impl Row {
         [kernel, work, gpu, repeated, l2].join(" ")
     }
 
-    /// The tile of a row of `kgen tune`, which times a kernel with many of them. `None` for rows of other programs: they
-    /// time the kernel itself, and a default tile that has changed is a change of the kernel.
+    /// The tile of a row of `kgen tune`, which times a kernel with many of them. `None` for rows of other programs:
+    /// they time the kernel itself, and a default tile that has changed is a change of the kernel.
     pub fn searched_tile(&self) -> Option<String> {
         let tile = super::tune::tile_of(self).filter(|_| self.bench == super::tune::TUNE)?;
         let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -5,16 +5,10 @@ use super::{
     kernel::{compile_words, dtype_constant},
 };
 use crate::{
-    expression::{Expr, KeptScore},
-    family::attention::{
-        DeclaredCall, Point,
-        abi::{SCORE_TABLES, ScoreParams},
-        needs_tma,
-    },
+    family::attention::{DeclaredReference, Point, needs_tma},
     kernel::{Dtype, Feature, Kind, Variant},
     plan::{self, Plan},
 };
-use serde::Serialize;
 use std::collections::BTreeSet;
 use tera::Context;
 
@@ -88,50 +82,8 @@ fn describe(context: &mut Context, point: Point) {
     context.insert("fp8_keys", &(has(Feature::KvE4m3) || has(Feature::KvE5m2)));
     context.insert("fp8_weights", &(point.multiplied() == Dtype::Fp8));
     context.insert("packs_keys", &![Feature::Paged, Feature::Cache, Feature::Append].into_iter().any(has));
-    context.insert("declared", &point.features.score().map(Declared::of));
+    context.insert("declared", &DeclaredReference::of(point));
     context.insert("aligned_only", &(needs_tma(point) || has(Feature::Append)));
-}
-
-/// A declared score: the arguments of the calls, and its reference.
-#[derive(Serialize)]
-struct Declared {
-    name: &'static str,
-    /// Literals.
-    id: String,
-    scalars: Vec<String>,
-    integers: Vec<i32>,
-    /// Names of the tables in reports.
-    tables: Vec<&'static str>,
-    /// True if heads with odd numbers have negative values in them.
-    has_signs: bool,
-    score: Option<Text>,
-    mask: Option<Text>,
-}
-
-/// An expression as it was written, and as C++.
-#[derive(Serialize)]
-struct Text {
-    line: String,
-    cpp: String,
-}
-
-impl Declared {
-    fn of(score: KeptScore) -> Self {
-        let set = DeclaredCall::sets(score).first().copied().unwrap_or_default();
-        let call = DeclaredCall { set, ..DeclaredCall::usual(score) };
-        let ScoreParams { id, scalars, integers } = call.params();
-        let text = |expr: &Expr| Text { line: expr.to_string(), cpp: expr.reference() };
-        Self {
-            name: score.name(),
-            id: format!("0x{id:016x}"),
-            scalars: scalars.iter().map(|number| format!("{number:?}f")).collect(),
-            integers: integers.to_vec(),
-            tables: SCORE_TABLES[..call.tables()].to_vec(),
-            has_signs: call.table(0, 1) < 0.0,
-            score: score.score.as_ref().map(text),
-            mask: score.mask.as_ref().map(text),
-        }
-    }
 }
 
 /// The name in `numbers.tera` of a type's format.

@@ -27,8 +27,8 @@ pub(in crate::lab) fn ridge(rows: &[Sparse], y: &[f64], penalty: &[f64]) -> Vec<
 /// Solves M x = y by Cholesky's decomposition. `matrix`: the lower triangle of M, positive definite, by rows.
 fn solve(matrix: &mut [f64], mut y: Vec<f64>) -> Vec<f64> {
     let size = y.len();
-    // What is 0 up to a row's first other number stays 0 in the factor: with columns of groups that have nothing in common
-    // side by side, most of it.
+    // What is 0 up to a row's first other number stays 0 in the factor: with columns of groups that have nothing in
+    // common side by side, most of it.
     let first: Vec<usize> = (0..size).map(|i| (0..i).find(|j| matrix[i * size + j] != 0.0).unwrap_or(i)).collect();
     for i in 0..size {
         for j in first[i]..=i {

@@ -95,7 +95,7 @@ impl Report {
         let rows: Vec<Row> = named.into_iter().map(|(_, row)| row).collect();
         let rows = rows.as_slice();
         let cases = measured::latest(rows);
-        // The tiles that a search tried are no kernels of their own: the pictures leave them out, and the list has them.
+        // Tiles that a search tried are no kernels of their own: the pictures leave them out, and the list has them.
         let of_kernels: Vec<_> = cases.iter().filter(|case| case.row.searched_tile().is_none()).cloned().collect();
         let sections = vec![
             roofline::section(&of_kernels, rows),

@@ -1,8 +1,8 @@
 //! Attention in float64 for single rows of large tensors, to check that a timed kernel computes attention. `check`
 //! verifies kernels in full.
 //!
-//! All tensors are contiguous (batch, seqlen, heads, pitch), K and V in pages (pages, page size, heads, pitch); the pitch
-//! is the head dim, or the next one whose rows TMA can read. LSE is (batch, heads, `seqlen_q`).
+//! All tensors are contiguous (batch, seqlen, heads, pitch), K and V in pages (pages, page size, heads, pitch); the
+//! pitch is the head dim, or the next one whose rows TMA can read. LSE is (batch, heads, `seqlen_q`).
 
 use super::{Shape, declared};
 use crate::{
