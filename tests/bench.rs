@@ -126,7 +126,7 @@ fn one_that_is_wrong_crashes_refuses_or_stops_writing_fails_alone() {
         ("ok", ""),
         ("wrong", "before timing: LSE is wrong"),
         ("crash", "SIGILL"),
-        ("wrong", "KGEN_ERROR_INVALID_VALUE): the mock's last words"),
+        ("refused", "KGEN_ERROR_INVALID_VALUE): the mock's last words"),
         ("wrong", "after timing: `o` holds"),
     ];
     assert_eq!(measurements.len(), 2 * expected.len());

@@ -284,6 +284,36 @@ fn backward() {
     passes_and_finds("flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm80", &bugs);
 }
 
+/// A score and a mask that use all that a call passes.
+const DECLARED: &str = "--head-dim 64 --dtype bf16 --full --target sm80 --score s-decay*slope[h]*abs(q-k)+0.1*s*s --mask \
+                        q-k<width --scalars decay --integers width --tables slope";
+
+#[test]
+fn forward_with_a_declared_score() {
+    let bugs = [
+        ("tails", "p.score.scalars[0]", "p.score.scalars[1]"),
+        ("tails", "p.score.tables[0] + head", "p.score.tables[0]"),
+        ("tails", "0.1f * s * s", "0.1f * s"),
+        ("unequal lengths, packed", "static_cast<float>(abs(q - k))", "static_cast<float>(abs(q + 1 - k))"),
+        // The first key that a query sees.
+        ("one query", "q - declared.width + 1", "q - declared.width"),
+    ];
+    passes_and_finds(&format!("{DECLARED} --kind fwd"), &bugs);
+}
+
+#[test]
+fn backward_with_a_declared_score() {
+    let bugs = [
+        // The derivative alone.
+        ("one query", "1.0f + (element0 + element0)", "1.0f + element0"),
+        ("one query", "p.score.tables[0] + head", "p.score.tables[0]"),
+        ("one query", "return q - k < declared.width", "return q - k <= declared.width"),
+        // The first key that a query sees, for the deterministic dQ.
+        ("not aligned", "q - declared.width + 1", "q - declared.width + 2"),
+    ];
+    passes_and_finds(&format!("{DECLARED} --kind bwd"), &bugs);
+}
+
 #[test]
 fn backward_with_a_bias_dropout_and_sinks() {
     let bugs = [
@@ -318,11 +348,9 @@ fn predictions_and_the_explanation_are_those_of_the_commands() {
 #[test]
 fn a_kernel_without_a_test_has_a_note_that_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
-    let declared = "--head-dim 64 --dtype bf16 --full --kind fwd --target sm80 --score s*0.5";
     for (file, selection, why) in [
         ("combine", "flash_fwd_combine_sm80", "kernels of the kind `fwd_combine`"),
         ("norm", "rmsnorm_bf16_sm80", "kernels of the kind `rmsnorm`"),
-        ("declared", declared, "kernels with a declared score or mask"),
     ] {
         let done = kgen(folder.path(), &format!("generate {selection} --output {file}.cu")).success();
         done.stderr(contains(format!("no `{file}_test.cpp` of")).and(contains(format!("{why} have no test of their own"))));

@@ -29,7 +29,9 @@ def bias_of_four_axes(attn_bias: object, dtype: torch.dtype, name: str = "attn_b
 
 
 def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A bias: 0 where the bool mask is True and -infinity where it is False. Expanded axes stay expanded."""
+    """A bias: 0 where the bool mask is True and -infinity where it is False. Expanded axes stay expanded. Types without
+    an infinity are those of calls that are refused later, by the name of `q`, and get float32."""
+    dtype = dtype if dtype.is_floating_point else torch.float32
     one = mask
     for axis, (size, stride) in enumerate(zip(mask.shape, mask.stride())):
         if stride == 0 and size > 1:

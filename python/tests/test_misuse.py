@@ -277,6 +277,22 @@ def test_values_that_the_host_can_read(draw, integers):
     assert cached(cache_seqlens=two, block_table=table.contiguous()).isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool])
+def test_a_type_that_no_kernel_has_is_named_beside_a_mask_too(draw, integers, dtype):
+    """The mask becomes a bias with -infinity, which such a type cannot hold."""
+    q, k, starts = draw(1, 6, 1, 32), draw(1, 6, 1, 32), integers(0, 6)
+    wrong, mask = q.to(dtype), torch.ones(6, 6, device=q.device) > 0
+    calls = [
+        lambda: flash_attn_func(wrong, k, k, attn_bias=mask),
+        lambda: flash_attn_varlen_func(wrong[0], k[0], k[0], starts, starts, 6, 6, attn_bias=mask),
+        lambda: flash_attn_with_kvcache(wrong, k, k, attn_bias=mask),
+        lambda: kgen_attn.scaled_dot_product_attention(wrong, wrong, wrong, attn_mask=mask[:1, :1]),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=f"`q` is {dtype}"):
+            call()
+
+
 VARLEN = [
     kgen_attn.flash_attn_varlen_func,
     kgen_attn.flash_attn_varlen_kvpacked_func,

@@ -1,20 +1,39 @@
 //! One kernel at one shape on the GPU: checks its results, times it, and checks again.
 
-use super::trial::{Output, Trial};
+use super::{
+    Status,
+    trial::{Output, Trial},
+};
 use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan, Turns};
 
 /// Reasons for a missing time.
 #[derive(Debug)]
 pub enum Failure {
-    /// The kernel computes wrong results, refuses the call, or faults.
+    /// The kernel computes wrong results, or faults.
     Wrong(String),
+    /// The launcher refuses the call.
+    Refused(String),
     /// The machine could not run the experiment.
     Machine(String),
 }
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
-        if error.blames_kernel() { Self::Wrong(error.to_string()) } else { Self::Machine(error.to_string()) }
+        match error {
+            DeviceError::Launcher { .. } => Self::Refused(error.to_string()),
+            _ if error.blames_kernel() => Self::Wrong(error.to_string()),
+            _ => Self::Machine(error.to_string()),
+        }
+    }
+}
+
+impl From<Failure> for (Status, String) {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Wrong(message) => (Status::Wrong, message),
+            Failure::Refused(message) => (Status::Refused, message),
+            Failure::Machine(message) => (Status::Error, message),
+        }
     }
 }
 

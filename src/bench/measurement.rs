@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 pub enum Status {
     /// The kernel was timed.
     Ok,
-    /// The kernel computes wrong results, refuses the call, or faults.
+    /// The kernel computes wrong results, or faults.
     Wrong,
-    /// The rate exceeds the card's peak: the measurement is wrong, and its numbers are withheld. Or a peer does not
-    /// compute the call.
+    /// The kernel's launcher refuses the call, or the peer does not compute it. Or the rate exceeds the card's peak:
+    /// the measurement is wrong, and its numbers are withheld.
     Refused,
     /// The machine or the library could not run it.
     Error,

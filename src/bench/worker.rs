@@ -3,7 +3,7 @@
 use super::{
     Bench, Draws, Measurement, Size, Status, Trials,
     ceiling::Ceiling,
-    experiment::{self, Failure, Finding},
+    experiment::{self, Finding},
     turns::{Answer, Facts, Order, PROTOCOL},
 };
 use crate::{
@@ -84,8 +84,7 @@ impl<'a> Machine<'a> {
         };
         match experiment::run(&self.gpu, trial.as_ref(), self.facts.l2_bytes, plan, self.nvml.as_ref(), turns) {
             Ok(finding) => Ok((trial.work(), finding)),
-            Err(Failure::Wrong(message)) => Err((Status::Wrong, message)),
-            Err(Failure::Machine(message)) => Err((Status::Error, message)),
+            Err(failure) => Err(failure.into()),
         }
     }
 }

@@ -5,13 +5,14 @@ mod packed;
 use super::{
     CommandError, Context, Observer, SelectionRequest,
     bench::{Shape, sizes},
-    session::Session,
+    session,
     suite::{self, Suite, SuiteKernel},
 };
 use crate::{
     bench::{Estimate, Part, Size, Unit},
     family,
     files::path::lossy,
+    grid::Grid,
     kernel::{Card, CardConstant, Kind, Variant},
     lab::{
         self, Row,
@@ -159,12 +160,12 @@ pub struct Call {
 pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     request.shape.refuse_out_of_range()?;
     request.refuse_lengths()?;
-    let session = Session::open(context)?;
+    let grid = context.grid()?;
     let mut lessons = predict::built_in().to_vec();
     let mut learned = Vec::new();
     let mut measured: Vec<Row> = Vec::new();
     for path in &request.rows {
-        let (rows, found) = lessons_of_file(path, &session)?;
+        let (rows, found) = lessons_of_file(path, &grid)?;
         let count = rows.len();
         measured.extend(rows);
         let known: HashSet<String> = lessons.iter().map(Lesson::identity).collect();
@@ -178,7 +179,7 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
             let why = "the errors are those of all measured calls; leave out the selection and the sizes, or `--validate`";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        let packed = packed::summary(&packed::errors(&measured, &session, &Model::learn(&lessons)));
+        let packed = packed::summary(&packed::errors(&measured, &grid, &Model::learn(&lessons)));
         let validation = predict::validate(&lessons);
         return Ok(Outcome { cards: Vec::new(), calls: Vec::new(), left_out: Vec::new(), learned, validation, packed });
     }
@@ -189,8 +190,8 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     let cards = cards(&request.gpus)?;
     let model = Model::learn(&lessons);
     let (mut calls, mut left_out) = (Vec::new(), Vec::new());
-    for (variant, sizes, cards) in wanted(request, context, &session, &cards, observer)? {
-        let plan = session.plan(variant).map_err(CommandError::Usage)?;
+    for (variant, sizes, cards) in wanted(request, context, &grid, &cards, observer)? {
+        let plan = session::plan(&grid, variant).map_err(CommandError::Usage)?;
         sizes.iter().try_for_each(refuse_beyond_memory)?;
         for card in cards {
             let runs = runs_on(variant.target(), card.capability, true);
@@ -226,7 +227,7 @@ type Wanted<'a> = (Variant, Vec<Size>, &'a [Card]);
 fn wanted<'a>(
     request: &Request,
     context: &Context,
-    session: &Session,
+    grid: &Grid,
     cards: &'a [Card],
     observer: &dyn Observer,
 ) -> Result<Vec<Wanted<'a>>, CommandError> {
@@ -240,7 +241,7 @@ fn wanted<'a>(
             };
             Ok((variant, sizes, cards))
         };
-        return request.selection.resolve(context, &session.grid, observer)?.into_iter().map(sizes_of).collect();
+        return request.selection.resolve(context, grid, observer)?.into_iter().map(sizes_of).collect();
     };
     let suite = Suite::named(name)?;
     suite::refuse_sizes(&suite, &request.shape)?;
@@ -248,7 +249,7 @@ fn wanted<'a>(
     for card in cards {
         let runs = |target| runs_on(target, card.capability, true);
         let every = |variants: &[Variant]| Ok(vec![true; variants.len()]);
-        let (kernels, missing) = suite.kernels(&request.selection, context, &session.grid, &runs, &every)?;
+        let (kernels, missing) = suite.kernels(&request.selection, context, grid, &runs, &every)?;
         for missing in missing {
             observer.note(&format!("left out on {}: {missing}", card.name));
         }
@@ -336,7 +337,7 @@ fn cards(names: &[String]) -> Result<Vec<Card>, CommandError> {
 const MOST_ROWS: usize = 5000;
 
 /// The rows of a file, and its lessons; see [`lesson`]. Batches of lengths that differ teach nothing, but have errors.
-fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(Vec<Row>, Vec<Lesson>), CommandError> {
+fn lessons_of_file(path: &PathBuf, grid: &Grid) -> Result<(Vec<Row>, Vec<Lesson>), CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Usage(format!("`{}`: {error}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let rows = lab::parse(&path.display().to_string(), &text).map_err(|error| failed(&error))?.rows;
@@ -346,10 +347,13 @@ fn lessons_of_file(path: &PathBuf, session: &Session) -> Result<(Vec<Row>, Vec<L
             rows.len()
         )));
     }
-    let plans = AllPlans::new(|variant| session.plan(variant).ok());
-    let lessons = rows.iter().filter_map(|row| lesson(row, |variant, tile| plans.with_tile(variant, tile)));
-    let lessons = with_held_out(lessons.collect());
-    if lessons.is_empty() && packed::errors(&rows, session, &Model::learn(&[])).is_empty() {
+    let plans = AllPlans::new(|variant| session::plan(grid, variant).ok());
+    let of_row = |row: &Row| {
+        let lesson = lesson(row, |variant, tile| plans.with_tile(variant, tile))?;
+        Some(Lesson { tile: row.searched_tile().filter(|_| !plans.is_own(row)), ..lesson })
+    };
+    let lessons = with_held_out(rows.iter().filter_map(of_row).collect());
+    if lessons.is_empty() && packed::errors(&rows, grid, &Model::learn(&[])).is_empty() {
         return Err(failed(&"it holds no row of `kgen bench` of a kernel with one of its tiles on a known card"));
     }
     Ok((rows, lessons))
@@ -373,6 +377,12 @@ impl<D: Fn(Variant) -> Option<Plan>> AllPlans<D> {
     /// Those whose default tile is that of the plan that `default` makes.
     pub fn new(default: D) -> Self {
         Self { default, made: RefCell::default() }
+    }
+
+    /// True if the kernel of a row had its variant's own tile.
+    fn is_own(&self, row: &Row) -> bool {
+        let own = row.variant().and_then(|variant| tile_of(&(self.default)(variant)?));
+        own.as_ref() == row.kernel.as_ref().and_then(|kernel| kernel.get("tile"))
     }
 
     /// The plan of a variant with a tile: its default's, or one of its candidates'.
@@ -414,7 +424,7 @@ pub fn lesson(row: &Row, plan: impl Fn(Variant, Option<&Value>) -> Option<Plan>)
 
 /// Predictions of the calls of measured rows.
 pub(super) struct Forecast<'a> {
-    session: &'a Session,
+    grid: &'a Grid,
     model: Model<'static>,
     /// Held-out error of each built-in lesson, by kernel, size and card.
     held_out: HashMap<[&'static str; 3], f64>,
@@ -423,11 +433,11 @@ pub(super) struct Forecast<'a> {
 }
 
 impl<'a> Forecast<'a> {
-    pub(super) fn of(session: &'a Session) -> Self {
+    pub(super) fn of(grid: &'a Grid) -> Self {
         let lessons = predict::built_in();
         let key = |lesson: &'static Lesson| [lesson.kernel.as_str(), lesson.size.as_str(), lesson.card.as_str()];
         let held_out = lessons.iter().filter_map(|lesson| Some((key(lesson), lesson.held_out?))).collect();
-        Self { session, model: Model::learn(lessons), held_out, plans: RefCell::default() }
+        Self { grid, model: Model::learn(lessons), held_out, plans: RefCell::default() }
     }
 
     /// Microseconds of a row's call. The model does not predict what it has learned from: such a call has its measured
@@ -435,7 +445,7 @@ impl<'a> Forecast<'a> {
     pub(super) fn of_row(&self, row: &Row) -> Option<f64> {
         let plan = |variant, tile: Option<&Value>| {
             let mut plans = self.plans.borrow_mut();
-            let plan = plans.entry(variant).or_insert_with(|| self.session.plan(variant).ok()).clone();
+            let plan = plans.entry(variant).or_insert_with(|| session::plan(self.grid, variant).ok()).clone();
             plan.filter(|plan| tile_of(plan).as_ref() == tile)
         };
         let lesson = lesson(row, plan)?;

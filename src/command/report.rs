@@ -4,7 +4,6 @@ use super::{
     CommandError, Context, Observer,
     db::{self, Rows},
     predict::Forecast,
-    session::Session,
 };
 use crate::{
     files::path::lossy,
@@ -75,8 +74,8 @@ pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Re
     let Request { db, files, rows, form, out } = request;
     let form = form.map_or_else(|| of_ending(out), Ok)?;
     let rows = read(db.as_deref(), files, &rows.condition()?)?;
-    let session = Session::open(context)?;
-    let forecast = Forecast::of(&session);
+    let grid = context.grid()?;
+    let forecast = Forecast::of(&grid);
     let report = Report::of(rows, &|row| forecast.of_row(row));
     let written = report::write(&report, form, out).map_err(|error| {
         CommandError::Usage(format!("cannot write `{}`: {error}; choose another place with `--out`", out.display()))

@@ -23,9 +23,15 @@ impl Session {
     /// # Errors
     /// [`CommandError::Usage`] if one of them cannot be read or its content is wrong.
     pub fn open(context: &Context) -> Result<Self, CommandError> {
-        let grid = context.grid()?;
-        let templates = context.templates()?;
-        let renderer = Renderer::new(&templates)?;
+        let (grid, rendering) = rayon::join(
+            || context.grid(),
+            || {
+                let templates = context.templates()?;
+                let renderer = Renderer::new(&templates)?;
+                Ok::<_, CommandError>((templates, renderer))
+            },
+        );
+        let (grid, (templates, renderer)) = (grid?, rendering?);
         Ok(Self { grid, templates, renderer })
     }
 

@@ -21,6 +21,7 @@ mod interval;
 mod names;
 mod parse;
 mod range;
+mod reference;
 mod rounding;
 mod simplify;
 mod syntax;

@@ -48,7 +48,7 @@ pub fn noise(rows: &[Row]) -> Vec<Noise> {
         let row = rows.first()?;
         Some(Noise {
             kernel: row.key()[0].clone(),
-            case: row.case.clone(),
+            case: row.with_searched_tile(&row.case),
             gpu: row.gpu().to_owned(),
             runs: rows.len(),
             microseconds: median(times)?,
@@ -64,7 +64,10 @@ pub fn noise(rows: &[Row]) -> Vec<Noise> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::row::tests::row, *};
+    use super::{
+        super::row::tests::{row, searched},
+        *,
+    };
     use serde_json::json;
 
     #[test]
@@ -81,6 +84,12 @@ mod tests {
         let [found] = noise(&rows).try_into().expect("one case");
         assert!((found.floor - 0.01).abs() < 1e-12 && found.runs == 2, "{found:?}");
         assert_eq!(noise(&rows[2..]), []);
+        // Neither is what a search timed in turns with other tiles, though its machine code is the same.
+        let alone = noise(&[rows[0].clone(), searched(&rows[1], 128, 128)]);
+        assert_eq!(alone, []);
+        let [found] =
+            noise(&rows[..2].iter().map(|row| searched(row, 128, 64)).collect::<Vec<_>>()).try_into().expect("one case");
+        assert_eq!(found.case, "flash_fwd_hdim128_bf16_sm90 batch=1, copy=tma m=128 n=64");
         // Neither is what was timed for longer a repetition.
         rows[1].run["plan"]["measure_ms"] = json!(4000.0);
         assert_eq!(noise(&rows), []);

@@ -192,7 +192,7 @@ pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
             let ratio = new_us / old_us;
             Some(Change {
                 kernel: kernel.clone(),
-                case: new.0.first()?.case.clone(),
+                case: new.0.first().map(|row| row.with_searched_tile(&row.case))?,
                 gpu: gpu.clone(),
                 old_us,
                 new_us,
@@ -233,7 +233,10 @@ pub fn regress(rows: &[Row], old: &Side, new: &Side) -> Regression {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::row::tests::row, *};
+    use super::{
+        super::row::tests::{row, searched},
+        *,
+    };
     use serde_json::json;
 
     /// A row of run `run` whose kernel is called `kernel`.
@@ -285,6 +288,27 @@ mod tests {
             numbers["microseconds"]["interval"] = json!([99.0, 101.0]);
         }
         assert_eq!(regress(&rows, &old, &new).changes[0].verdict, Verdict::Tie);
+    }
+
+    #[test]
+    fn tiles_of_a_search_are_compared_with_the_same_tile_and_not_with_the_kernel() {
+        let of_run = |run: &str, factor: f64| {
+            let own = measured(run, "one", "x", 100.0 * factor);
+            [searched(&measured(run, "one", "y", 200.0 * factor), 128, 64), searched(&own, 128, 128), own]
+        };
+        let [old, new] = sides();
+        let rows = [of_run("a", 1.0), of_run("b", 1.5)].concat();
+        let found = regress(&rows, &old, &new);
+        assert_eq!((found.changes.len(), found.only_old, found.only_new), (3, 0, 0));
+        for change in &found.changes {
+            assert!((change.ratio - 1.5).abs() < 1e-12, "{change:?}");
+        }
+        let cases: Vec<&str> = found.changes.iter().map(|change| change.case.as_str()).sorted().collect();
+        let case = "flash_fwd_hdim128_bf16_sm90 batch=1";
+        assert_eq!(cases, [case.to_owned(), format!("{case}, copy=tma m=128 n=128"), format!("{case}, copy=tma m=128 n=64")]);
+        // The kernel was timed on one side, and another of its tiles on the other.
+        let apart = regress(&[of_run("a", 1.0)[2].clone(), of_run("b", 1.0)[0].clone()], &old, &new);
+        assert_eq!((apart.changes.len(), apart.only_old, apart.only_new), (0, 1, 1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// Version of the format: raised if a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 1;
@@ -381,20 +381,40 @@ impl Row {
         sizes.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The properties that make two measurements comparable, as one text.
+    /// The properties that make two measurements comparable, whichever tile the kernel had, as one text.
     pub fn comparable(&self) -> String {
-        self.key().join(" ")
+        self.parts(None).join(" ")
     }
 
-    /// What was measured, as one text: the parts of [`key`](Self::key) without how long it was timed.
+    /// What was measured, whichever tile the kernel had, as one text: the parts of [`comparable`](Self::comparable)
+    /// without how long it was timed.
     pub fn subject(&self) -> String {
-        let [kernel, work, gpu, repeated, l2, _] = self.key();
+        let [kernel, work, gpu, repeated, l2, _] = self.parts(None);
         [kernel, work, gpu, repeated, l2].join(" ")
     }
 
+    /// The tile of a row of `kgen tune`, which times a kernel with many of them. `None` for rows of other programs:
+    /// they time the kernel itself, and a default tile that has changed is a change of the kernel.
+    pub fn searched_tile(&self) -> Option<String> {
+        let tile = super::tune::tile_of(self).filter(|_| self.bench == super::tune::TUNE)?;
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let words: BTreeMap<&String, String> = tile.iter().map(|(key, value)| (key, word(value))).collect();
+        Some(words.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "))
+    }
+
+    /// `name` of the kernel or the case, with the tile that tells rows of a search apart.
+    pub(super) fn with_searched_tile(&self, name: &str) -> String {
+        self.searched_tile().map_or_else(|| name.to_owned(), |tile| format!("{name}, {tile}"))
+    }
+
     /// The properties that make two measurements comparable: kernel or peer, work, card, the unit that was repeated,
-    /// state of the L2, timing plan.
+    /// state of the L2, timing plan. Of a search, the kernel has its tile.
     pub(super) fn key(&self) -> [String; 6] {
+        self.parts(self.searched_tile())
+    }
+
+    /// The parts of [`key`](Self::key), with `tile` as the kernel's.
+    fn parts(&self, tile: Option<String>) -> [String; 6] {
         // A peer that took turns with kernels has their kind and features, and no name of its own.
         let of_peer = [&self.contender, self.kernel_fact("kind"), &self.features()].join(" ");
         let kernel = match self.kernel_name() {
@@ -402,6 +422,7 @@ impl Row {
             name if self.is_edited() => format!("{EDITED} {name}"),
             name => name.to_owned(),
         };
+        let kernel = tile.map_or_else(|| kernel.clone(), |tile| format!("{kernel}, {tile}"));
         // A kernel's name has its dtype, and a peer's has not.
         let work = serde_json::to_string(&(&self.shape, &self.dtype, &self.layout)).unwrap_or_default();
         // Longer warm-ups and more rounds give other times: caches and clocks have settled further.
@@ -512,6 +533,25 @@ pub(super) mod tests {
             run: object(&circumstances),
             foreign: None,
         }
+    }
+
+    /// The row as `kgen tune` writes it of a kernel with the tile `m` × `n`.
+    pub fn searched(row: &Row, m: u32, n: u32) -> Row {
+        let mut row = Row { bench: super::super::tune::TUNE.to_owned(), ..row.clone() };
+        row.kernel.as_mut().expect("a kernel").insert("tile".to_owned(), json!({ "n": n, "m": m, "copy": "tma" }));
+        row
+    }
+
+    #[test]
+    fn rows_of_a_search_are_told_apart_by_their_tiles_and_others_by_their_kernels() {
+        let plain = row("a", "2026-11-27T00:00:00Z", 8.0);
+        let mut retuned = plain.clone();
+        retuned.kernel.as_mut().expect("a kernel").insert("tile".to_owned(), json!({ "m": 64, "n": 64 }));
+        assert_eq!((plain.key(), plain.searched_tile()), (retuned.key(), None), "another default is a change of the kernel");
+        let [one, other] = [searched(&plain, 128, 128), searched(&plain, 128, 64)];
+        assert_eq!(one.searched_tile().as_deref(), Some("copy=tma m=128 n=128"));
+        assert!(one.key() != other.key() && one.key() != plain.key());
+        assert_eq!((one.comparable(), one.subject()), (other.comparable(), plain.subject()));
     }
 
     #[test]

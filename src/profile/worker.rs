@@ -93,17 +93,14 @@ pub(super) struct Failure {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
-        let status = if error.blames_kernel() { Status::Wrong } else { Status::Error };
-        Self { status, message: error.to_string() }
+        ExperimentFailure::from(error).into()
     }
 }
 
 impl From<ExperimentFailure> for Failure {
     fn from(failure: ExperimentFailure) -> Self {
-        match failure {
-            ExperimentFailure::Wrong(message) => Self { status: Status::Wrong, message },
-            ExperimentFailure::Machine(message) => Self { status: Status::Error, message },
-        }
+        let (status, message) = failure.into();
+        Self { status, message }
     }
 }
 

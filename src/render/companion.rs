@@ -5,7 +5,7 @@ use super::{
     kernel::{compile_words, dtype_constant},
 };
 use crate::{
-    family::attention::{Point, needs_tma},
+    family::attention::{DeclaredReference, Point, needs_tma},
     kernel::{Dtype, Feature, Kind, Variant},
     plan::{self, Plan},
 };
@@ -56,11 +56,7 @@ pub fn kernel_test(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<
 fn tested(variant: &Variant) -> Result<Point, String> {
     let kind = variant.kind();
     let has_test = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd].contains(&kind);
-    let point = Point::of(variant).filter(|_| has_test).ok_or_else(|| format!("kernels of the kind `{}`", kind.name()))?;
-    if point.features.score().is_some() {
-        return Err("kernels with a declared score or mask".to_owned());
-    }
-    Ok(point)
+    Point::of(variant).filter(|_| has_test).ok_or_else(|| format!("kernels of the kind `{}`", kind.name()))
 }
 
 /// Enters what the test of a kernel depends on: types, features by their names, and what follows from those.
@@ -86,6 +82,7 @@ fn describe(context: &mut Context, point: Point) {
     context.insert("fp8_keys", &(has(Feature::KvE4m3) || has(Feature::KvE5m2)));
     context.insert("fp8_weights", &(point.multiplied() == Dtype::Fp8));
     context.insert("packs_keys", &![Feature::Paged, Feature::Cache, Feature::Append].into_iter().any(has));
+    context.insert("declared", &DeclaredReference::of(point));
     context.insert("aligned_only", &(needs_tma(point) || has(Feature::Append)));
 }
 

@@ -36,7 +36,8 @@ impl Renderer {
     /// # Errors
     /// [`RenderError::Syntax`] with Tera's report when one does not parse.
     pub fn new(templates: &Templates) -> Result<Self, RenderError> {
-        Ok(Self { engine: Engine::of(templates.rendered())?, vocabulary: Vocabulary::new(templates) })
+        let (engine, vocabulary) = rayon::join(|| Engine::of(templates.rendered()), || Vocabulary::new(templates));
+        Ok(Self { engine: engine?, vocabulary })
     }
 
     /// The kernel of `plan`, for a file named after the variant beside `include/`.

@@ -3,8 +3,9 @@
 use super::{Call, Request, call_of};
 use crate::{
     bench::{Size, percentile},
-    command::{CommandError, bench, bench::Shape, limits, limits::within, names, session::Session},
+    command::{CommandError, bench, bench::Shape, limits, limits::within, names, session},
     family,
+    grid::Grid,
     kernel::{Card, Kind, Variant},
     lab::{
         Row, Status,
@@ -118,11 +119,11 @@ impl Lengths {
 
 /// Measured calls of `benches/dispatch.py`, each the forced path of one kernel at lengths that differ, with the
 /// predicted time by the measured one.
-pub(super) fn errors(rows: &[Row], session: &Session, model: &Model) -> Vec<(String, f64)> {
-    rows.iter().filter_map(|row| error(row, session, model)).collect()
+pub(super) fn errors(rows: &[Row], grid: &Grid, model: &Model) -> Vec<(String, f64)> {
+    rows.iter().filter_map(|row| error(row, grid, model)).collect()
 }
 
-fn error(row: &Row, session: &Session, model: &Model) -> Option<(String, f64)> {
+fn error(row: &Row, grid: &Grid, model: &Model) -> Option<(String, f64)> {
     let details = &row.details;
     let is_of_one_kernel = details.get("path").and_then(Value::as_str).is_some_and(|path| ["dense", "short"].contains(&path));
     let measured = row.median_us().filter(|_| row.own && row.status == Status::Ok && is_of_one_kernel)?;
@@ -130,8 +131,8 @@ fn error(row: &Row, session: &Session, model: &Model) -> Option<(String, f64)> {
     let [queries, keys]: [Vec<u32>; 2] = serde_json::from_value(request.get("lengths")?.clone()).ok()?;
     let lengths = Lengths(queries.iter().zip(&keys).map(|(queries, keys)| [*queries, *keys]).collect());
     let name = details.get("variant").and_then(Value::as_str)?;
-    let variant = names::resolve(&session.grid, &[name.to_owned()]).ok()?.into_iter().next()?;
-    let (plan, card) = (session.plan(variant).ok()?, Card::named(row.gpu())?);
+    let variant = names::resolve(grid, &[name.to_owned()]).ok()?.into_iter().next()?;
+    let (plan, card) = (session::plan(grid, variant).ok()?, Card::named(row.gpu())?);
     let list = |name: &str| request.get(name).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
     let shape = Shape { heads: vec![list("heads")?], heads_k: vec![list("heads_k")?], ..Shape::default() };
     let size = lengths.sizes(&variant, &shape).ok()?.into_iter().next()?;

@@ -5,6 +5,7 @@ mod call;
 pub(crate) mod cases;
 mod cost;
 mod declared;
+mod declared_reference;
 mod declared_text;
 mod design;
 mod edits;
@@ -23,6 +24,7 @@ mod words;
 pub use cases::fuzz;
 pub use cost::{DEVICES, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
+pub(crate) use declared_reference::DeclaredReference;
 pub(crate) use declared_text::DeclaredText;
 pub use design::{
     Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,

@@ -29,6 +29,10 @@ pub struct Lesson {
     /// without lessons of this length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<f64>,
+    /// The tile, if a search tried it and it is not the kernel's own: such a call teaches, and its error is none of the
+    /// kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tile: Option<String>,
     /// See [`Features::numbers`].
     pub numbers: [f64; COUNT],
 }
@@ -36,7 +40,8 @@ pub struct Lesson {
 impl Lesson {
     /// What two lessons of the same measurement have in common.
     pub fn identity(&self) -> String {
-        format!("{} {} {} {}", self.kernel, self.size, self.card, self.microseconds)
+        let tile = self.tile.as_deref().unwrap_or_default();
+        format!("{} {tile} {} {} {}", self.kernel, self.size, self.card, self.microseconds)
     }
 
     /// The lesson of a call with these features that took `microseconds` in place of the estimated time.
@@ -60,6 +65,7 @@ impl Lesson {
             microseconds: rounded(microseconds),
             ratio: rounded((microseconds / estimated).ln()),
             held_out: None,
+            tile: None,
             numbers: features.numbers.map(rounded),
         }
     }

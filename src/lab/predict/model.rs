@@ -1,6 +1,9 @@
 //! The correction of estimates, learned from lessons.
 
-use super::{COUNT, Features, Lesson, regression::ridge};
+use super::{
+    COUNT, Features, Lesson,
+    regression::{Sparse, ridge},
+};
 use crate::bench::percentile;
 use serde::Serialize;
 
@@ -49,10 +52,9 @@ impl<'a> Model<'a> {
         groups.sort_unstable();
         groups.dedup();
         let [of_mean, of_shared, of_own] = PENALTIES;
-        let mut penalties = vec![of_mean; groups.len()];
-        penalties.extend([of_shared; COUNT]);
-        penalties.resize(groups.len() * (COUNT + 1) + COUNT, of_own);
-        let rows: Vec<Vec<f64>> = lessons.iter().map(|lesson| row(&groups, &lesson.group, &lesson.numbers)).collect();
+        let of_group = std::iter::once(of_mean).chain([of_own; COUNT]);
+        let penalties: Vec<f64> = groups.iter().flat_map(|_| of_group.clone()).chain([of_shared; COUNT]).collect();
+        let rows: Vec<Sparse> = lessons.iter().map(|lesson| row(&groups, &lesson.group, &lesson.numbers)).collect();
         let ratios: Vec<f64> = lessons.iter().map(|lesson| lesson.ratio).collect();
         let coefficients = if lessons.is_empty() { Vec::new() } else { ridge(&rows, &ratios, &penalties) };
         let rest = rows.iter().zip(&ratios).map(|(row, ratio)| ratio - dot(row, &coefficients)).collect();
@@ -88,21 +90,17 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A row of the regression: the mean of each group, the features, and the features of each group.
-fn row(groups: &[&str], group: &str, numbers: &[f64; COUNT]) -> Vec<f64> {
-    let mut row = vec![0.0; groups.len()];
-    row.extend(numbers);
-    row.resize(groups.len() * (COUNT + 1) + COUNT, 0.0);
-    if let Some(place) = groups.iter().position(|known| *known == group) {
-        row[place] = 1.0;
-        let own = groups.len() + COUNT * (1 + place);
-        row[own..own + COUNT].copy_from_slice(numbers);
-    }
-    row
+/// A row of the regression: the mean and the features of each group, and then the features that all share. The columns
+/// of a group are side by side because they have nothing in common with those of others.
+fn row(groups: &[&str], group: &str, numbers: &[f64; COUNT]) -> Sparse {
+    let own = groups.iter().position(|known| *known == group).map(|place| place * (COUNT + 1));
+    let at = |first: usize| numbers.iter().copied().enumerate().map(move |(place, number)| (first + place, number));
+    let of_group = own.into_iter().flat_map(|own| std::iter::once((own, 1.0)).chain(at(own + 1)));
+    of_group.chain(at(groups.len() * (COUNT + 1))).filter(|(_, number)| *number != 0.0).collect()
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+fn dot(row: &[(usize, f64)], coefficients: &[f64]) -> f64 {
+    row.iter().map(|(column, number)| number * coefficients[*column]).sum()
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ const FACTS: [&str; 3] = ["registers", "object_bytes", "spill_bytes"];
 
 /// The section.
 pub(super) fn section(rows: &[Row]) -> Section {
-    let mut kernels: BTreeMap<(&str, &str), &Row> = BTreeMap::new();
+    let mut kernels: BTreeMap<(String, &str), &Row> = BTreeMap::new();
     let stated = |row: &&Row| FACTS.iter().any(|name| !fact(row.kernel.as_ref(), name).is_empty());
     for row in rows.iter().filter(|row| row.own && !row.kernel_name().is_empty()).filter(stated) {
-        let known = kernels.entry((row.kernel_name(), row.kernel_fact("compiled_for"))).or_insert(row);
+        let known = kernels.entry((name(row), row.kernel_fact("compiled_for"))).or_insert(row);
         if (known.date(), known.run_id()) < (row.date(), row.run_id()) {
             *known = row;
         }
@@ -35,12 +35,17 @@ pub(super) fn section(rows: &[Row]) -> Section {
     Section::new("kernels", WORDS, if kernels.is_empty() { Vec::new() } else { vec![figure(&kernels)] })
 }
 
+/// The kernel, of a search with its tile.
+fn name(row: &Row) -> String {
+    row.with_searched_tile(row.kernel_name())
+}
+
 fn figure(kernels: &[&Row]) -> Figure {
     let size = |row: &Row, name: &str| row.kernel.as_ref()?.get(name)?.as_f64();
     let spills = |row: &Row| size(row, "spill_bytes").is_some_and(|bytes| bytes > 0.0);
     let mark = |row: &Row| {
         let (registers, bytes) = (size(row, "registers")?, size(row, "object_bytes")?);
-        Some(Mark { x: registers, y: bytes / 1024.0, range: None, note: row.kernel_name().to_owned() })
+        Some(Mark { x: registers, y: bytes / 1024.0, range: None, note: name(row) })
     };
     let series = |label: &str, spilled: bool| Series {
         label: label.to_owned(),
@@ -71,7 +76,7 @@ fn figure(kernels: &[&Row]) -> Figure {
     let row = |row: &&Row| {
         let stated = |name: &str| fact(row.kernel.as_ref(), name);
         let seconds = row.details.get("compile_s").and_then(serde_json::Value::as_f64);
-        let mut cells = vec![row.kernel_name().to_owned()];
+        let mut cells = vec![name(row)];
         cells.extend(["compiled_for", "registers", "shared_memory_bytes", "spill_bytes", "object_bytes"].map(stated));
         cells.extend([number(seconds), stated("nvcc").split(' ').take(1).join(""), row.date().to_owned()]);
         cells

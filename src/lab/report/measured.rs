@@ -146,7 +146,7 @@ impl<'a> Measured<'a> {
     /// The contender, with the kernel if it is kgen's; of a peer whose program states it, with the kind of the work.
     pub fn name(&self) -> String {
         match self.row.kernel_name() {
-            kernel if self.row.own && !kernel.is_empty() && self.row.contender == "kgen" => kernel.to_owned(),
+            kernel if self.row.own && !kernel.is_empty() && self.row.contender == "kgen" => self.row.with_searched_tile(kernel),
             kernel if (self.row.own || self.row.is_edited()) && !kernel.is_empty() => format!("{}: {kernel}", self.row.contender),
             _ => [&self.row.contender, self.row.kernel_fact("kind")].iter().filter(|word| !word.is_empty()).join(" "),
         }
@@ -188,7 +188,10 @@ pub(super) fn fact(kernel: Option<&Map<String, Value>>, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::row::tests::row, *};
+    use super::{
+        super::super::row::tests::{row, searched},
+        *,
+    };
     use serde_json::json;
 
     #[test]
@@ -203,6 +206,16 @@ mod tests {
         // 500 TFLOP/s is stated for the time of each row.
         let stated = found.row.median_us().expect("a time");
         assert!((rate.value - 500.0 * stated / 102.0).abs() < 1e-9 && rate.unit == "TFLOP/s" && rate.peak.is_none());
+    }
+
+    #[test]
+    fn each_tile_of_a_search_is_a_case_beside_that_of_the_kernel() {
+        let own = row("a", "2026-11-27", 100.0);
+        let rows = [searched(&row("b", "2026-11-28", 50.0), 128, 64), searched(&row("b", "2026-11-28", 90.0), 128, 128), own];
+        let name = "flash_fwd_hdim128_bf16_sm90";
+        let found: Vec<_> = latest(&rows).iter().map(|case| (case.name(), case.microseconds)).collect();
+        let tile = |n: u32, time: f64| (format!("{name}, copy=tma m=128 n={n}"), time);
+        assert_eq!(found, [(name.to_owned(), 100.0), tile(128, 90.0), tile(64, 50.0)]);
     }
 
     #[test]

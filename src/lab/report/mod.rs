@@ -95,10 +95,12 @@ impl Report {
         let rows: Vec<Row> = named.into_iter().map(|(_, row)| row).collect();
         let rows = rows.as_slice();
         let cases = measured::latest(rows);
+        // Tiles that a search tried are no kernels of their own: the pictures leave them out, and the list has them.
+        let of_kernels: Vec<_> = cases.iter().filter(|case| case.row.searched_tile().is_none()).cloned().collect();
         let sections = vec![
-            roofline::section(&cases, rows),
-            lengths::section(&cases),
-            heat::section(&cases),
+            roofline::section(&of_kernels, rows),
+            lengths::section(&of_kernels),
+            heat::section(&of_kernels),
             ladder::section(rows),
             predictions::section(&cases, forecast),
             noise::section(rows),
@@ -212,7 +214,10 @@ fn percent(value: impl Into<Option<f64>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::row::tests::{row, searched},
+        *,
+    };
 
     #[test]
     fn numbers_have_four_digits() {
@@ -222,6 +227,26 @@ mod tests {
             (number(None), number(f64::NAN), percent(0.123), range(Some([1.0, 2.0]))),
             (String::new(), String::new(), "12.3".to_owned(), "1.000 to 2.000".to_owned())
         );
+    }
+
+    #[test]
+    fn tiles_of_a_search_are_listed_and_are_no_kernels_of_the_pictures() {
+        let own = row("a", "2026-11-27T00:00:00Z", 100.0);
+        let compiled = |row: Row, registers: u32| {
+            let mut row = row;
+            row.kernel.as_mut().expect("a kernel").insert("registers".to_owned(), registers.into());
+            row
+        };
+        let tried = searched(&row("b", "2026-11-28T00:00:00Z", 50.0), 128, 64);
+        let report = Report::of(vec![compiled(tried, 255), compiled(own, 168)], &|_| None);
+        let names = |id: &str| {
+            let section = report.sections.iter().find(|section| section.id == id).expect(id);
+            section.figures.iter().flat_map(|figure| &figure.table.rows).map(|row| row[0].clone()).collect::<Vec<_>>()
+        };
+        let name = "flash_fwd_hdim128_bf16_sm90".to_owned();
+        let both = [name.clone(), format!("{name}, copy=tma m=128 n=64")];
+        assert_eq!(names("lengths"), [name]);
+        assert_eq!((names("kernels"), names("cases")), (both.to_vec(), both.to_vec()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! mean of the regression's errors over similar tiles.
 
 use super::{Candidate, Evidence};
-use crate::lab::predict::regression::ridge;
+use crate::lab::predict::regression::{Sparse, ridge};
 use itertools::Itertools;
 use serde_json::Value;
 
@@ -47,7 +47,8 @@ pub(super) fn rank(candidates: &[Candidate], left: &[usize], evidence: &Evidence
     let numbers = numbers(candidates);
     let mut penalties = vec![PENALTIES[0]];
     penalties.extend(numbers[0][1..].iter().enumerate().map(|(place, _)| PENALTIES[1 + place % 2]));
-    let rows: Vec<Vec<f64>> = measured.iter().map(|(place, _)| numbers[*place].clone()).collect();
+    let row = |place: usize| numbers[place].iter().copied().enumerate().filter(|(_, number)| *number != 0.0);
+    let rows: Vec<Sparse> = measured.iter().map(|(place, _)| row(*place).collect()).collect();
     let errors: Vec<f64> = measured.iter().map(|(_, error)| *error).collect();
     let coefficients = if rows.is_empty() { vec![0.0; penalties.len()] } else { ridge(&rows, &errors, &penalties) };
     let line = |place: usize| numbers[place].iter().zip(&coefficients).map(|(a, b)| a * b).sum::<f64>();

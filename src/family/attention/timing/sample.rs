@@ -1,14 +1,14 @@
 //! Attention in float64 for single rows of large tensors, to check that a timed kernel computes attention. `check`
 //! verifies kernels in full.
 //!
-//! All tensors are contiguous (batch, seqlen, heads, head dim), K and V in pages (pages, page size, heads, head dim);
-//! LSE is (batch, heads, `seqlen_q`).
+//! All tensors are contiguous (batch, seqlen, heads, pitch), K and V in pages (pages, page size, heads, pitch); the
+//! pitch is the head dim, or the next one whose rows TMA can read. LSE is (batch, heads, `seqlen_q`).
 
 use super::{Shape, declared};
 use crate::{
     bench::{elements, fp32},
     check::Number,
-    family::attention::{KvFormat, Mask, Point, Score},
+    family::attention::{KvFormat, Mask, Point, Score, needs_tma},
     kernel::HeadDim,
 };
 use std::ops::Range;
@@ -45,6 +45,24 @@ impl Sample<'_> {
         (if matches!(name, "v" | "o" | "dout" | "dv" | "qv") { v } else { qk }) as usize
     }
 
+    /// Elements from one head's row of the tensor `name` to the next head's: TMA reads rows that are multiples of 16
+    /// bytes apart, and callers of its kernels have rows with gaps where the head dim is no such multiple.
+    pub fn pitch(&self, name: &str) -> usize {
+        let columns = self.head_dim(name);
+        let is_read = matches!(name, "q" | "k" | "v" | "qv");
+        if is_read && needs_tma(self.variant) {
+            columns.next_multiple_of(16 / self.number(name).element().bytes())
+        } else {
+            columns
+        }
+    }
+
+    /// Type of the elements of Q, K, V and what else the kernel reads.
+    fn number(&self, name: &str) -> Number {
+        let kv = KvFormat::of(self.variant.features).filter(|_| matches!(name, "k" | "v"));
+        kv.map_or(Number::of(self.variant.dtype), KvFormat::number)
+    }
+
     /// The mask without a declared one.
     fn mask(&self) -> Mask {
         Mask::new(self.variant.causal, self.shape.seqlen_q as usize, self.shape.seqlen_k as usize)
@@ -68,7 +86,7 @@ impl Sample<'_> {
 
     /// Index of the first element of a row of `name`, a tensor with `heads` heads and `rows` rows per sequence.
     pub fn start(&self, name: &str, heads: u32, rows: u32, [sequence, head, row]: [usize; 3]) -> usize {
-        ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim(name)
+        ((sequence * rows as usize + row) * heads as usize + head) * self.pitch(name)
     }
 
     fn query(&self, name: &str, place: [usize; 3]) -> Vec<f64> {
@@ -86,8 +104,7 @@ impl Sample<'_> {
             let entry = sequence * self.shape.pages_per_sequence() as usize + row / page_size as usize;
             self.start(name, heads_k, page_size, [self.page(entry), head_k, row % page_size as usize])
         };
-        let number = KvFormat::of(self.variant.features).map_or(Number::of(self.variant.dtype), KvFormat::number);
-        elements((self.tensor)(name), number, start, self.head_dim(name))
+        elements((self.tensor)(name), self.number(name), start, self.head_dim(name))
     }
 
     /// An entry of the page table.
