@@ -45,7 +45,7 @@ static RUNTIME: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library_runtime");
     std::fs::create_dir_all(&folder).expect("made");
     let templates = Path::new(ROOT).join("templates");
-    compile_to(&folder.join("runtime.o"), &templates.join("include"), &templates.join("emulator/runtime.cpp"), &[])
+    compile_to(&folder.join("runtime.o"), &templates.join("include"), &templates.join("emulator/runtime.cpp"), &["-O1"])
 });
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
@@ -116,7 +116,8 @@ fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBu
 
 fn compile_to(object: &Path, include: &Path, file: &Path, flags: &[&str]) -> PathBuf {
     let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
-    command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1"]);
+    // `-Og`: kernels and dispatchers run for less time than `-O1` takes to compile them.
+    command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-Og"]);
     // No warning that a kernel's parameters are more visible than their tensor maps, a hidden type of the emulator.
     command.args(["-Wno-attributes", "-I"]);
     command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(include);

@@ -95,7 +95,9 @@ impl Number {
             Self::Fp16 | Self::E5m2 => f64::from(f16::MIN_POSITIVE.to_f32()),
             Self::E4m3 => 1.0 / 64.0,
         };
-        2.0 * self.unit_roundoff() * x.abs().max(least).log2().floor().exp2()
+        // Without its mantissa a number is the power of two at or below it.
+        let power = f64::from_bits(x.abs().max(least).to_bits() & f64::INFINITY.to_bits());
+        2.0 * self.unit_roundoff() * power
     }
 
     /// Largest relative error of rounding to nearest: half the distance between 1 and the next number.

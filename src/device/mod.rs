@@ -17,6 +17,8 @@ mod memory;
 mod nvml;
 mod schedule;
 mod stopwatch;
+#[cfg(test)]
+mod test_kit;
 
 #[cfg(test)]
 pub(crate) use abi::assert_constants_are_those_of_c;
@@ -38,6 +40,8 @@ pub use nvml::{CardState, Nvml};
 pub use schedule::{Order, Schedule};
 pub use stopwatch::{Counts, Round, TimingPlan, Turns};
 pub(crate) use stopwatch::{Launch, RoundTimes};
+#[cfg(test)]
+pub(crate) use test_kit::test_kit;
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};

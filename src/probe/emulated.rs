@@ -2,9 +2,8 @@
 
 use super::{Probe, abi::Scalars};
 use crate::{
-    device::{Call, Device, Emulator, EmulatorKit, Image, Outputs, Schedule},
+    device::{Call, Device, Emulator, EmulatorKit, Image, Outputs, Schedule, test_kit},
     render::{Renderer, Templates},
-    toolchain::{Cancel, host_compiler_in_process},
 };
 
 /// Blocks of the launches; another number than that of chunks, so that blocks go round.
@@ -20,17 +19,11 @@ const HALVES_E4M3: u32 = 0x3030_3030;
 struct Machine {
     kit: EmulatorKit,
     renderer: Renderer,
-    _cache: tempfile::TempDir,
 }
 
 impl Machine {
     fn new() -> Self {
-        let cache = tempfile::tempdir().expect("a folder");
-        let (templates, host) = (Templates::embedded(), host_compiler_in_process().expect("a C++ compiler"));
-        let kit =
-            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
-        let renderer = Renderer::new(&templates).expect("templates parse");
-        Self { kit: kit.expect("the emulator compiles"), renderer, _cache: cache }
+        Self { kit: test_kit(), renderer: Renderer::new(&Templates::embedded()).expect("templates parse") }
     }
 
     /// Launches `launcher` of a probe on memory that holds `words`; it may write there.

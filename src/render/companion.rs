@@ -96,10 +96,11 @@ fn format_of(dtype: Dtype) -> &'static str {
     }
 }
 
-/// The emulator's headers and its runtime.
+/// The emulator's headers and its runtime, without what only kits compile.
 pub fn emulator_tree(templates: &Templates) -> Vec<OutputFile> {
     let file = |(path, text): (&str, &str)| OutputFile { path: format!("{EMULATOR}{path}"), text: text.to_owned() };
-    templates.emulator_files().map(file).collect()
+    let is_kits = |path: &str| path.starts_with("precompiled/") || path == "launchers.cpp";
+    templates.emulator_files().filter(|(path, _)| !is_kits(path)).map(file).collect()
 }
 
 /// A source that includes the headers of `include/` that the files of the emulator among `files` include.

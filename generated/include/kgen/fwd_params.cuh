@@ -159,8 +159,10 @@ inline int check_cache(const kgen_fwd_params& params, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Copies the caller's structure into `params` and checks every documented range.
-inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
+// Copies the caller's structure into `params` and checks every documented range. A template, so that the emulator's
+// headers can leave it to an object that is compiled once.
+template <class Params>
+int check_fwd_params(const Params* given, const fwd_identity& self, Params& params) {
     if (const int code = copy_fwd_params(given, self.name, params)) return code;
     if (const int code = check_numbers(params, FEATURE_FLAGS, self)) return code;
     if (const int code = check_cache(params, self.name)) return code;

@@ -77,8 +77,9 @@ inline int check_bias_gradient(const kgen_bwd_params& p, const char* name) {
 }
 
 // Checks everything except the pointers to tensors; `bytes` receives the size of the workspace.
-inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling,
-                             bwd_arguments& p, size_t& bytes) {
+template <class Arguments>
+int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, Arguments& p,
+                      size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
     if (const int code = check_numbers(p, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, self)) return code;
     if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
@@ -111,8 +112,8 @@ inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& se
 }
 
 // Copies the caller's structure, of any version, into `p`, checks every documented range, and lays out the workspace.
-inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling,
-                            bwd_arguments& p) {
+template <class Arguments>
+int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, Arguments& p) {
     size_t bytes = 0;
     if (const int code = check_bwd_numbers(given, self, tiling, p, bytes)) return code;
     const bool has_queries = p.batch > 0 && p.seqlen_q > 0;

@@ -395,11 +395,10 @@ mod tests {
     use crate::expression::{Declared, KeptScore, List, UserScore};
     use crate::kernel::{Feature, Features};
     use crate::{
-        device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
+        device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule, test_kit},
         kernel::Target,
         plan::Plan,
         render::{Renderer, Templates},
-        toolchain::{Cancel, host_compiler_in_process},
     };
 
     #[test]
@@ -459,11 +458,7 @@ mod tests {
 
     #[test]
     fn what_every_kind_of_kernel_leaves_on_the_emulator_is_attention_and_a_changed_row_is_not() {
-        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
-        let host = host_compiler_in_process().expect("a C++ compiler");
-        let kit =
-            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
-        let kit = kit.expect("the emulator compiles");
+        let kit = test_kit();
         let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 70, page_size: 0 };
         let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };
         for (kind, dtype, causal, target, shape, spoilt) in [
@@ -493,11 +488,7 @@ mod tests {
 
     #[test]
     fn kernels_that_read_pages_leave_attention_over_what_the_table_names() {
-        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
-        let host = host_compiler_in_process().expect("a C++ compiler");
-        let kit =
-            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
-        let kit = kit.expect("the emulator compiles");
+        let kit = test_kit();
         let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 70, seqlen_k: 70, page_size: 16 };
         let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };
         let latent = Shape { heads: 8, heads_k: 1, page_size: 64, ..decoding };
@@ -539,11 +530,7 @@ mod tests {
 
     #[test]
     fn kernels_with_declared_scores_get_their_usual_numbers_and_leave_what_those_give() {
-        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
-        let host = host_compiler_in_process().expect("a C++ compiler");
-        let kit =
-            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
-        let kit = kit.expect("the emulator compiles");
+        let kit = test_kit();
         let mut names = Declared::default();
         for (list, name) in [(List::Scalars, "decay"), (List::Integers, "width"), (List::Tables, "slope")] {
             names.declare(list, name).expect("it is a name");
