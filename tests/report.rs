@@ -328,7 +328,7 @@ fn calls_of_known_kernels_on_known_cards_have_predictions_beside_their_times() {
     let table = fs::read_to_string(reports.path("tables/predictions-1.csv")).expect("a table");
     let ratios: Vec<f64> =
         table.lines().skip(1).map(|line| line.rsplit(',').next().and_then(|cell| cell.parse().ok()).expect("a number")).collect();
-    assert!(ratios.len() > 220, "{}", ratios.len());
+    assert!(ratios.len() > 200, "{}", ratios.len());
     assert!(ratios.iter().all(|ratio| *ratio > 0.3 && *ratio < 3.0));
     // Held-out errors, so that they are not those of a fit.
     let mean = ratios.iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios.len() as f64;

@@ -287,7 +287,7 @@ class BwdParams(ctypes.Structure):
         ("dsinks", ctypes.c_void_p),
         ("score", DeclaredScore),
         ("head_dim_v", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("total_k", ctypes.c_int32),
         ("dlse", ctypes.c_void_p),
         ("dlse_batch_stride", ctypes.c_int64),
         ("dlse_head_stride", ctypes.c_int64),

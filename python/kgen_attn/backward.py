@@ -146,7 +146,10 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
     else:
         sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
         p.lse_head_stride = lse.stride(0)
-    sizes["seqlen_k"] = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
+    if cu_seqlens_k is None:
+        sizes["seqlen_k"] = k.shape[1]
+    else:
+        sizes["seqlen_k"], sizes["total_k"] = max_seqlen_k, k.shape[0]
     enter_sizes(p, sizes, {})
     enter_bias(p, bias, q.dtype)
     if with_dbias:

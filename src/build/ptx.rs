@@ -1,7 +1,7 @@
 //! Checks a promise against PTX, for machines without a disassembler: PTX shows the requested products, though not the
 //! instructions that ptxas chose for them.
 
-use super::sass::word;
+use super::sass::expected;
 use crate::plan::TensorCore;
 
 /// The reason why `ptx` cannot become machine code that keeps the promise, as the rest of a sentence; `None` if it can.
@@ -14,9 +14,10 @@ pub(super) fn broken_promise(ptx: &str, promised: TensorCore) -> Option<String> 
         TensorCore::Qmma => (&["mma.sync", ".e4m3"], has(&["mma.sync", ".e4m3"])),
         TensorCore::QmmaSf => (&["mma.sync", ".block_scale"], has(&["mma.sync", ".block_scale"])),
         TensorCore::Hgmma => (&["wgmma.mma_async"], has(&["wgmma.mma_async"])),
+        TensorCore::HgmmaAndHmma => (&["wgmma.mma_async", "mma.sync"], has(&["wgmma.mma_async"]) && has(&["mma.sync"])),
         TensorCore::Qgmma => (&["wgmma.mma_async", ".e4m3"], has(&["wgmma.mma_async", ".e4m3"])),
     };
-    let (expected, found) = (word(promised).unwrap_or("no tensor-core instruction"), words.join("…"));
+    let (expected, found) = (expected(promised), words.join("…"));
     let has = if promised == TensorCore::None { "has" } else { "has no" };
     (!kept).then(|| format!("its plan promises {expected} and its PTX {has} `{found}`"))
 }
@@ -34,12 +35,14 @@ mod tests {
             "\tmma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0 {%f1};\n";
         let of_bf16 = "\twgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0;\n";
         let of_fp8 = "\twgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1;\n";
+        let both = format!("{hmma}{of_bf16}");
         let all = [
             (TensorCore::None, plain, &[hmma, of_bf16][..]),
             (TensorCore::Hmma, hmma, &[plain, of_bf16]),
             (TensorCore::Qmma, qmma, &[plain, hmma, of_bf16]),
             (TensorCore::QmmaSf, scaled, &[plain, hmma, qmma]),
             (TensorCore::Hgmma, of_bf16, &[plain, hmma]),
+            (TensorCore::HgmmaAndHmma, &both, &[plain, hmma, of_bf16]),
             (TensorCore::Qgmma, of_fp8, &[plain, of_bf16, qmma]),
         ];
         for (promised, kept, broken) in all {

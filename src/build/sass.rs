@@ -51,11 +51,10 @@ impl MachineCode {
     /// family of tensor-core instructions.
     pub(super) fn broken_promise(&self, promised: TensorCore) -> Option<String> {
         let families = self.families();
-        let wanted = word(promised);
-        if families.keys().copied().eq(wanted) {
+        if families.keys().copied().eq(promised_families(promised).iter().copied()) {
             return None;
         }
-        let expected = wanted.unwrap_or("no tensor-core instruction");
+        let expected = expected(promised);
         let found = if families.is_empty() { "none".to_owned() } else { listed(&self.tensor_cores) };
         Some(format!("its plan promises {expected} and its machine code has {found}"))
     }
@@ -72,15 +71,24 @@ impl MachineCode {
     }
 }
 
-/// The family that a promise names; `None` for kernels that promise no tensor-core instruction.
-pub(super) fn word(promised: TensorCore) -> Option<&'static str> {
+/// The families that a promise names, sorted; none for kernels that promise no tensor-core instruction.
+fn promised_families(promised: TensorCore) -> &'static [&'static str] {
     match promised {
-        TensorCore::None => None,
-        TensorCore::Hmma => Some("HMMA"),
-        TensorCore::Qmma => Some("QMMA"),
-        TensorCore::QmmaSf => Some("QMMA.SF"),
-        TensorCore::Hgmma => Some("HGMMA"),
-        TensorCore::Qgmma => Some("QGMMA"),
+        TensorCore::None => &[],
+        TensorCore::Hmma => &["HMMA"],
+        TensorCore::Qmma => &["QMMA"],
+        TensorCore::QmmaSf => &["QMMA.SF"],
+        TensorCore::Hgmma => &["HGMMA"],
+        TensorCore::HgmmaAndHmma => &["HGMMA", "HMMA"],
+        TensorCore::Qgmma => &["QGMMA"],
+    }
+}
+
+/// The promised families as words of a sentence.
+pub(super) fn expected(promised: TensorCore) -> String {
+    match promised_families(promised) {
+        [] => "no tensor-core instruction".to_owned(),
+        families => families.iter().join(" and "),
     }
 }
 

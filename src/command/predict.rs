@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     /// The published rows from which the built-in lessons are made.
-    const ROWS: [&str; 2] = ["2026-11-27-timings-h200.jsonl", "2026-11-27-timings-h100.jsonl"];
+    const ROWS: [&str; 3] = ["2026-11-27-timings-h200.jsonl", "2026-11-27-timings-h100.jsonl", "2026-11-28-backward-h200.jsonl"];
 
     fn published() -> Vec<Lesson> {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");

@@ -16,6 +16,8 @@ pub enum TensorCore {
     QmmaSf,
     /// `HGMMA`: `wgmma` on fp16 and bf16.
     Hgmma,
+    /// `HGMMA` and, in a kernel beside the main one, `HMMA`.
+    HgmmaAndHmma,
     /// `QGMMA`: `wgmma` on FP8.
     Qgmma,
 }

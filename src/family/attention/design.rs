@@ -270,9 +270,17 @@ pub struct Backward {
     pub dq_warps_d: u32,
     /// Bytes of Q, dO, softmax shifts and deltas of one step.
     pub stage_bytes: u32,
+    /// The deterministic dQ kernel.
+    #[serde(flatten)]
+    pub deterministic: DeterministicTile,
+}
+
+/// The kernel that computes dQ in a fixed order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DeterministicTile {
     /// True if Q Kᵀ is a loop over panels of 64 columns instead of being fully unrolled.
     pub by_panels: bool,
-    /// Tile of the deterministic dQ kernel: queries per block, keys per step, warps.
+    /// Queries per block.
     pub dq_m: u32,
     /// Keys per step.
     pub dq_n: u32,

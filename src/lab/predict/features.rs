@@ -2,8 +2,8 @@
 
 use crate::{
     bench::{Estimate, Size, Unit},
-    kernel::{self, Card, Dtype, Feature, Variant, capability_text},
-    plan::Plan,
+    kernel::{self, Card, Dtype, Feature, capability_text},
+    plan::{Plan, TensorCore},
 };
 
 /// Number of features.
@@ -36,7 +36,7 @@ impl Features {
         let log = |number: f64| if number > 0.0 { number.log2() } else { 0.0 };
         let balance = f64::from(card.dram_gbs) / (f64::from(card.multiprocessors) * f64::from(card.clock_mhz) / 1000.0);
         Self {
-            group: group(variant, card),
+            group: group(plan, card),
             numbers: [
                 log(estimate.microseconds) / 4.0 - 1.5,
                 share(Unit::Launch),
@@ -71,13 +71,16 @@ fn is_widened(features: kernel::Features) -> bool {
 }
 
 /// Name of the kernels with the same kind, target, element type and features, on cards of one architecture. FP8 caches
-/// and pages are numbers, so that kernels with them learn from those without; so is another tile.
-fn group(variant: &Variant, card: &Card) -> String {
+/// and pages are numbers, so that kernels with them learn from those without; so is another tile. Backward kernels of
+/// sm90 have two sorts of products.
+fn group(plan: &Plan, card: &Card) -> String {
+    let variant = &plan.variant;
+    let products = if plan.tensor_core == TensorCore::HgmmaAndHmma { " wgmma" } else { "" };
     let dtype = if variant.dtype() == Some(Dtype::Fp8) { " fp8" } else { "" };
     let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Long];
     let features = variant.features().unwrap_or(kernel::Features::NONE);
     let others: Vec<&str> =
         features.iter().filter(|feature| !numbered.contains(feature)).map(|feature| feature.info().name).collect();
     let features = if others.is_empty() { String::new() } else { format!(" {}", others.join(",")) };
-    format!("{} {}{dtype}{features} on {}", variant.kind(), variant.target(), capability_text(card.capability))
+    format!("{} {}{products}{dtype}{features} on {}", variant.kind(), variant.target(), capability_text(card.capability))
 }

@@ -195,7 +195,7 @@ void await_earlier_kernels();
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
-void add_global(float* pointer, float value, source at);
+void add_global(float* pointer, const float* values, uint32_t count, source at);
 void load_written(const void* pointer, void* value, uint32_t bytes, source at);
 
 // The operation of a strong access, and the ordering that it provides.

@@ -1,6 +1,7 @@
 // Device memory, on the emulator: every access must be to an element of a registered tensor.
 #pragma once
 
+#include "kgen/floats.cuh"
 #include "kgen/platform.cuh"
 #include "kgen/types.cuh"
 
@@ -52,7 +53,13 @@ KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
 KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 // *pointer += value atomically, in no particular order with respect to other threads. The thread does not wait for it.
-KGEN_DEVICE void add_global(float* pointer, float value, KGEN_AT) { emulator::add_global(pointer, value, at); }
+KGEN_DEVICE void add_global(float* pointer, float value, KGEN_AT) { emulator::add_global(pointer, &value, 1, at); }
+
+// Four sums at once; `pointer` must be 16-byte aligned.
+KGEN_DEVICE void add_global(float* pointer, floats4 values, KGEN_AT) {
+    const float all[4] = {values.x, values.y, values.z, values.w};
+    emulator::add_global(pointer, all, 4, at);
+}
 
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 

@@ -80,6 +80,14 @@ KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], 
     emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, true, accumulate}, at);
 }
 
+// wgmma_transposed() with A in shared memory, K-major.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate, KGEN_AT) {
+    static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 2, "B of 16-bit elements can be transposed");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, nullptr, a, b, true, accumulate}, at);
+}
+
 // d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B K-major: E4M3, which has no transposed
 // form.
 template <class Element, int N, int FIRST = 0, int TILES>

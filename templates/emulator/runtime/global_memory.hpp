@@ -185,12 +185,13 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
     }
 }
 
-void add_global(float* pointer, float value, source at) {
+void add_global(float* pointer, const float* values, uint32_t count, source at) {
     const use used = {primitive::add_global, at};
+    const auto bytes = static_cast<uint32_t>(count * sizeof(float));
     check_earlier_kernels(used);
-    if (!tensors.allows(pointer, sizeof value, device_access::atomic, used)) return;
-    KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), sizeof value);
-    *pointer += value;
+    if (!tensors.allows(pointer, bytes, device_access::atomic, used)) return;
+    KGEN_COUNT(global, used, reinterpret_cast<uintptr_t>(pointer), bytes);
+    for (uint32_t i = 0; i < count; ++i) pointer[i] += values[i];
 }
 
 }  // namespace kgen::emulator

@@ -255,7 +255,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
 }
 
 void wgmma(float* d, const wgmma_operands& operands, source at) {
-    const primitive which = operands.registers == nullptr ? primitive::wgmma : operands.transposed ? primitive::wgmma_transposed : primitive::wgmma_registers;
+    const primitive which = operands.transposed ? primitive::wgmma_transposed : operands.registers == nullptr ? primitive::wgmma : primitive::wgmma_registers;
     lane_operands& mine = my_operands();
     mine.result = d;
     mine.input = &operands;

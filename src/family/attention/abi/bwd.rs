@@ -28,6 +28,8 @@ pub struct BwdParams {
     pub seqlen_k: i32,
     /// Rows of packed Q; 0 if unspecified.
     pub total_q: i32,
+    /// Rows of packed K; 0 if unspecified.
+    pub total_k: i32,
     /// Elements of a row of Q and K.
     pub head_dim: i32,
     /// Elements of a row of V and O; 0 for the same as Q and K.
@@ -67,6 +69,7 @@ impl Parameters for BwdParams {
             ("seqlen_q", self.seqlen_q),
             ("seqlen_k", self.seqlen_k),
             ("total_q", self.total_q),
+            ("total_k", self.total_k),
             ("head_dim", self.head_dim),
             ("head_dim_v", self.head_dim_v),
             ("dtype", self.dtype),

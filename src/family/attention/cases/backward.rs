@@ -5,7 +5,7 @@ use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
     device::{Call, Element, Image, Outputs, Params},
     family::attention::{
-        Mask, Point,
+        self, Mask, Point,
         abi::BwdParams,
         features::{AdditionGradient, Additions, addition_gradients},
         oracle::{
@@ -27,23 +27,43 @@ pub(super) struct BackwardCase {
     pub number: Number,
     pub head_dim: Dims,
     pub causal: bool,
+    /// True if the kernel fetches by TMA only.
+    pub needs_tma: bool,
 }
 
 /// The cases of a backward variant.
 pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
     let Point { head_dim, dtype, causal, .. } = subject.variant;
     let number = Number::of(dtype);
+    let needs_tma = attention::needs_tma(subject.variant);
     let case = |options: BackwardProblem| {
         let options = BackwardProblem { problem: options.problem.for_kernel(subject.variant), ..options };
-        BackwardCase { options, number, head_dim: head_dim.into(), causal }
+        BackwardCase { options, number, head_dim: head_dim.into(), causal, needs_tma }
     };
     let problems = lists::backward(subject, level).into_iter().chain(feature_cases_backward::cases(subject, level));
-    problems.map(|options| Box::new(case(options)) as Box<dyn Case>).collect()
+    let mut problems: Vec<BackwardProblem> = problems.collect();
+    if needs_tma {
+        // Without totals the launcher only refuses them: once for each kind of lengths is enough.
+        let mut refused: Vec<BackwardProblem> = Vec::new();
+        for options in &mut problems {
+            let lengths = options.problem.lengths;
+            if options.lacks_totals() && !refused.iter().any(|earlier| earlier.problem.lengths == lengths) {
+                refused.push(options.clone());
+            }
+            options.total_q = true;
+        }
+        problems.extend(refused);
+    }
+    problems.into_iter().map(|options| Box::new(case(options)) as Box<dyn Case>).collect()
 }
 
 impl Case for BackwardCase {
     fn name(&self) -> String {
         self.options.name(self.causal)
+    }
+
+    fn refusal(&self) -> Option<String> {
+        if self.needs_tma { self.options.what_tma_refuses(self.head_dim, self.number) } else { None }
     }
 
     fn draw(&self, seed: u64) -> Drawn {
@@ -57,7 +77,7 @@ impl Case for BackwardCase {
 impl BackwardCase {
     /// The case with these inputs. If dLSE is passed, it comes from `source`.
     pub(super) fn with(&self, Tensors { q, k, v, .. }: &Tensors, dout: &Values, source: &mut Source<'_>) -> Drawn {
-        let Self { ref options, number, head_dim, causal } = *self;
+        let Self { ref options, number, head_dim, causal, .. } = *self;
         let problem = options.problem.clone();
         let dlse = options.lse_gradient.then(|| Tensors::draw_lse_gradient_from(&problem, source));
         let inputs = Inputs { q, k, v, dout, dlse: dlse.as_ref() };
@@ -73,7 +93,7 @@ impl BackwardCase {
 
     /// Lays out the tensors of the problem: inputs and outputs of the forward pass, and poisoned gradients.
     fn call(&self, inputs: Inputs<'_>, gradients: &Gradients) -> Call {
-        let Self { options: BackwardProblem { ref problem, deterministic, total_q, .. }, number, head_dim, causal } = *self;
+        let Self { options: BackwardProblem { ref problem, deterministic, total_q, .. }, number, head_dim, causal, .. } = *self;
         let given = |tensor, values: &Values| {
             image(problem, tensor, head_dim, number, |sequence, head, row| Some(values.row(sequence, head, row)))
         };
@@ -140,6 +160,7 @@ impl BackwardCase {
                 seqlen_q: query_rows.bound as i32,
                 seqlen_k: problem.rows(Side::Key).bound as i32,
                 total_q: if total_q { query_rows.rows as i32 } else { 0 },
+                total_k: if total_q { problem.rows(Side::Key).rows as i32 } else { 0 },
                 head_dim: head_dim.qk as i32,
                 head_dim_v: head_dim.v as i32,
                 dtype: number.code(),
@@ -281,7 +302,13 @@ mod tests {
     fn case(causal: bool) -> BackwardCase {
         let problem = Problem::new(&[(5, 3), (2, 4), (0, 2)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
         let problem = problem.asking(features::sunk(SinkType::Fp32));
-        BackwardCase { options: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM.into(), causal }
+        BackwardCase {
+            options: BackwardProblem::plain(problem),
+            number: Number::Bf16,
+            head_dim: DIM.into(),
+            causal,
+            needs_tma: false,
+        }
     }
 
     /// The error message for outputs that contain the rounded reference, modified by `spoil`.

@@ -330,7 +330,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         Kind::Bwd => {
             let options = BackwardProblem::plain(problem(variant).for_kernel(variant));
             let number = Number::of(variant.dtype);
-            let base = BackwardCase { options, number, head_dim: variant.head_dim.into(), causal: variant.causal };
+            let base =
+                BackwardCase { options, number, head_dim: variant.head_dim.into(), causal: variant.causal, needs_tma: false };
             (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])
         }
         Kind::FwdSplit => {

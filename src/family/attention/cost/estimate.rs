@@ -23,6 +23,8 @@ mod backward {
     pub const LAUNCHES_NS: f64 = 7000.0;
     pub const TILE_CYCLES: f64 = 2500.0;
     pub const TILE_CYCLES_A_COLUMN: f64 = 12.0;
+    /// With `wgmma`: `prepare` and `finish` take a larger part of the time.
+    pub const TILE_CYCLES_A_COLUMN_OF_WGMMA: f64 = 87.0;
     pub const WAIT_CYCLES: f64 = 900.0;
     /// Bytes of L2 traffic per column of Q and of V: Q or dO, and half of dQ, which is read and written.
     pub const BYTES_A_COLUMN: f64 = 6.0;
@@ -205,6 +207,12 @@ fn of_forward(cost: &KernelCost) -> Kernel {
 fn of_backward(point: Point, design: &Design) -> Kernel {
     let step = Busy::of(point, design).total();
     let columns = f64::from(point.head_dim.qk + point.head_dim.v);
+    // With `wgmma`, products of the next step hide the waits of this one.
+    let (wait, of_column) = if design.hopper.is_some() {
+        (0.0, backward::TILE_CYCLES_A_COLUMN_OF_WGMMA)
+    } else {
+        (backward::WAIT_CYCLES, backward::TILE_CYCLES_A_COLUMN)
+    };
     Kernel {
         rows: design.tile.n.into(),
         group_rows: design.tile.n.into(),
@@ -212,8 +220,8 @@ fn of_backward(point: Point, design: &Design) -> Kernel {
         resident: 1.0,
         launch_ns: backward::LAUNCHES_NS,
         crowded_ns: 0.0,
-        tile_cycles: backward::TILE_CYCLES + backward::TILE_CYCLES_A_COLUMN * columns,
-        chain_cycles: backward::WAIT_CYCLES + step,
+        tile_cycles: backward::TILE_CYCLES + of_column * columns,
+        chain_cycles: wait + step,
         step_cycles: step,
         longest_first: false,
     }

@@ -54,6 +54,7 @@ impl Busy {
         let step = |pairs: u32, columns: u32, rate: f64, factors: [f64; 2]| Self::new(pairs, columns, rate, factors);
         let pairs = tile.m * tile.n;
         match point.kind {
+            Kind::Bwd if design.hopper.is_some() => step(pairs, 3 * qk + 2 * v, rate(true), WGMMA_BACKWARD),
             Kind::Bwd => step(pairs, 3 * qk + 2 * v, rate(false), MMA_BACKWARD),
             Kind::FwdSplit if design.hopper.is_some() => step(pairs, qk + 2 * v, rate(true), LATENT),
             Kind::FwdSplit => Self { widening: widening(point, tile.n), ..step(pairs, qk + v, rate(false), MMA_OF_16_ROWS) },
@@ -117,6 +118,9 @@ const LATENT: [f64; 2] = [1.3, 1.0];
 /// [`WGMMA`] for the five products of the backward pass with `mma.sync`: starting values; the residual of `kgen
 /// predict` is learned from measured times.
 const MMA_BACKWARD: [f64; 2] = [1.3, 1.5];
+
+/// [`MMA_BACKWARD`] for `wgmma`, fitted to four calls on an H200 (docs/results/2026-11-28-backward-h200.md).
+const WGMMA_BACKWARD: [f64; 2] = [1.11, 0.77];
 
 /// Dense floating-point operations per multiprocessor and cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets: T4 65
 /// TFLOP/s, A100 312, L40S 362, H100 989, divided by multiprocessors and boost clock. `mma.sync` reaches 0.62 of

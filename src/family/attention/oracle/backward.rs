@@ -1,7 +1,10 @@
 //! A problem of the backward pass.
 
-use super::problem::Problem;
-use crate::family::attention::features::{AdditionGradient, addition_gradients};
+use super::{dims::Dims, memory_layout::Side, problem::Problem};
+use crate::{
+    check::Number,
+    family::attention::features::{AdditionGradient, addition_gradients},
+};
 
 /// A problem of the backward pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +14,7 @@ pub struct BackwardProblem {
     pub problem: Problem,
     /// Requests bit-identical results for the same inputs.
     pub deterministic: bool,
-    /// Passes the number of packed query rows to the launcher.
+    /// Passes the numbers of packed rows to the launcher.
     pub total_q: bool,
     /// Requests the gradient of the sinks, if there are any.
     pub sink_gradient: bool,
@@ -47,6 +50,26 @@ impl BackwardProblem {
     /// The gradients of tensors added to scores that the launcher is passed a place for.
     pub fn requested_addition_gradients(&self) -> Vec<AdditionGradient> {
         if self.addition_gradients { addition_gradients(&self.problem) } else { Vec::new() }
+    }
+
+    /// True if a tensor is packed and the launcher does not get its number of rows.
+    pub fn lacks_totals(&self) -> bool {
+        !self.total_q && [Side::Query, Side::Key].into_iter().any(|side| self.problem.is_packed(side))
+    }
+
+    /// The message of a launcher that fetches by TMA only, for the first reason why it cannot.
+    pub fn what_tma_refuses(&self, head_dim: Dims, number: Number) -> Option<String> {
+        let Self { problem, total_q, .. } = self;
+        if problem.sequences.is_empty() || [Side::Query, Side::Key].iter().any(|side| problem.rows(*side).bound == 0) {
+            return None;
+        }
+        let sides = [(Side::Query, "total_q is 0"), (Side::Key, "total_k is 0")];
+        let unknown = sides.into_iter().find(|(side, _)| problem.is_packed(*side) && !total_q);
+        let tensors = || {
+            let forward = problem.what_tma_refuses(head_dim, number);
+            forward.or_else(|| problem.what_tma_refuses_of_output_gradients(head_dim, number))
+        };
+        unknown.map(|(_, message)| message.to_owned()).or_else(tensors)
     }
 
     /// The stable name of the problem with a causal or full mask.

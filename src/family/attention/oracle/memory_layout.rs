@@ -161,26 +161,41 @@ impl Problem {
         self.what_tma_refuses_if(head_dim, number, true)
     }
 
+    /// [`what_tma_refuses`](Self::what_tma_refuses) for dO of a backward pass.
+    pub fn what_tma_refuses_of_output_gradients(&self, head_dim: Dims, number: Number) -> Option<String> {
+        self.refused_tensor(("dO", 4, Side::Query, self.heads), head_dim, number, true)
+    }
+
+    /// The launcher's message if TMA cannot load the tensor with this name and number, of this many heads.
+    fn refused_tensor(
+        &self,
+        (name, tensor, side, heads): (&str, usize, Side, usize),
+        head_dim: Dims,
+        number: Number,
+        total_passed: bool,
+    ) -> Option<String> {
+        let bytes = if self.is_of_bytes(tensor) { 1 } else { number.element().bytes() as i64 };
+        let plan = self.rows(side);
+        let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim.of(tensor));
+        if origin as i64 * bytes % 16 != 0 {
+            return Some(format!("{name}: the tensor starts at "));
+        }
+        let rows = if self.is_packed(side) && (!total_passed || plan.rows == 0) { usize::MAX } else { plan.rows };
+        // The number of entries of a cache is not passed.
+        let indexed = side == Side::Key && self.options.cache.is_some_and(Cache::is_indexed);
+        let entries = if indexed { usize::MAX } else { plan.entries };
+        let counting = [(rows, strides.row), (heads, strides.head), (entries, strides.batch)];
+        let bad = |&(_, (extent, stride)): &(i32, (usize, i64))| extent > 1 && (stride <= 0 || stride * bytes % 16 != 0);
+        let (dimension, (_, stride)) = (1..).zip(counting).find(bad)?;
+        Some(format!("{name}: the stride of dimension {dimension} is {}; TMA takes ", stride * bytes))
+    }
+
     /// [`what_tma_refuses`](Self::what_tma_refuses) for a caller that passes the total number of packed rows or not; if
     /// passed, it counts as the dimension's size.
     pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, total_passed: bool) -> Option<String> {
         let head_dim = head_dim.into();
-        let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
-            let bytes = if self.is_of_bytes(tensor) { 1 } else { number.element().bytes() as i64 };
-            let plan = self.rows(side);
-            let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim.of(tensor));
-            if origin as i64 * bytes % 16 != 0 {
-                return Some(format!("{name}: the tensor starts at "));
-            }
-            let rows = if self.is_packed(side) && (!total_passed || plan.rows == 0) { usize::MAX } else { plan.rows };
-            // The number of entries of a cache is not passed.
-            let indexed = side == Side::Key && self.options.cache.is_some_and(Cache::is_indexed);
-            let entries = if indexed { usize::MAX } else { plan.entries };
-            let counting = [(rows, strides.row), (heads, strides.head), (entries, strides.batch)];
-            let bad = |&(_, (extent, stride)): &(i32, (usize, i64))| extent > 1 && (stride <= 0 || stride * bytes % 16 != 0);
-            let (dimension, (_, stride)) = (1..).zip(counting).find(bad)?;
-            Some(format!("{name}: the stride of dimension {dimension} is {}; TMA takes ", stride * bytes))
-        };
+        let refused =
+            |name, tensor, side, heads| self.refused_tensor((name, tensor, side, heads), head_dim, number, total_passed);
         if self.rows(Side::Query).bound == 0 || self.sequences.is_empty() {
             return None;
         }

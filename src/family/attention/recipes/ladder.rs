@@ -207,7 +207,15 @@ mod tests {
         ];
         assert_eq!(texts(Kind::FwdSplit, Target::Sm90), split, "one stage has no room for O");
         let backward = ["stages: stages=2 -> stages=1", "m: m=64 -> m=32", "n: n=128 -> n=64", "warps: refused at warps=4"];
-        assert_eq!(texts(Kind::Bwd, Target::Sm90), backward);
+        assert_eq!(texts(Kind::Bwd, Target::Sm80), backward);
+        let hopper_backward = [
+            "copy: refused at copy=\"cp_async\"",
+            "stages: refused at stages=1",
+            "m: refused at m=32",
+            "n: refused at n=64",
+            "warps: refused at warps=6",
+        ];
+        assert_eq!(texts(Kind::Bwd, Target::Sm90), hopper_backward);
         assert_eq!(texts(Kind::FwdCombine, Target::Sm80), [""; 0], "helpers have no tile");
     }
 }

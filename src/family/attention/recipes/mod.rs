@@ -8,6 +8,7 @@ mod fwd;
 mod fwd_sm75;
 mod helpers;
 mod hopper;
+mod hopper_bwd;
 mod hopper_fp8;
 mod hopper_short;
 mod ladder;
@@ -28,7 +29,7 @@ pub use tile::Tile;
 
 use super::{
     CopyPath, Fp8Mma, Kind, KvFormat, Point, StorePath, Turns,
-    design::{Backward, ByteTransposition, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
+    design::{Backward, ByteTransposition, DeterministicTile, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
 };
 use crate::{
     grid::TileRow,

@@ -166,6 +166,7 @@ impl Trial for AttentionTrial<'_> {
                 seqlen_q,
                 seqlen_k,
                 total_q: 0,
+                total_k: 0,
                 head_dim,
                 head_dim_v,
                 dtype,

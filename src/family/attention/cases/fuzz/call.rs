@@ -234,7 +234,8 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
             let dout = Tensors::draw_output_gradient_from(problem, head_dim, number, source);
             let of_pass = if case.deterministic { BackwardProblem::deterministic } else { BackwardProblem::plain };
             let options = BackwardProblem { total_q: case.totals, lse_gradient: case.dlse, ..of_pass(problem.clone()) };
-            let mut drawn = BackwardCase { options, number, head_dim, causal: case.causal }.with(&tensors, &dout, source);
+            let mut drawn =
+                BackwardCase { options, number, head_dim, causal: case.causal, needs_tma: false }.with(&tensors, &dout, source);
             drawn.call.scratch = false;
             drawn
         }

@@ -1,0 +1,183 @@
+//! Backward attention on 16-bit types with TMA and `wgmma`: sm90 only.
+
+use super::{
+    Backward, CopyPath, DeterministicTile, Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    defaults::{default_of, tile_file},
+    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS},
+};
+use crate::{
+    family::attention::design::panels,
+    grid::TileFile,
+    kernel::{Dtype, Target},
+};
+use std::sync::LazyLock;
+
+/// The recipe of `templates/attention/bwd_sm90.cu.tera`.
+pub(super) struct HopperBackward;
+
+static TILES: LazyLock<TileFile> = tile_file!("hopper_bwd.toml");
+
+/// Registers per consumer thread in addition to dK, dV and the scores: addresses, barriers, loop counters.
+const OTHER_REGISTERS: u32 = 32;
+
+/// Registers per thread of the producer warpgroup and of the two that multiply.
+const PRODUCER_REGISTERS: u32 = 24;
+const CONSUMER_REGISTERS: u32 = 240;
+
+/// True if the kernel of `variant` has this recipe; the others have that of sm80.
+pub(super) fn serves(variant: Point) -> bool {
+    let Point { head_dim, dtype, features, target, .. } = variant;
+    let sixteen_bits = matches!(dtype, Dtype::Fp16 | Dtype::Bf16);
+    target == Target::Sm90 && sixteen_bits && features.is_empty() && head_dim.is_equal() && (64..=128).contains(&head_dim.qk)
+}
+
+fn columns(variant: Point) -> u32 {
+    variant.head_dim.qk.next_multiple_of(16)
+}
+
+fn aligned(bytes: u32) -> u32 {
+    bytes.next_multiple_of(TMA_TILE_ALIGNMENT)
+}
+
+impl Recipe for HopperBackward {
+    fn template(&self) -> &'static str {
+        "attention/bwd_sm90.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
+        default_of(&TILES, variant)
+    }
+
+    fn tiles(&self) -> Option<&'static TileFile> {
+        Some(&TILES)
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "copy"]
+    }
+
+    fn broken_rule(&self, _variant: Point, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, .. } = *tile;
+        if !matches!(m, 64 | 128) {
+            return Some(format!("`m` is {m}; a step takes 64 or 128 queries"));
+        }
+        if n != 2 * WARPGROUP_ROWS {
+            return Some(format!("`n` is {n}; two warpgroups of 64 keys make it 128"));
+        }
+        if warps != 12 {
+            return Some(format!("`warps` is {warps}; two warpgroups that multiply and one that fetches make it 12"));
+        }
+        if !(2..=4).contains(&stages) {
+            return Some(format!(
+                "`stages` is {stages}; the queries of a step arrive while those of the one before are in use: 2 to 4"
+            ));
+        }
+        if tile.min_blocks_per_sm != 1 {
+            return Some(format!(
+                "`min_blocks_per_sm` is {}; a block takes all registers of a multiprocessor: 1",
+                tile.min_blocks_per_sm
+            ));
+        }
+        if tile.copy != CopyPath::Tma {
+            return Some("`copy` is \"cp_async\"; this kernel copies with \"tma\"".to_owned());
+        }
+        tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
+    }
+
+    /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; two tiles
+    /// of dS, so that a step's is written while dQ of the one before reads its own; full and empty mbarriers of Q and
+    /// of dO for each stage and of each tile of dS, and that of K and V.
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
+        let row = columns(variant) * 2;
+        let regions = [
+            ("stages of Q", tile.stages * aligned(tile.m * row), Some("Q_OFFSET")),
+            ("stages of dO", tile.stages * aligned(tile.m * row), Some("DOUT_OFFSET")),
+            ("K (then dK)", tile.n * row, Some("K_OFFSET")),
+            ("V (then dV)", tile.n * row, Some("V_OFFSET")),
+            ("two tiles of dS", 2 * tile.m * tile.n * 2, Some("GRADIENTS_OFFSET")),
+            ("stages of shifts and deltas", tile.stages * 2 * tile.m * 4, Some("SHIFTS_OFFSET")),
+            ("mbarriers", (4 * tile.stages + 5) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+        ];
+        Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
+    }
+
+    /// Accumulators of 64 keys per warpgroup: a thread has half a row of dK, dV, S and dP.
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
+        RegisterEstimate::sum(variant.head_dim.qk, tile.m, 0, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::HgmmaAndHmma
+    }
+
+    fn portable(&self, variant: Point, _tile: Tile, target: Target) -> Result<Tile, String> {
+        Err(format!("`{variant}` is made of `wgmma`, which `{target}` does not have"))
+    }
+
+    fn needs_tma(&self) -> bool {
+        true
+    }
+
+    fn kv(&self, _variant: Point, _tile: &Tile) -> Kv {
+        Kv { from: KvSource::TmaProducer, threads: 128, registers: PRODUCER_REGISTERS }
+    }
+
+    fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
+        Some(Hopper {
+            consumers: tile.n / WARPGROUP_ROWS,
+            producer_registers: PRODUCER_REGISTERS,
+            consumer_registers: CONSUMER_REGISTERS,
+            q_slots: tile.stages,
+            byte_stages: 0,
+            widened_at_once: 0,
+            widths: widths(variant, tile),
+            part_columns: variant.head_dim.qk,
+            passes_by_turns: false,
+            transposed_at_once: 0,
+            next_starts_first: false,
+            part_rows: 0,
+        })
+    }
+
+    fn backward(&self, variant: Point, tile: &Tile) -> Option<Backward> {
+        Some(Backward {
+            warp_keys: 16,
+            dq_warps_m: tile.m / WARPGROUP_ROWS,
+            dq_warps_d: 2 * WARPGROUP_ROWS / tile.m,
+            stage_bytes: aligned(tile.m * columns(variant) * 2),
+            deterministic: DeterministicTile::of(variant),
+        })
+    }
+}
+
+/// The columns of dQ for which each warpgroup multiplies: all of its 64 queries, or of the only 64 a half each, if both
+/// halves are alike, otherwise the first panel and the others.
+fn parts(variant: Point, tile: &Tile) -> Vec<(u32, u32)> {
+    let all = variant.head_dim.qk;
+    let first = if all.is_multiple_of(PANEL) { all / 2 } else { PANEL };
+    if tile.m == WARPGROUP_ROWS { vec![(0, first), (first, all)] } else { vec![(0, all)] }
+}
+
+/// Columns of the widest panels.
+const PANEL: u32 = 64;
+
+/// The widths of Sᵀ and dPᵀ, of dK and dV, and of dQ: one product for each run of equal panels.
+fn widths(variant: Point, tile: &Tile) -> Vec<u32> {
+    let mut widths = vec![tile.m];
+    for (begin, end) in parts(variant, tile).into_iter().chain([(0, variant.head_dim.qk)]) {
+        let mut wide = 0;
+        for panel in panels(columns(variant)) {
+            let columns = (panel.first_column + panel.columns).min(end).saturating_sub(panel.first_column.max(begin));
+            if panel.columns == 64 {
+                wide += columns;
+            } else {
+                widths.push(columns);
+            }
+        }
+        widths.push(wide);
+    }
+    widths.retain(|width| *width > 0);
+    widths.sort_unstable();
+    widths.dedup();
+    widths
+}
