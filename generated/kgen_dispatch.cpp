@@ -33,7 +33,7 @@
     KERNEL(flash_bwd_hdim128_bf16_causal_bias_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_BIAS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 125440, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_dropout_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_DROPOUT, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164968, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim128_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
@@ -1167,14 +1167,22 @@ int read_fwd(const char* caller, const kgen_fwd_params* given, request& asked) {
     return KGEN_SUCCESS;
 }
 
+wanted wanted_bwd(const kgen_bwd_params& p) {
+    return {KGEN_KIND_BWD, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id};
+}
+
+// The variant after one that could not read the tensors: one that reads by TMA takes not all that others take.
+const kgen_variant* next_bwd(const kgen_bwd_params& p, const kgen_variant* refused) {
+    return find(wanted_bwd(p), device_capability(), refused).best;
+}
+
 const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given, kgen_bwd_params& params, int& code) {
     code = copy_bwd_params(given, caller, params);
     if (code == KGEN_SUCCESS) code = check_flags(params.flags, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, caller);
     if (code == KGEN_SUCCESS) code = check_head_dims(params, caller);
     if (code == KGEN_SUCCESS) code = read_features(params, caller);
     if (code != KGEN_SUCCESS) return nullptr;
-    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.head_dim_v, params.dtype, asked_features(params),
-                           params.score.id}, code);
+    return choose(caller, wanted_bwd(params), code);
 }
 
 template <class T>
@@ -1335,14 +1343,23 @@ extern "C" int kgen_bwd(const kgen_bwd_params* given, cudaStream_t stream) {
     kgen_bwd_params params;
     int code;
     const kgen_variant* variant = choose_bwd("kgen_bwd", given, params, code);
-    return variant != nullptr ? variant->launch_bwd(&params, stream) : code;
+    for (; variant != nullptr; variant = next_bwd(params, variant)) {
+        code = variant->launch_bwd(&params, stream);
+        if (code != KGEN_ERROR_UNSUPPORTED) break;
+    }
+    return code;
 }
 
 extern "C" size_t kgen_bwd_workspace(const kgen_bwd_params* given) {
     kgen_bwd_params params;
     int code;
     const kgen_variant* variant = choose_bwd("kgen_bwd_workspace", given, params, code);
-    return variant != nullptr ? origin_of(*variant).bwd_workspace(&params) : 0;
+    size_t bytes = 0;  // enough for each variant that the call may come to
+    for (; variant != nullptr; variant = next_bwd(params, variant)) {
+        const size_t its_bytes = origin_of(*variant).bwd_workspace(&params);
+        bytes = its_bytes > bytes ? its_bytes : bytes;
+    }
+    return bytes;
 }
 
 extern "C" const kgen_variant* kgen_variants(size_t* count) {

@@ -371,8 +371,9 @@ typedef struct kgen_bwd_params {
     int32_t num_heads_k; /* key and value heads */
     int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence */
     int32_t seqlen_k;    /* rows of K and V; with cu_seqlens_k or seqused_k the longest sequence */
-    int32_t total_q;     /* with cu_seqlens_q: its last entry or more; 0 stands for batch * seqlen_q, and is refused if
-                            seqused_q is given too. Not read without cu_seqlens_q */
+    int32_t total_q;     /* with cu_seqlens_q: its last entry or more, rows of Q and dO in memory; 0 stands for
+                            batch * seqlen_q, is refused if seqused_q is given too, and excludes kernels that fetch by
+                            TMA. Not read without cu_seqlens_q */
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
     float softmax_scale; /* as in the forward pass */
@@ -384,7 +385,8 @@ typedef struct kgen_bwd_params {
     /* From version 5 on. */
     kgen_declared_score score; /* as in the forward pass */
     int32_t head_dim_v; /* of V, O, dO and dV, if it differs from that of Q and K; 0: head_dim */
-    int32_t reserved;   /* 0 */
+    int32_t total_k;    /* with cu_seqlens_k: its last entry or more, the rows of K and V in memory; 0: unknown, which
+                           excludes kernels that fetch by TMA. Not read without cu_seqlens_k */
 
     /* From version 9 on. */
 

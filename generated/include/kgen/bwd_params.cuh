@@ -86,6 +86,10 @@ int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, co
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0",
                     self.name, p.total_q);
     }
+    if (p.cu_seqlens_k != nullptr && p.total_k < 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_k is %d; it must be cu_seqlens_k's last entry, or 0",
+                    self.name, p.total_k);
+    }
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
     if (p.dsinks != nullptr && p.features.sinks == nullptr) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks",

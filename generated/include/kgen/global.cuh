@@ -1,6 +1,7 @@
 // Device memory: the few plain loads and stores that do not go through cp.async.
 #pragma once
 
+#include "kgen/floats.cuh"
 #include "kgen/platform.cuh"
 #include "kgen/types.cuh"
 
@@ -33,6 +34,12 @@ KGEN_DEVICE uint32_t load_global(const uint32_t* pointer) { return __ldg(pointer
 // *pointer += value atomically, in no particular order with respect to other threads. The thread does not wait for it.
 KGEN_DEVICE void add_global(float* pointer, float value) {
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(pointer), "f"(value) : "memory");
+}
+
+// Four sums at once; `pointer` must be 16-byte aligned. (PTX ISA, "red", vectors of .f32; sm_90 and newer.)
+KGEN_DEVICE void add_global(float* pointer, floats4 values) {
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(pointer), "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w) : "memory");
 }
 
 KGEN_DEVICE void store_global(float* pointer, float value) { *pointer = value; }

@@ -56,11 +56,8 @@ int check_has_window(const Params* given, const char* name) {
 
 // Fills in the head dim of V and O if the caller left it 0.
 template <class Params>
-int read_head_dims(Params& params, const char* name) {
-    if (params.reserved != 0)
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved is %d and must be 0", name, params.reserved);
+void read_head_dims(Params& params) {
     if (params.head_dim_v == 0) params.head_dim_v = params.head_dim;
-    return KGEN_SUCCESS;
 }
 
 // Refuses head dims that no kernel in any library supports.
@@ -76,13 +73,15 @@ inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_
     if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
     if (params.reserved_2 != 0)
         return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_2 is %d and must be 0", name, params.reserved_2);
-    if (const int code = read_head_dims(params, name)) return code;
+    if (params.reserved != 0)
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved is %d and must be 0", name, params.reserved);
+    read_head_dims(params);
     return check_has_window(given, name);
 }
 
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
     if (const int code = copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params)) return code;
-    if (const int code = read_head_dims(params, name)) return code;
+    read_head_dims(params);
     return check_has_window(given, name);
 }
 

@@ -83,6 +83,10 @@ KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumu
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
+// wgmma_transposed() with A in shared memory, K-major.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate);
+
 // d[FIRST ..] += A B, or = A B unless `accumulate`, with A in registers and B K-major: E4M3, which has no transposed
 // form.
 template <class Element, int N, int FIRST = 0, int TILES>
@@ -192,6 +196,7 @@ KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], u
 
 // The operands, signs, and transposition flags, which exist only for 16-bit elements.
 #define KGEN_WGMMA_BOTH_SHARED(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1, 0, 0;\n}"
+#define KGEN_WGMMA_BOTH_SHARED_TRANSPOSED(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1, 0, 1;\n}"
 #define KGEN_WGMMA_SECOND_SHARED(a0, a1, a2, a3, b, accumulate) "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", accumulate, 1, 1, 1;\n}"
 #define KGEN_WGMMA_BOTH_SHARED_FP8(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1;\n}"
 #define KGEN_WGMMA_SECOND_SHARED_FP8(a0, a1, a2, a3, b, accumulate) "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", accumulate, 1, 1;\n}"
@@ -208,6 +213,11 @@ KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], u
         template <int FIRST, int TILES>                                                                                        \
         static KGEN_DEVICE void shared(float (&d)[TILES][4], uint64_t a, uint64_t b, int accumulate) {                         \
             asm volatile(KGEN_WGMMA_TEXT(N, K, TYPE, KGEN_WGMMA_THIRD, BOTH_SHARED)                                            \
+                         : KGEN_WGMMA_TILES_##N : "l"(a), "l"(b), "r"(accumulate) : "memory");                                 \
+        }                                                                                                                      \
+        template <int FIRST, int TILES>                                                                                        \
+        static KGEN_DEVICE void transposed(float (&d)[TILES][4], uint64_t a, uint64_t b, int accumulate) {                     \
+            asm volatile(KGEN_WGMMA_TEXT(N, K, TYPE, KGEN_WGMMA_THIRD, KGEN_WGMMA_BOTH_SHARED_TRANSPOSED)                      \
                          : KGEN_WGMMA_TILES_##N : "l"(a), "l"(b), "r"(accumulate) : "memory");                                 \
         }                                                                                                                      \
         template <int FIRST, int TILES>                                                                                        \
@@ -244,6 +254,13 @@ KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], 
     static_assert(N % 8 == 0 && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
     static_assert(sizeof(Element) == 2, "B of 16-bit elements can be transposed");
     wgmma_forms<Element, N>::template registers<FIRST>(d, a, b, accumulate);
+}
+
+template <class Element, int N, int FIRST, int TILES>
+KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate) {
+    static_assert(N % 8 == 0 && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 2, "B of 16-bit elements can be transposed");
+    wgmma_forms<Element, N>::template transposed<FIRST>(d, a, b, accumulate);
 }
 
 template <class Element, int N, int FIRST, int TILES>

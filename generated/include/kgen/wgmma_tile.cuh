@@ -70,6 +70,33 @@ KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t 
         multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
 }
 
+// D += A X for one step of 16 rows of X and its columns FIRST .. FIRST + COLUMNS, from the first of a panel on.
+template <class Element, class X, int FIRST, int COLUMNS, int DONE = 0, int TILES>
+KGEN_DEVICE void multiply_panel_step(float (&d)[TILES][4], uint64_t a, uint32_t x_tile, int row, bool accumulate) {
+    if constexpr (DONE < COLUMNS) {
+        constexpr int start = FIRST + DONE;
+        static_assert(X::panel_start(start) == start, "columns from the first of a panel on");
+        constexpr int width = X::panel_columns(start);
+        constexpr int run = width == 64 ? X::columns / 64 * 64 - start : width;
+        constexpr int columns = COLUMNS - DONE < run ? COLUMNS - DONE : run;
+        const uint64_t x = advance(panel_descriptor<width>(x_tile, X::rows * width * 2),
+                                   X::panel_offset(start) + row * width * 2);
+        wgmma_transposed<Element, columns, DONE / 8>(d, a, x, accumulate);
+        multiply_panel_step<Element, X, FIRST, COLUMNS, DONE + run>(d, a, x_tile, row, accumulate);
+    }
+}
+
+// D = A X, or D += A X with `accumulate`, for columns FIRST .. FIRST + COLUMNS of X, which has 64 rows. A (64 rows) is
+// in one panel of shared memory.
+template <class Element, class X, int FIRST, int COLUMNS, int TILES>
+KGEN_DEVICE void multiply_panel_by_columns(float (&d)[TILES][4], uint32_t a_panel, uint32_t x_tile, bool accumulate) {
+    static_assert(X::rows == 64, "a panel has 64 columns");
+    KGEN_UNROLL
+    for (int step = 0; step < 4; ++step)
+        multiply_panel_step<Element, X, FIRST, COLUMNS>(d, advance(panel_descriptor<64>(a_panel), step * 32), x_tile,
+                                                        step * 16, accumulate || step > 0);
+}
+
 // O += W X, with W (64 rows) in registers and ROWS rows of `X` from `first_row` on, all columns.
 template <class Element, class X, int ROWS>
 KGEN_DEVICE void multiply_part_by_columns(float (&o)[X::columns / 8][4], const uint32_t (&w)[ROWS / 16][4],
