@@ -64,7 +64,7 @@ using element = bf16;
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_N = 128;  // keys per block
-constexpr int BLOCK_M = 64;  // queries per step
+constexpr int BLOCK_M = 64;  // queries per step, the rows of a product
 constexpr int STAGES = 2;
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int WARPGROUP_KEYS = BLOCK_N / CONSUMERS;
@@ -77,9 +77,9 @@ using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;        // Q, dO
 using key_tile = shared_tile<WARPGROUP_KEYS, HEAD_DIM_PADDED>;   // K, V of a warpgroup
 using gradient_tile = shared_tile<BLOCK_M, WARPGROUP_KEYS>;      // dS of a warpgroup's keys
 
-// dQ of a step is divided among the warpgroups: 64 queries for each, or, of 64 only, the first panel of columns and the
-// others.
-constexpr bool ALIKE = HEAD_DIM % 64 == 0;  // both warpgroups have the same code
+// The columns of dQ of a step are divided among the warpgroups: halves if they are alike, otherwise the first panel and
+// the others.
+constexpr bool ALIKE = HEAD_DIM % 64 == 0;  // both warpgroups run the same code
 constexpr int DQ_COLUMNS = ALIKE ? HEAD_DIM / 2 : 64;  // of the first warpgroup
 
 // Shared memory:
@@ -249,8 +249,8 @@ inline int make_maps(parameters& given, const char* name) {
     return make_tensor_map(given.rows, bwd_row_statistics(p, BLOCK_M), name, "the shifts and deltas");
 }
 
-// The mbarriers. A full barrier counts the producer thread's arrivals, one per copy, and their bytes; an empty one the
-// warps that have read the stage.
+// The mbarriers. A full barrier counts the producer thread's arrivals, one per copy, and their bytes, or the warps that
+// have written dS; an empty one counts the warps that have read the stage or the tile of dS.
 struct barriers {
     uint32_t base;
 
@@ -387,9 +387,8 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& p, const scores& dp,
         load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            const float low = p[0][j][2 * h], high = p[0][j][2 * h + 1];
-            ds[0][j / 2][j % 2 * 2 + h] = pack<element>(low * (dp[0][j][2 * h] - delta[0]),
-                                                        high * (dp[0][j][2 * h + 1] - delta[1]));
+            ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[0][j][2 * h] * (dp[0][j][2 * h] - delta[0]),
+                                                        p[0][j][2 * h + 1] * (dp[0][j][2 * h + 1] - delta[1]));
         }
     }
 }
@@ -406,9 +405,9 @@ KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key)
 using query_sums = float[DQ_COLUMNS / 8][4];
 
 // Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
-// for each 64 queries and 8 columns, four floats per thread. The thread's first of these for 64 queries and 8 columns:
-KGEN_DEVICE float* first_sum_of(float* tile, int row_block, int column_block, int thread) {
-    return tile + ((row_block * (HEAD_DIM_PADDED / 8) + column_block) * 128 + thread) * 4;
+// for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
+KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
+    return tile + (column_block * 128 + thread) * 4;
 }
 
 // Starts dQ = dS K of the warpgroup's queries and columns. WARPGROUP is the warpgroup's number, or 0 if both have the
@@ -429,7 +428,7 @@ KGEN_DEVICE void multiply_gradients(query_sums& dq, uint32_t gradients, uint32_t
 template <int WARPGROUP>
 KGEN_DEVICE void add_query_gradients(float* tile, const query_sums& dq, int warpgroup) {
     const int thread = static_cast<int>(thread_index() % 128);
-    float* sums = first_sum_of(tile, 0, warpgroup * (DQ_COLUMNS / 8), thread);
+    float* sums = first_sum_of(tile, warpgroup * (DQ_COLUMNS / 8), thread);
     constexpr int columns = WARPGROUP == 0 ? DQ_COLUMNS : HEAD_DIM - DQ_COLUMNS;
     KGEN_UNROLL
     for (int j = 0; j < DQ_COLUMNS / 8; ++j) {
@@ -529,12 +528,9 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
 
         mbarrier_wait(barrier.dout_full(stage), place.parity);
         if (work.queries.rows - first_query < BLOCK_M) clear_behind(dout, work.queries.rows - first_query);
-        const auto multiply_v_dout = [&] {
-            wgmma_fence();
-            multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp[0], v, dout);
-            wgmma_commit();
-        };
-        multiply_v_dout();
+        wgmma_fence();
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp[0], v, dout);
+        wgmma_commit();
 
         // the first query of the tile that sees the block's first key
         const int diagonal = work.first_seeing - first_query;
@@ -740,7 +736,7 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
         const int column_block = j + warp / row_groups;
         if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
-        const float* at = first_sum_of(sums, group / 4, column_block, group % 4 * 32 + lane_index());
+        const float* at = first_sum_of(sums, column_block, group * 32 + lane_index());
         float x[4];
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;
@@ -751,7 +747,7 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     block_sync();
     uint16_t* dq = static_cast<uint16_t*>(p.dq) + tile * BLOCK_M * p.dq_row_stride +
                    sequence_offset(queries, batch, head, p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride);
-    if (warp < row_groups)
+    if (warp < BLOCK_M / 16)
         store_warp_rows<query_tile, HEAD_DIM, 16, VECTOR>(dq, p.dq_row_stride, shared, warp * 16,
                                                           queries.rows - tile * BLOCK_M);
 }

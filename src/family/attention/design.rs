@@ -321,6 +321,32 @@ pub struct Hopper {
     pub part_rows: u32,
 }
 
+impl Hopper {
+    /// Consumers and the registers per thread of the producer and of the consumers, with products of these widths and
+    /// P V of `part_columns` columns: one slot for Q, and no optional part.
+    pub(in crate::family::attention) fn new(
+        consumers: u32,
+        [producer_registers, consumer_registers]: [u32; 2],
+        widths: Vec<u32>,
+        part_columns: u32,
+    ) -> Self {
+        Self {
+            consumers,
+            producer_registers,
+            consumer_registers,
+            q_slots: 1,
+            byte_stages: 0,
+            widened_at_once: 0,
+            widths,
+            part_columns,
+            passes_by_turns: false,
+            transposed_at_once: 0,
+            next_starts_first: false,
+            part_rows: 0,
+        }
+    }
+}
+
 /// Splits a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, like
 /// `kgen/tile.cuh`.
 pub(in crate::family::attention) fn panels(columns: u32) -> Vec<Panel> {

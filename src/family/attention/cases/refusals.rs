@@ -297,6 +297,14 @@ const BACKWARD: &[Change] = &[
     ("a block of keys more than a grid has", too_many_keys, Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has")),
     ("a negative total_q", negative_total, Refused(ERROR_INVALID_VALUE, "total_q is -1")),
     (
+        "a negative total_k",
+        |c| {
+            c.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 17])));
+            bwd(c).total_k = -1;
+        },
+        Refused(ERROR_INVALID_VALUE, "total_k is -1"),
+    ),
+    (
         "a gradient of sinks without sinks",
         |c| c.outputs.push(("dsinks", Image::of_numbers(&[(0, 1.0), (1, 1.0)]))),
         Refused(ERROR_INVALID_VALUE, "dsinks is given and features.sinks is NULL"),

@@ -12,7 +12,8 @@ use crate::{
     grid::TileFile,
     kernel::{Dtype, Feature, Features, HeadDim, Target},
 };
-use std::sync::LazyLock;
+use itertools::Itertools;
+use std::{iter, ops::Range, sync::LazyLock};
 
 /// The recipe of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
@@ -344,24 +345,30 @@ fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     room(variant, tile) - staged
 }
 
-/// The widths of Q Kᵀ and of P V, which has one product per run of equal panels.
+/// The widths of Q Kᵀ and of P V.
 pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
-    let mut widths = vec![n];
+    distinct(iter::once(n).chain(widths_of(0..head_dim_v, head_dim_v)))
+}
+
+/// The widths of products with these columns of a tile that is as wide as `head_dim`: one for each run of equal panels.
+pub(super) fn widths_of(range: Range<u32>, head_dim: u32) -> Vec<u32> {
+    let mut widths = Vec::new();
     let mut wide = 0;
-    for panel in panels(head_dim_v.next_multiple_of(16)) {
-        let columns = panel.columns.min(head_dim_v - panel.first_column);
+    for panel in panels(head_dim.next_multiple_of(16)) {
+        let columns = (panel.first_column + panel.columns).min(range.end).saturating_sub(panel.first_column.max(range.start));
         if panel.columns == 64 {
             wide += columns;
         } else {
             widths.push(columns);
         }
     }
-    if wide > 0 {
-        widths.push(wide);
-    }
-    widths.sort_unstable();
-    widths.dedup();
+    widths.push(wide);
     widths
+}
+
+/// The widths that are not 0, each once, in ascending order.
+pub(super) fn distinct(widths: impl Iterator<Item = u32>) -> Vec<u32> {
+    widths.filter(|width| *width > 0).sorted_unstable().dedup().collect()
 }
 
 #[cfg(test)]
@@ -373,7 +380,6 @@ mod tests {
         kernel::HeadDim,
         plan::{Occupancy, Plan, PlanError, TensorCore},
     };
-    use itertools::Itertools;
 
     const D128: Point = Point {
         kind: Kind::Fwd,

@@ -3,14 +3,13 @@
 use super::{
     Backward, CopyPath, DeterministicTile, Hopper, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     defaults::{default_of, tile_file},
-    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS},
+    hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, distinct, widths_of},
 };
 use crate::{
-    family::attention::design::panels,
     grid::TileFile,
     kernel::{Dtype, Target},
 };
-use std::sync::LazyLock;
+use std::{iter, sync::LazyLock};
 
 /// The recipe of `templates/attention/bwd_sm90.cu.tera`.
 pub(super) struct HopperBackward;
@@ -58,8 +57,8 @@ impl Recipe for HopperBackward {
 
     fn broken_rule(&self, _variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, .. } = *tile;
-        if !matches!(m, 64 | 128) {
-            return Some(format!("`m` is {m}; a step takes 64 or 128 queries"));
+        if m != WARPGROUP_ROWS {
+            return Some(format!("`m` is {m}; dQ of a step is one product of 64 queries"));
         }
         if n != 2 * WARPGROUP_ROWS {
             return Some(format!("`n` is {n}; two warpgroups of 64 keys make it 128"));
@@ -85,8 +84,8 @@ impl Recipe for HopperBackward {
     }
 
     /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; two tiles
-    /// of dS, so that a step's is written while dQ of the one before reads its own; full and empty mbarriers of Q and
-    /// of dO for each stage and of each tile of dS, and that of K and V.
+    /// of dS, so that a step's is written while dQ of the one before reads its own; mbarriers: a
+    /// stage's two full and one empty one, both of each tile of dS, and that of K and V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row = columns(variant) * 2;
         let regions = [
@@ -123,61 +122,29 @@ impl Recipe for HopperBackward {
     }
 
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
-        Some(Hopper {
-            consumers: tile.n / WARPGROUP_ROWS,
-            producer_registers: PRODUCER_REGISTERS,
-            consumer_registers: CONSUMER_REGISTERS,
-            q_slots: tile.stages,
-            byte_stages: 0,
-            widened_at_once: 0,
-            widths: widths(variant, tile),
-            part_columns: variant.head_dim.qk,
-            passes_by_turns: false,
-            transposed_at_once: 0,
-            next_starts_first: false,
-            part_rows: 0,
-        })
+        let registers = [PRODUCER_REGISTERS, CONSUMER_REGISTERS];
+        Some(Hopper::new(tile.n / WARPGROUP_ROWS, registers, widths(variant, tile), variant.head_dim.qk))
     }
 
     fn backward(&self, variant: Point, tile: &Tile) -> Option<Backward> {
         Some(Backward {
             warp_keys: 16,
-            dq_warps_m: tile.m / WARPGROUP_ROWS,
-            dq_warps_d: 2 * WARPGROUP_ROWS / tile.m,
+            dq_warps_m: 1,
+            dq_warps_d: 2,
             stage_bytes: aligned(tile.m * columns(variant) * 2),
             deterministic: DeterministicTile::of(variant),
         })
     }
 }
 
-/// The columns of dQ for which each warpgroup multiplies: all of its 64 queries, or of the only 64 a half each, if both
-/// halves are alike, otherwise the first panel and the others.
-fn parts(variant: Point, tile: &Tile) -> Vec<(u32, u32)> {
+/// The widths of Sᵀ and dPᵀ, of dK and dV, and of dQ, of which each warpgroup has half the columns, if both halves are
+/// alike, and otherwise the first panel or the others.
+fn widths(variant: Point, tile: &Tile) -> Vec<u32> {
     let all = variant.head_dim.qk;
     let first = if all.is_multiple_of(PANEL) { all / 2 } else { PANEL };
-    if tile.m == WARPGROUP_ROWS { vec![(0, first), (first, all)] } else { vec![(0, all)] }
+    let ranges = [0..all, 0..first, first..all];
+    distinct(iter::once(tile.m).chain(ranges.into_iter().flat_map(|range| widths_of(range, all))))
 }
 
 /// Columns of the widest panels.
 const PANEL: u32 = 64;
-
-/// The widths of Sᵀ and dPᵀ, of dK and dV, and of dQ: one product for each run of equal panels.
-fn widths(variant: Point, tile: &Tile) -> Vec<u32> {
-    let mut widths = vec![tile.m];
-    for (begin, end) in parts(variant, tile).into_iter().chain([(0, variant.head_dim.qk)]) {
-        let mut wide = 0;
-        for panel in panels(columns(variant)) {
-            let columns = (panel.first_column + panel.columns).min(end).saturating_sub(panel.first_column.max(begin));
-            if panel.columns == 64 {
-                wide += columns;
-            } else {
-                widths.push(columns);
-            }
-        }
-        widths.push(wide);
-    }
-    widths.retain(|width| *width > 0);
-    widths.sort_unstable();
-    widths.dedup();
-    widths
-}

@@ -4,7 +4,9 @@ use super::{
     ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, StorePath, TensorCore,
     Tile,
     defaults::{default_of, tile_file},
-    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes},
+    hopper::{
+        HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, distinct, passes_by_turns, work_bytes, zeros_bytes,
+    },
 };
 use crate::{
     grid::TileFile,
@@ -206,24 +208,14 @@ impl Recipe for HopperFp8Forward {
         let consumers = tile.m / WARPGROUP_ROWS;
         let (producer_registers, consumer_registers) = registers_of(variant, consumers);
         let part_columns = part_columns(variant, tile);
-        let mut widths = vec![tile.n, part_columns];
-        widths.sort_unstable();
-        widths.dedup();
+        let widths = distinct([tile.n, part_columns].into_iter());
         Some(Hopper {
-            consumers,
-            producer_registers,
-            consumer_registers,
             q_slots: q_slots(variant, tile),
-            byte_stages: 0,
-            widened_at_once: 0,
-            widths,
-            part_columns,
             passes_by_turns: passes_by_turns(variant.features, tile),
             // Without overlap, P V of two warpgroups waits for its own sums, not for V; with four chunks the products
             // wait for shared memory (2 to 5 % at head dim 256 on an H100).
             transposed_at_once: if consumers == 2 && !tile.overlap { 2 } else { 4 },
-            next_starts_first: false,
-            part_rows: 0,
+            ..Hopper::new(consumers, [producer_registers, consumer_registers], widths, part_columns)
         })
     }
 }

@@ -142,19 +142,10 @@ impl Recipe for HopperShort {
         let bytes = self.shared_memory(variant, tile).last().map_or(0, |region| region.offset + region.bytes);
         // No register reallocation: all warpgroups multiply.
         let registers = limits.register_cap(tile.warps * 32, tile.min_blocks_per_sm);
+        let widths = widths(variant.head_dim.v, tile.n);
         Some(Hopper {
-            consumers: tile.warps / 4,
-            producer_registers: registers,
-            consumer_registers: registers,
-            q_slots: 1,
-            byte_stages: 0,
-            widened_at_once: 0,
-            widths: widths(variant.head_dim.v, tile.n),
-            part_columns: variant.head_dim.v,
-            passes_by_turns: false,
-            transposed_at_once: 0,
             next_starts_first: 2 * bytes > limits.shared_memory_per_sm,
-            part_rows: 0,
+            ..Hopper::new(tile.warps / 4, [registers; 2], widths, variant.head_dim.v)
         })
     }
 }

@@ -104,20 +104,9 @@ impl Recipe for LatentForward {
     }
 
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
-        Some(Hopper {
-            consumers: CONSUMERS,
-            producer_registers: PRODUCER_REGISTERS,
-            consumer_registers: CONSUMER_REGISTERS,
-            q_slots: 1,
-            byte_stages: 0,
-            widened_at_once: 0,
-            widths: vec![tile.n / CONSUMERS, variant.head_dim.v / CONSUMERS],
-            part_columns: variant.head_dim.v,
-            passes_by_turns: false,
-            transposed_at_once: 0,
-            next_starts_first: true,
-            part_rows: 0,
-        })
+        let widths = vec![tile.n / CONSUMERS, variant.head_dim.v / CONSUMERS];
+        let registers = [PRODUCER_REGISTERS, CONSUMER_REGISTERS];
+        Some(Hopper { next_starts_first: true, ..Hopper::new(CONSUMERS, registers, widths, variant.head_dim.v) })
     }
 }
 

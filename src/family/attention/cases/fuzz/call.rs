@@ -118,6 +118,8 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
     }
     let given = match case.workspace {
         Workspace::CallOptions => Some(options),
+        // Less than any kernel needs to which the call may come.
+        Workspace::Short if case.entry == Entry::Bwd => Some(options / 2),
         Workspace::Short => Some(options.saturating_sub(4)),
         Workspace::None => None,
     };
@@ -196,6 +198,12 @@ fn has_unbounded_queries(case: &FuzzCase) -> bool {
     case.problem.lengths == Lengths::PackedUsed && !case.totals
 }
 
+/// The refusal of tensors that no kernel of the library can read.
+const NO_TMA: Refusal = Refusal {
+    code: device::ERROR_UNSUPPORTED,
+    reason: "TMA cannot read tensors that lie so, and the library holds no other kernel",
+};
+
 /// Refusals documented in `kgen.h`.
 fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
     let problem = &case.problem;
@@ -206,7 +214,11 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
                 _ if has_unbounded_queries(case) => {
                     return Some(Refusal { code: device::ERROR_INVALID_VALUE, reason: "total_q is not given and must be" });
                 }
-                Workspace::CallOptions => return None,
+                Workspace::CallOptions if scope.has_kernel_without_tma(case) => return None,
+                Workspace::CallOptions => {
+                    let refused = backward_problem(case).what_tma_refuses(case.head_dim.into(), Number::of(case.dtype));
+                    return refused.map(|_| NO_TMA);
+                }
                 Workspace::None => "the backward pass has no workspace",
                 Workspace::Short => "the backward pass has too little workspace",
             };
@@ -214,12 +226,8 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
         }
         // Split-KV kernels accept any tensor layout, except those for `qv`.
         Entry::Fwd if !problem.options.qv && paths.able.iter().any(|path| (PATH_SPLIT..PATH_PACKED).contains(path)) => None,
-        Entry::Fwd if scope.has_forward_without_tma(case) => None,
-        Entry::Fwd => {
-            let refused = problem.what_tma_refuses_if(case.head_dim, Number::of(case.dtype), case.totals);
-            let reason = "TMA cannot read tensors that lie so, and the library holds no other kernel";
-            refused.map(|_| Refusal { code: device::ERROR_UNSUPPORTED, reason })
-        }
+        Entry::Fwd if scope.has_kernel_without_tma(case) => None,
+        Entry::Fwd => problem.what_tma_refuses_if(case.head_dim, Number::of(case.dtype), case.totals).map(|_| NO_TMA),
     }
 }
 
@@ -232,14 +240,19 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
         Entry::Bwd => {
             let source = &mut Source::from_pool(!case.seed, &pool.0);
             let dout = Tensors::draw_output_gradient_from(problem, head_dim, number, source);
-            let of_pass = if case.deterministic { BackwardProblem::deterministic } else { BackwardProblem::plain };
-            let options = BackwardProblem { total_q: case.totals, lse_gradient: case.dlse, ..of_pass(problem.clone()) };
+            let options = backward_problem(case);
             let mut drawn =
                 BackwardCase { options, number, head_dim, causal: case.causal, needs_tma: false }.with(&tensors, &dout, source);
             drawn.call.scratch = false;
             drawn
         }
     }
+}
+
+/// The problem of a backward case.
+fn backward_problem(case: &FuzzCase) -> BackwardProblem {
+    let of_pass = if case.deterministic { BackwardProblem::deterministic } else { BackwardProblem::plain };
+    BackwardProblem { total_q: case.totals, lse_gradient: case.dlse, ..of_pass(case.problem.clone()) }
 }
 
 fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {

@@ -147,10 +147,10 @@ impl Scope {
                 || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
     }
 
-    /// True if `kgen_fwd` can compute a case whose Q, K and V do not meet TMA's requirements.
-    pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
+    /// True if a dense or backward kernel can compute a case whose tensors do not meet TMA's requirements.
+    pub fn has_kernel_without_tma(&self, case: &FuzzCase) -> bool {
         let capability = self.capability(case);
-        self.candidates(Kind::Fwd, case, capability).any(|variant| !attention::needs_tma(*variant))
+        self.candidates(case.entry.kind(), case, capability).any(|variant| !attention::needs_tma(*variant))
     }
 
     /// Arithmetic of the sums in the kernel that computes a case: that of Hopper's tensor cores if such a kernel may be
