@@ -324,6 +324,10 @@ BATCHES = [
     # Unequal and long: the block with the longest sequence last determines the time.
     *((12, 1, 6000, *heads, dim, causal) for dim in (64, 128) for heads in ((16, 16), (32, 8))
         for causal in (False, True)),
+    # Few and unlike tiles a block.
+    (32, 1, 1194, 4, 1, 256, False), (32, 1, 782, 2, 2, 256, False), (32, 1, 420, 8, 8, 256, False),
+    (4, 1, 2329, 8, 4, 256, False), (16, 1, 1564, 16, 16, 256, True), (16, 1, 3177, 8, 1, 64, True),
+    (8, 1, 2269, 4, 2, 64, True), (4, 1, 5509, 4, 4, 128, False), (16, 1, 764, 8, 1, 128, False),
 ]
 
 

@@ -317,6 +317,8 @@ pub struct Hopper {
     /// True if the kernel allows the next one to launch before its own wait for predecessors: with one block per
     /// multiprocessor, the next kernel's blocks then start as soon as blocks of this one exit.
     pub next_starts_first: bool,
+    /// True if a producer warp searches the items of sequences of unequal lengths, those with the most keys first.
+    pub searches: bool,
     /// Maximum rows of an item for which the warpgroups share its keys, because one warpgroup has all rows; 0: never.
     pub part_rows: u32,
 }
@@ -342,6 +344,7 @@ impl Hopper {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: false,
+            searches: false,
             part_rows: 0,
         }
     }

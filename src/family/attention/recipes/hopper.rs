@@ -138,7 +138,8 @@ impl Recipe for HopperForward {
 
     /// Slots of Q, stages of K and of V, the producer's description of the work item in each slot, and the full and
     /// empty barriers of each slot and of each stage of K and V. If warpgroups share keys, also the maximum and sum of
-    /// each row that a slot has room for. If producer warps widen K and V, also stages of the unwidened tiles, two
+    /// each row that a slot has room for. If a warp searches for work, also two slots and barriers of the items that it
+    /// has found. If producer warps widen K and V, also stages of the unwidened tiles, two
     /// slots in which the first warp passes work items to the others, its state of the work list, and each warp's
     /// barriers for the unwidened stages. The next tile of added elements, if they are staged.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
@@ -147,7 +148,11 @@ impl Recipe for HopperForward {
         let fetched = fetched_bytes(variant, tile);
         let list = if fetched.is_some() && is_queued(variant) { LIST_BYTES } else { 0 };
         let byte_stages = u32::from(byte_stages(variant, tile));
-        let (more_work, more_barriers) = if fetched.is_some() { (2, 2 * PRODUCER_WARPS * byte_stages) } else { (0, 0) };
+        let (more_work, more_barriers) = match fetched {
+            Some(_) => (2, 2 * PRODUCER_WARPS * byte_stages),
+            None if searches(variant, tile) => (2, 4),
+            None => (0, 0),
+        };
         let (k_bytes, v_bytes) = fetched.unzip();
         let as_they_come = [
             k_bytes.map(|bytes| ("stages of K as it comes", byte_stages * bytes, Some("K_BYTES_OFFSET"))),
@@ -234,6 +239,7 @@ impl Recipe for HopperForward {
             passes_by_turns: passes_by_turns(variant.features, tile),
             transposed_at_once: 0,
             next_starts_first: false,
+            searches: searches(variant, tile),
             part_rows: shared_keys::of(variant, tile, q_slots),
         })
     }
@@ -253,6 +259,12 @@ fn has_long_tile(variant: Point) -> bool {
 /// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
 fn is_queued(variant: Point) -> bool {
     variant.features.has(Feature::Paged) || packs_heads(variant)
+}
+
+/// [`Hopper::searches`] of a tile: if its blocks take several items, whose keys are those up to a diagonal or all.
+fn searches(variant: Point, tile: &Tile) -> bool {
+    let features = FeatureParts::of(variant);
+    tile.persistent && tile.cluster == 1 && !is_queued(variant) && !features.positions && features.kv.is_none()
 }
 
 /// [`Hopper::passes_by_turns`] of a tile: if the first warpgroup's rows end before those of the others, the blocks of a
