@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the figures of README.md as SVG pictures: those of `kgen report` from rows of docs/results/, and those whose
-rows were not kept from tables there. No number is typed by hand.
+"""Draws the figures of README.md as SVG pictures from rows of docs/results/, one of them by `kgen report`, and from a
+table there whose rows were not kept. No number is typed by hand.
 
     scripts/plots.py            writes the pictures into docs/images/
     scripts/plots.py --check    exits 1 if a picture differs from the rows and tables
@@ -9,27 +9,29 @@ KGEN names the kgen binary (default target/release/kgen).
 """
 
 import math
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "docs/results"
+from result_tables import KGEN, RESULTS, ROOT, loaded
+
 IMAGES = ROOT / "docs/images"
 
 # Pictures of reports: rows, conditions and the picture's name in the report.
 REPORTS = {"roofline-h200.svg": ("2026-11-27-timings-h200.jsonl", [], "roofline-1")}
-KGEN = os.environ.get("KGEN", str(ROOT / "target/release/kgen"))
 
-# Page and heading of the tables to draw.
-SPEED = ("2026-11-21-hopper-h100.md", "## bf16")
+# Page whose rows, of the same name, give the rates.
+SPEED = "2026-11-28-forward-h200.md"
+SEQLEN = 8192
+# Page and heading of the table to draw.
 COMPILE = ("2026-11-21-commands.md", "## One file")
-SEQLEN = "8192"
 
-LIBRARIES = {"kgen": ("kgen", "#c05621"), "fa3": ("FlashAttention-3", "#2b6cb0"), "cudnn": ("cuDNN", "#63b3ed"), "fa2": ("FlashAttention-2", "#a0aec0")}
+# Name and colour of each contender.
+KGEN_BARS = ("kgen", "#c05621")
+FA2_BARS = ("FlashAttention-2", "#a0aec0")
+CONTENDERS = {"kgen": KGEN_BARS, "fa3": ("FlashAttention-3", "#2b6cb0"), "sdpa-cudnn": ("cuDNN", "#63b3ed"), "sdpa-flash": FA2_BARS}
 INK = "#1a202c"
 GREY = "#718096"
 RULE = "#e2e8f0"
@@ -69,16 +71,18 @@ def picture(title, width, height, parts):
 
 
 def forward_speed():
-    rows = [row for row in table(*SPEED) if row["s"] == SEQLEN]
-    head_dims = list(dict.fromkeys(row["head dim"] for row in rows))
+    rows = [row for row in loaded([SPEED.replace(".md", ".jsonl")]) if "_bf16" in row.case and "_sm90 " in row.case and row.shape.seqlen_k == SEQLEN]
+    rates = {(row.shape.head_dim, row["mask"], row.contender): row.numbers.tflops for row in rows}
+    [card] = {row.run.gpu.info.name for row in rows}
+    head_dims = sorted({head_dim for head_dim, *_ in rates})
     left, panel, gap, top = 52, 220, 46, 84
     group, bar = 92, 19
     width = left + group * len(head_dims) + 16
-    highest = math.ceil(max(float(row[name]) for row in rows for name in LIBRARIES) / 100) * 100
-    title = f"Forward pass in bf16 on an H100, {SEQLEN} queries and keys: TFLOP/s by head dim"
+    highest = math.ceil(max(rates.values()) / 100) * 100
+    title = f"Forward pass in bf16 on an {card.removeprefix('NVIDIA ')}, {SEQLEN} queries and keys: TFLOP/s by head dim"
     parts = [text(12, 24, title, 15, anchor="start", weight="bold")]
     x = 12
-    for name, colour in LIBRARIES.values():
+    for name, colour in CONTENDERS.values():
         parts += [rect(x, 38, 14, 14, colour), text(x + 20, 50, name, 12, anchor="start")]
         x += 44 + 7 * len(name)
     for index, mask in enumerate(("full", "causal")):
@@ -88,18 +92,18 @@ def forward_speed():
             y = base - panel * tick / highest
             parts += [line(left, y, width - 12, y), text(left - 8, y + 4, str(tick), 11, GREY, "end")]
         for place, head_dim in enumerate(head_dims):
-            row = next(row for row in rows if row["head dim"] == head_dim and row["mask"] == mask)
-            start = left + place * group + (group - bar * len(LIBRARIES)) / 2
-            best = max(LIBRARIES, key=lambda name: float(row[name]))
-            for slot, (name, (_, colour)) in enumerate(LIBRARIES.items()):
-                tall = panel * float(row[name]) / highest
+            start = left + place * group + (group - bar * len(CONTENDERS)) / 2
+            best = max(CONTENDERS, key=lambda name: rates[head_dim, mask, name])
+            for slot, (name, (_, colour)) in enumerate(CONTENDERS.items()):
+                rate = rates[head_dim, mask, name]
+                tall = panel * rate / highest
                 parts.append(rect(start + slot * bar, base - tall, bar - 2, tall, colour))
                 weight = "bold" if name == best else "normal"
-                parts.append(text(start + slot * bar + bar / 2 - 1, base - tall - 3, row[name], 9, INK, weight=weight))
-            parts.append(text(start + bar * len(LIBRARIES) / 2, base + 16, head_dim, 12))
+                parts.append(text(start + slot * bar + bar / 2 - 1, base - tall - 3, f"{rate:.0f}", 9, INK, weight=weight))
+            parts.append(text(start + bar * len(CONTENDERS) / 2, base + 16, str(head_dim), 12))
         parts.append(line(left, base, width - 12, base, INK))
     height = top + 2 * panel + gap + 46
-    parts.append(text(12, height - 10, f"Drawn from docs/results/{SPEED[0]}, which has every length, intervals and commands.", 11, GREY, "start"))
+    parts.append(text(12, height - 10, f"Drawn from the rows of docs/results/{SPEED}, which has every length and the commands.", 11, GREY, "start"))
     return picture(title, width, height, parts)
 
 
@@ -123,7 +127,7 @@ def compile_time():
     for index, row in enumerate(rows):
         y = top + index * step
         start, end = bounds(row["CPU s"])
-        colour = LIBRARIES["kgen" if row["file of"].startswith("kgen") else "fa2"][1]
+        _, colour = KGEN_BARS if row["file of"].startswith("kgen") else FA2_BARS
         parts.append(text(left - 10, y + 14, row["file of"], 12, anchor="end"))
         parts.append(rect(left, y, place(end) - left, 20, colour if start == end else RULE))
         if start != end:

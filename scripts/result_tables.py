@@ -15,7 +15,8 @@ A table lies between two comments. The first one has a line for each setting and
 `rows` names files of docs/results/. Settings are:
 
     of       what becomes lines of the table: `rows` (the default); `noise`, the records of `kgen db noise` with the
-             first row of each case; `validation`, the errors of `kgen predict --validate`
+             first row of each case; `validation`, the errors of `kgen predict --validate`; `means`, the geometric mean
+             over kgen's rows of the lowest ratio of a peer to each, a line for each value of `group` and one for all
     where    conditions, all of which hold: `dtype=bf16`, `run.id=5e14*`, `shape.seqlen_k!=256`
     group    fields, such as `shape.head_dim`: what agrees in them becomes one line
     name     names each member of a group, so that a column can take a field of it: `{s512.numbers.tflops:.0f}`
@@ -24,8 +25,9 @@ A table lies between two comments. The first one has a line for each setting and
 Every other line is a column: its heading and Python's format of a cell. An indented line continues the one before.
 Besides a row's own fields there are `mask` (`full` or `causal`), `size` (the case without the kernel's name), `counter`
 (counters of the kernel's longest launch, by metric) and `predicted` (what `kgen predict` says of the row's kernel, size
-and card). A cell without a value is a dash, and a column of dashes is refused. KGEN names the kgen binary (default
-target/release/kgen).
+and card). A record of `means` has `of` (the value or `all`), `points`, `mean`, `lowest` and `below` (how many are below
+1), and the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of
+dashes is refused. KGEN names the kgen binary (default target/release/kgen).
 """
 
 import fnmatch
@@ -37,6 +39,7 @@ import sys
 import tempfile
 from itertools import groupby
 from pathlib import Path
+from statistics import geometric_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs/results"
@@ -105,6 +108,36 @@ def predicted(row):
     return Node(call, limit=call.limit.replace("_", " "))
 
 
+def points(rows, *_):
+    """kgen's rows beside peers, each with the lowest `ratio` of a peer: its time by kgen's."""
+    lowest = {}
+    for row in rows:
+        for ratio in (row["numbers"] or {}).get("ratios") or []:
+            key = (row.run.id, ratio.to, str(row.shape))
+            lowest[key] = min(ratio.median, lowest.get(key, ratio.median))
+    key = lambda row: (row.run.id, row.kernel.get("name"), str(row.shape))
+    return [Node(row, ratio=lowest[key(row)]) for row in rows if row["own"] and key(row) in lowest]
+
+
+def means(found, field):
+    """The geometric means of groups of points, and of all."""
+    groups = {}
+    for point in found:
+        groups.setdefault(text(value(point, field)), []).append(point)
+
+    def mean(points):
+        ratios = [point.ratio for point in points]
+        below = sum(ratio < 1 for ratio in ratios)
+        return Node(points=len(ratios), mean=geometric_mean(ratios), lowest=min(ratios), below=below)
+
+    def record(name, points):
+        masks = {mask: mean(list(of)) for mask, of in groupby(sorted(points, key=by_mask), by_mask)}
+        return Node(mean(points), of=name, **masks)
+
+    by_mask = lambda point: point["mask"]
+    return [record(*group) for group in (*groups.items(), ("all", found))]
+
+
 def value(record, field):
     for part in field.split("."):
         record = record[int(part)] if isinstance(record, list) else (record or {}).get(part)
@@ -146,7 +179,8 @@ def rendered(head, where):
         else:
             columns.append((name, rest))
     rows = loaded(files)
-    records = {"rows": lambda *_: rows, "noise": noise, "validation": validation}[settings["of"]](rows, files)
+    sources = {"rows": lambda *_: rows, "noise": noise, "validation": validation, "means": points}
+    records = sources[settings["of"]](rows, files)
     # Conditions lie between spaces; a value with a space is in quotes.
     conditions = [word.replace('"', "") for word in re.findall(r'(?:[^\s"]|"[^"]*")+', settings["where"])]
     records = [record for record in records if holds(record, conditions)]
@@ -154,7 +188,9 @@ def rendered(head, where):
         raise SystemExit(f"{where}: no row meets the conditions")
     if order := settings.get("order"):
         records.sort(key=lambda record: value(record, order))
-    if "group" in settings:
+    if settings["of"] == "means":
+        records = means(records, settings["group"])
+    elif "group" in settings:
         key = lambda record: [text(value(record, field)) for field in settings["group"].split()]
         first = {}
         for record in records:

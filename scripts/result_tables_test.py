@@ -31,6 +31,17 @@ kernel: `{kernel.name}`, {mask}
   {s1024.numbers.tflops:.0f}"""
 
 
+def turn(head_dim, causal, ratios):
+    """The rows of a point: kgen's and one of each peer."""
+    run, shape = {"id": "a1"}, {"head_dim": head_dim, "causal": causal}
+    name = f"k{head_dim}{causal}"
+    common = {"run": run, "shape": shape, "dtype": "bf16", "status": "ok"}
+    yield {**common, "case": f"{name} b=1", "own": True, "numbers": {"tflops": 1.0}, "kernel": {"name": name}}
+    for place, ratio in enumerate(ratios):
+        numbers = {"tflops": 1.0, "ratios": [{"to": name, "median": ratio}]}
+        yield {**common, "case": f"p{place} {name} b=1", "own": False, "numbers": numbers, "kernel": {"kind": "fwd"}}
+
+
 class ResultTables(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -57,6 +68,18 @@ class ResultTables(unittest.TestCase):
         kept = lambda where: result_tables.rendered(head % where, "page.md:1").count("\n") - 2
         self.assertEqual([kept("shape.head_dim=64"), kept("status!=ok"), kept("shape.causal=false"), kept('"case=k64 *"')],
             [2, 1, 2, 2])
+
+    def test_means_take_the_fastest_peer_of_each_point(self):
+        points = [turn(64, False, [2.0, 1.0]), turn(64, True, [0.5, 3.0]), turn(128, False, [4.0]), turn(256, True, [])]
+        (self.folder / "turns.jsonl").write_text("".join(json.dumps(one) + "\n" for point in points for one in point))
+        head = "turns.jsonl\nof: means\ngroup: shape.head_dim\n%s"
+        columns = "d: {of}\nn: {points}\nmean: {mean:.2f}\nlow: {lowest:.1f}\nbelow: {below}\ncausal: {causal.mean:.1f}"
+        lines = result_tables.rendered(head % columns, "page.md:1").splitlines()[2:]
+        self.assertEqual(lines, [
+            "| 64 | 2 | 0.71 | 0.5 | 1 | 0.5 |", "| 128 | 1 | 4.00 | 4.0 | 0 | – |", "| all | 3 | 1.26 | 0.5 | 1 | 0.5 |",
+        ])
+        full = result_tables.rendered(head % "where: shape.causal=false\nmean: {mean:.2f}", "page.md:1").splitlines()[2:]
+        self.assertEqual(full, ["| 1.00 |", "| 4.00 |", "| 2.00 |"])
 
     def test_what_gives_nothing_is_refused_with_its_place(self):
         self.refused("rows.jsonl\nwhere: dtype=fp8\ncase: {case}", "page.md:1: no row")
