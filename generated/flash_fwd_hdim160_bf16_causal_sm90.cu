@@ -16,7 +16,7 @@
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
 // zeros or, in a packed tensor, hold rows of the previous sequence.
 //
-// Plan: 226416 bytes of shared memory; O, S and P need about 200 of 240 registers.
+// Plan: 226448 bytes of shared memory; O, S and P need about 200 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim160_bf16_causal_sm90.cu
 
@@ -29,6 +29,7 @@
 #include "kgen/global.cuh"
 #include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/length_order.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mbarrier.cuh"
 #include "kgen/platform.cuh"
@@ -58,6 +59,7 @@ constexpr int BLOCK_M = 128;  // queries per block
 constexpr int BLOCK_N = 128;  // keys per step
 constexpr int STAGES = 2;
 constexpr int Q_SLOTS = 3;  // buffers for the Q of one warpgroup
+constexpr uint32_t ITEM_SLOTS = 2;  // for work items that the searching warp has found
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
@@ -70,14 +72,14 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   slots of Q at 0 (61440 bytes)
 //   stages of K at 61440 (81920 bytes)
 //   stages of V at 143360 (81920 bytes)
-//   work at 225280 (48 bytes)
-//   mbarriers at 226304 (112 bytes)
+//   work at 225280 (80 bytes)
+//   mbarriers at 226304 (144 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 143360;
 constexpr uint32_t WORK_OFFSET = 225280;
 constexpr uint32_t BARRIERS_OFFSET = 226304;
-constexpr uint32_t SHARED_BYTES = 226416;
+constexpr uint32_t SHARED_BYTES = 226448;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
@@ -102,11 +104,13 @@ struct parameters {
     uint32_t blocks;  // launched
     uint32_t heads;   // in all batch entries together
     uint32_t heads_a_group;
+    int32_t keys_per_class;  // in length_order; 0 if lengths are equal
     bool vector;  // O is written in 8-byte pieces
 };
 
 // The mbarriers. A full barrier counts the producer thread and its bytes, an empty one every warp that reads the data:
 // those of one warpgroup for Q, those of all warpgroups for K and V.
+// Those of the items that the searching warp has found count its first lane, and the producer thread.
 struct barriers {
     uint32_t base;
 
@@ -116,6 +120,10 @@ struct barriers {
     KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 2 * STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t item_full(uint32_t slot) const { return base + (2 * Q_SLOTS + 4 * STAGES + slot) * 8; }
+    KGEN_DEVICE uint32_t item_empty(uint32_t slot) const {
+        return base + (2 * Q_SLOTS + 4 * STAGES + ITEM_SLOTS + slot) * 8;
+    }
 };
 
 // A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
@@ -225,6 +233,42 @@ struct tile_of_piece {
 
 constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 
+// The searching warp, for sequences of unequal lengths: finds the block's items, in an order in which every second
+// round goes backwards, so that a block that got a long item in one round gets a short one in the next. It is up to two
+// items ahead of the producer thread, which has neither the time nor the registers for it.
+KGEN_DEVICE void search(const parameters& given, uint32_t shared, barriers barrier) {
+    length_order<BLOCK_M, true> order;
+    order.begin(given.call, given.keys_per_class);
+    for (uint32_t round = 0;; ++round) {
+        const uint32_t place = round % 2 != 0 ? given.blocks - 1 - block_index() : block_index();
+        const bool found = order.find(given.call, given.keys_per_class, round * given.blocks + place);
+        if (lane_index() == 0) {
+            const uint32_t slot = round % ITEM_SLOTS;
+            mbarrier_wait(barrier.item_empty(slot), round / ITEM_SLOTS % 2 ^ 1);
+            store_shared(shared + WORK_OFFSET + (Q_SLOTS + slot) * sizeof(words4),
+                         words4{found ? order.head : NO_WORK, order.tile, 0, 0});
+            mbarrier_arrive(barrier.item_full(slot));
+        }
+        if (!found) return;
+    }
+}
+
+// The producer thread's next item. Returns false if none is left.
+KGEN_DEVICE bool take_item(const parameters& given, uint32_t shared, barriers barrier, work_place& place,
+                           uint32_t& head, uint32_t& tile) {
+    if (given.keys_per_class == 0) {
+        if (!place.next(given)) return false;
+        head = place.head(given), tile = place.tile(given);
+        return true;
+    }
+    const uint32_t slot = ++place.round % ITEM_SLOTS;
+    mbarrier_wait(barrier.item_full(slot), place.round / ITEM_SLOTS % 2);
+    const words4 found = load_shared(shared + WORK_OFFSET + (Q_SLOTS + slot) * sizeof(words4));
+    mbarrier_arrive(barrier.item_empty(slot));
+    head = found.x, tile = found.y;
+    return head != NO_WORK;
+}
+
 // The producer thread: fetches Q, K and V for all of the block's work, in the order of their use.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
@@ -238,8 +282,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
     };
-    while (place.next(given)) {
-        const uint32_t place_head = place.head(given), place_tile = place.tile(given);
+    for (uint32_t place_head, place_tile; take_item(given, shared, barrier, place, place_head, place_tile);) {
         const assignment work = assigned_work(p, place_head, place_tile);
         if (work.is_empty()) continue;
         const int head_k = work.head / (p.num_heads / p.num_heads_k);
@@ -672,6 +715,10 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
             mbarrier_init(barrier.v_full(stage), 1);
             mbarrier_init(barrier.v_empty(stage), 4 * CONSUMERS);
         }
+        for (int slot = 0; slot < ITEM_SLOTS; ++slot) {
+            mbarrier_init(barrier.item_full(slot), 1);
+            mbarrier_init(barrier.item_empty(slot), 1);
+        }
         fence_mbarrier_init();
     }
     block_sync();
@@ -680,7 +727,11 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
         release_registers<24>();
-        if (thread_index() == 0) fetch(given, shared, barrier);
+        if (warp_index() == 1) {
+            if (given.keys_per_class > 0) search(given, shared, barrier);
+        } else if (thread_index() == 0) {
+            fetch(given, shared, barrier);
+        }
     } else {
         claim_registers<240>();
         attend(given, shared, barrier, warpgroup - 1);
@@ -711,5 +762,6 @@ extern "C" int flash_fwd_hdim160_bf16_causal_sm90(const kgen_fwd_params* given, 
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
     params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
     params.heads_a_group = heads_per_group(p, params.blocks, static_cast<uint32_t>(m_blocks));
+    params.keys_per_class = keys_per_class(p, BLOCK_N);
     return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
 }
