@@ -484,9 +484,9 @@ mod tests {
         assert_eq!((plan.threads, plan.attention().rows_per_warp, plan.attention().head_dim_padded), (384, 16, 128));
         let regions = [("Q_OFFSET", 0, 65_536), ("K_OFFSET", 65_536, 65_536), ("V_OFFSET", 131_072, 65_536)];
         assert_eq!(map(&plan)[..3], regions);
-        let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 0), ("BARRIERS_OFFSET", 197_632, 128)];
+        let behind = [("WORK_OFFSET", 196_608, 96), ("ZEROS_OFFSET", 197_632, 0), ("BARRIERS_OFFSET", 197_632, 160)];
         assert_eq!(map(&plan)[3..], behind);
-        assert_eq!(plan.shared_memory_bytes, 197_760);
+        assert_eq!(plan.shared_memory_bytes, 197_792);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
         let expected = Hopper {
@@ -501,6 +501,7 @@ mod tests {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: false,
+            searches: true,
             part_rows: 0,
         };
         assert_eq!(hopper(&plan), &expected);
@@ -513,7 +514,7 @@ mod tests {
         assert_eq!(hopper(&wide).q_slots, 3, "16 KB each beside 176 KB of K and V");
         let regions = [("Q_OFFSET", 0, 49_152), ("K_OFFSET", 49_152, 90_112), ("V_OFFSET", 139_264, 90_112)];
         assert_eq!(map(&wide)[..3], regions);
-        let behind = [("WORK_OFFSET", 229_376, 48), ("ZEROS_OFFSET", 230_400, 0), ("BARRIERS_OFFSET", 230_400, 112)];
+        let behind = [("WORK_OFFSET", 229_376, 80), ("ZEROS_OFFSET", 230_400, 0), ("BARRIERS_OFFSET", 230_400, 144)];
         assert_eq!(map(&wide)[3..], behind);
         let once = plan(128, &TileChange { persistent: Some(false), ..fixed() });
         assert_eq!(hopper(&once).q_slots, 2, "a block that has one Q");
@@ -522,9 +523,9 @@ mod tests {
     #[test]
     fn who_takes_turns_at_exponentials_has_two_zeros_to_read() {
         let plan = plan(128, &TileChange { turns: Some(Turns::Exponentials), ..fixed() });
-        let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 8), ("BARRIERS_OFFSET", 198_656, 128)];
+        let behind = [("WORK_OFFSET", 196_608, 96), ("ZEROS_OFFSET", 197_632, 8), ("BARRIERS_OFFSET", 198_656, 160)];
         assert_eq!(map(&plan)[3..], behind);
-        assert_eq!(plan.shared_memory_bytes, 198_784);
+        assert_eq!(plan.shared_memory_bytes, 198_816);
     }
 
     #[test]
@@ -557,12 +558,14 @@ mod tests {
         }
     }
 
-    /// Half a key tile consists of whole groups of eight rows, the period of a swizzle.
+    /// Half a key tile consists of whole groups of eight rows, the period of a swizzle. The cluster does not search.
     #[test]
     fn blocks_of_a_cluster_have_the_same_shared_memory_and_leave_the_fetching_thread_more_registers() {
         let alone = plan(128, &fixed());
         let paired = plan(128, &TileChange { cluster: Some(2), ..fixed() });
-        assert_eq!(paired.shared_memory, alone.shared_memory);
+        assert_eq!(map(&paired)[..3], map(&alone)[..3]);
+        let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 0), ("BARRIERS_OFFSET", 197_632, 128)];
+        assert_eq!(map(&paired)[3..], behind);
         let registers = |plan: &Plan| (hopper(plan).producer_registers, hopper(plan).consumer_registers);
         assert_eq!((registers(&alone), registers(&paired)), ((24, 240), (40, 232)));
     }
@@ -630,7 +633,7 @@ mod tests {
         let error =
             Plan::changed(Point { head_dim: HeadDim::equal(256), ..D128 }, &fixed()).expect_err("64 KB of Q, 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
-        assert_eq!((resource, needed, available), ("shared memory", 328_800, 232_448));
+        assert_eq!((resource, needed, available), ("shared memory", 328_832, 232_448));
         let wide = TileChange { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
         let error = Plan::changed(Point { head_dim: HeadDim::equal(64), ..D128 }, &wide)
             .expect_err("32 of O, 88 of S, 44 of P")

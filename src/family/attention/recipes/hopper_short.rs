@@ -243,6 +243,7 @@ mod tests {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: true,
+            searches: false,
             part_rows: 0,
         };
         assert_eq!(plan.attention().hopper.as_ref(), Some(&expected));

@@ -119,7 +119,7 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
     let given = match case.workspace {
         Workspace::CallOptions => Some(options),
         // Less than any kernel needs to which the call may come.
-        Workspace::Short if case.entry == Entry::Bwd => Some(options / 2),
+        Workspace::Short if case.entry == Entry::Bwd => Some(options.min(4)),
         Workspace::Short => Some(options.saturating_sub(4)),
         Workspace::None => None,
     };
