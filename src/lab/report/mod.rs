@@ -3,6 +3,7 @@
 //! The same rows give the same bytes: nothing of the time or the machine of writing is in a report.
 
 mod changes;
+mod dims;
 mod draw;
 mod heat;
 mod kernels;
@@ -100,6 +101,7 @@ impl Report {
         let sections = vec![
             roofline::section(&of_kernels, rows),
             lengths::section(&of_kernels),
+            dims::section(&of_kernels),
             heat::section(&of_kernels),
             ladder::section(rows),
             predictions::section(&cases, forecast),
