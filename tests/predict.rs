@@ -114,16 +114,12 @@ fn held_out_calls_are_predicted_as_well_as_published() {
     let folder = tempfile::tempdir().expect("a folder");
     let found = json(folder.path(), &["--validate"]);
     let axes = found["validation"].as_array().expect("a list");
-    for (axis, mean, p95) in [("length", 0.045, 0.14), ("head_dim", 0.055, 0.15), ("card", 0.055, 0.15)] {
+    for (axis, mean, p95) in [("length", 0.045, 0.14), ("head_dim", 0.055, 0.15), ("card", 0.055, 0.13)] {
         let of_axis = axes.iter().find(|validation| validation["held"] == axis).expect(axis);
         let all = &of_axis["errors"][0];
         assert_eq!(all["of"], "all");
         assert!(all["calls"].as_u64() > Some(750), "{all}");
         assert!(number(all, "mean") < mean && number(all, "p95") < p95, "{axis}: {all}");
-        if axis == "card" {
-            let fwd = of_axis["errors"].as_array().expect("a list").iter().find(|of| of["of"] == "fwd sm90 on 9.0").expect("fwd");
-            assert!(number(fwd, "mean") < 0.045 && number(fwd, "p95") < 0.13, "{fwd}");
-        }
         assert!(number(all, "mean") < 0.5 * number(of_axis, "estimate_mean"), "{axis}: the correction earns its keep");
     }
     kgen(folder.path(), &["--validate"]).assert().success().stdout(contains("head dim held out"));
