@@ -83,6 +83,10 @@ pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         // NaN before and after every sequence; one tile has exactly one row of another sequence.
         Problem::new(&[(65, 113), (9, 0), (7, subject.tiling.n - 1), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
     ]);
+    // More sequences than a warp counts at once, few of which have work; the longest is among the last.
+    let mut crowd = vec![(0, 5); 36];
+    (crowd[0], crowd[31], crowd[32], crowd[35]) = ((2, 3), (1, 9), (1, 1), (3, subject.tiling.round() + 1));
+    cases.push(Problem::new(&crowd, 2, 1).lengths(Lengths::Packed));
     if subject.tiling.key_groups > 1 {
         // The largest logits of the falling rows are in the last group's tile, hundreds of powers of two above the
         // first group's.
