@@ -1,4 +1,5 @@
-"""Host times: of calls from Python, of the generated dispatcher and of kgen's commands; and which kernels spill.
+"""Host times: of calls from Python, of the generated dispatcher and of kgen's commands; which kernels spill, and what
+compiling a file takes.
 
     PYTHONPATH=python python3 benches/host.py package
 
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -292,6 +294,78 @@ def spills(bench):
         for name in bad:
             bench.add(target, name, "wrong", "spills or uses local memory")
         bench.add(target, "kgen", numbers={"kernels": len(artifacts), "registers": most, "cpu_seconds": seconds})
+
+
+# Kinds of kgen, and the beginnings of FlashAttention-2's file names.
+PASSES = {"fwd": "flash_fwd", "fwd_split": "flash_fwd_split", "bwd": "flash_bwd"}
+# FlashAttention-2's setup.py, for one architecture as kgen's files.
+FA2_FLAGS = ["-O3", "-std=c++17", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
+    "-U__CUDA_NO_HALF2_OPERATORS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "--expt-relaxed-constexpr",
+    "--expt-extended-lambda", "--use_fast_math", "-gencode", "arch=compute_80,code=sm_80"]
+
+
+def usage_of(command):
+    """CPU seconds and peak memory (bytes) of a command with all processes that it waits for, and its wall time."""
+    with tempfile.TemporaryFile() as said:
+        begun = time.monotonic()
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status != 0:
+            said.seek(0)
+            raise RuntimeError(said.read().decode(errors="replace")[-500:])
+    return {"cpu_seconds": usage.ru_utime + usage.ru_stime, "wall_seconds": time.monotonic() - begun,
+        "memory_bytes": usage.ru_maxrss * 1024}
+
+
+def fa2_command(folder, cutlass, nvcc, kind, head_dim, out):
+    """nvcc's command for FlashAttention-2's file of a pass."""
+    from torch.utils.cpp_extension import include_paths
+
+    source = Path(folder) / f"csrc/flash_attn/src/{PASSES[kind]}_hdim{head_dim}_bf16_causal_sm80.cu"
+    includes = [source.parents[1], source.parent, Path(cutlass) / "include", *include_paths("cuda")]
+    return [nvcc, *FA2_FLAGS, *(f"-I{path}" for path in includes), "-c", str(source), "-o", str(out)]
+
+
+@suite(tables=False, library=None, gpu=False, head_dim=[64, 96, 128, 192, 256], kgen="target/release/kgen",
+    jobs=os.cpu_count(), fa2="", cutlass="", nvcc="nvcc")
+def compilation(bench):
+    """What nvcc takes for one file, a kernel with one head dim in bf16 with a causal mask for sm_80: CPU seconds and
+    memory.
+
+    python3 benches/host.py compilation --fa2 flash-attention --cutlass flash-attention/csrc/cutlass --out compile.jsonl
+
+    --fa2 and --cutlass: repositories of FlashAttention-2 and of the CUTLASS that it names, whose files are compiled with
+    the flags of its setup.py and PyTorch's headers. kgen's files are compiled one after another, by the same nvcc if
+    that is 13.0 or newer, and FlashAttention-2's on `--jobs` cores."""
+    args = bench.args
+
+    def add(contender, kind, head_dim, numbers, **facts):
+        shape = {"head_dim": head_dim, "causal": 1}
+        bench.add(f"{kind} d{head_dim}", contender, numbers=numbers, own=contender == "kgen", shape=shape, dtype="bf16",
+            details={"kind": kind, **facts})
+        print(f"{contender} {kind} d{head_dim}: {numbers['cpu_seconds']:.1f} CPU s, "
+            f"{numbers['memory_bytes'] / 1e6:.0f} MB", flush=True)
+
+    kinds = list(bench.selected(PASSES, str, quick=1))
+    with tempfile.TemporaryDirectory() as root:
+        done = subprocess.run([Path(args.kgen).resolve(), "build", "--kind", ",".join(kinds), "--dtype", "bf16", "--causal",
+            "--target", "sm80", "--head-dim", ",".join(map(str, args.head_dim)), "--format", "json", "--jobs", "1", "--only",
+            "--generated", f"{root}/generated", "--build-dir", f"{root}/build"], capture_output=True, text=True)
+        if done.returncode != 0:
+            return done.stderr.strip()
+        for built in json.loads(done.stdout)["artifacts"]:
+            if found := re.fullmatch(r"flash_(\w+?)_hdim(\d+)_bf16_causal_sm80", built["name"]):
+                numbers = {"cpu_seconds": built["cpu_seconds"], "wall_seconds": built["wall_seconds"],
+                    "memory_bytes": built["peak_memory_bytes"]}
+                add("kgen", found[1], int(found[2]), numbers, kernel=built["name"])
+        if not args.fa2:
+            return None
+        files = [(kind, head_dim) for head_dim in args.head_dim for kind in kinds]
+        with ThreadPoolExecutor(args.jobs) as pool:
+            usages = pool.map(lambda of: usage_of(fa2_command(args.fa2, args.cutlass, args.nvcc, *of,
+                f"{root}/{of[0]}-{of[1]}.o")), files)
+            for (kind, head_dim), numbers in zip(files, usages):
+                add("fa2", kind, head_dim, numbers)
 
 
 if __name__ == "__main__":

@@ -314,6 +314,7 @@ serving.py paged --ways --splits 2 --fa3 x --only 145 --only d64
 serving.py kv_fp8 {caches} --fa3 x --only B64 --only mixed
 serving.py mla --fa3 x --splits 2 --only queries --only 128..
 serving.py packed_batches --ways --fa3 x
+random_shapes.py --ways --shapes 12 --fa3 x --site x
 serving.py append_kv --only prefill
 serving.py append_kv --check-only
 serving.py fwd_kvcache --only B64
@@ -332,6 +333,7 @@ dispatch.py regret {libraries} --shapes 25 --fit --out {folder}/regret.jsonl
 dispatch.py fit {folder}/regret.jsonl --library x/libkgen.so
 host.py commands --quick
 host.py spills
+host.py compilation --head-dim 64
 """
 
 
