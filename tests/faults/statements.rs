@@ -1,4 +1,5 @@
-//! The programs of `tests/emulator/` that specify the emulator's primitives and rules of the machine.
+//! The programs of `tests/emulator/` that specify the emulator's primitives and rules of the machine, and what headers
+//! compute on the host.
 
 use super::Bodies;
 use kgen::toolchain::host_compiler_in_process;
@@ -14,6 +15,7 @@ pub fn statements() -> Bodies {
         ("mbarriers and copies by TMA mean what their test says", || all_hold("tma_primitives")),
         ("clusters mean what their test says", || all_hold("cluster_primitives")),
         ("products of warpgroups mean what their test says", || all_hold("wgmma_primitives")),
+        ("groups of heads give all blocks nearly the same work", || all_hold("work_groups")),
     ]
 }
 

@@ -35,7 +35,7 @@ fn that_take(change: impl Fn(&str) -> Option<String>) -> Vec<&'static Kernel> {
 
 /// On five multiprocessors each head is a separate group.
 fn groups_of_heads() -> Result<(), String> {
-    let all = "heads_per_group(p, params.blocks, static_cast<uint32_t>(m_blocks))";
+    let all = "heads_per_group(p, params.blocks, items_a_head)";
     let grouped = |text: &str, heads: &str| replace_once(text, all, heads).ok();
     let stay = that_take(|text| grouped(text, "1"));
     let kernel = stay.first().ok_or("no kernel's blocks stay for all work")?;
