@@ -23,7 +23,8 @@ A table lies between two comments. The first one has a line for each setting and
     order    a field that orders the lines; without it the order is that of the file
 
 Every other line is a column: its heading and Python's format of a cell. An indented line continues the one before.
-Besides a row's own fields there are `mask` (`full` or `causal`), `size` (the case without the kernel's name), `counter`
+Besides a row's own fields there are `mask` (`full` or `causal`), `size` (the case without the kernel's name),
+`megabytes` (of `numbers.memory_bytes`), `counter`
 (counters of the kernel's longest launch, by metric) and `predicted` (what `kgen predict` says of the row's kernel, size
 and card). A record of `means` has `of` (the value or `all`), `points`, `mean`, `lowest` and `below` (how many are below
 1), and the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of
@@ -74,6 +75,7 @@ def loaded(files):
     for row in rows:
         row["mask"] = "causal" if row["shape"].get("causal") else "full"
         row["size"] = row["case"].partition(" ")[2]
+        row["megabytes"] = (row["numbers"] or {}).get("memory_bytes", 0) / 1e6
         launches = (row["numbers"] or {}).get("counters") or []
         by_metric = [Node((counter.metric, counter.value) for counter in launch.counters) for launch in launches]
         row["counter"] = max(by_metric, key=lambda counter: counter["gpu__time_duration.sum"], default=Node())

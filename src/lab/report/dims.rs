@@ -1,10 +1,10 @@
 //! Rate by head dim, with intervals, of kgen's kernels and their peers.
 
 use super::{
-    Column, Figure, MOST_PICTURES, Section, Table,
+    Column, Figure, Section, Table,
     draw::{Axis, Chart, Mark, Scale, Series},
     grouped,
-    measured::{Measured, Rate, fact},
+    measured::{Measured, Rate, Setting, fact},
     number, range,
 };
 use itertools::Itertools;
@@ -34,23 +34,10 @@ struct Point<'a> {
 pub(super) fn section(cases: &[Measured<'_>]) -> Section {
     let point = |case| Some(Point { case, head_dim: head_dim(case)?, rate: case.rate()? });
     let points = cases.iter().filter_map(point).sorted_by(|a, b| a.head_dim.total_cmp(&b.head_dim));
-    let key = |Point { case, rate, .. }: &Point| {
-        let dtype = case.row.dtype.clone().unwrap_or_default();
-        (case.card().to_owned(), case.program(), dtype, rate.unit, case.features(), case.work_without(&DIMS))
-    };
+    let groups = grouped(points, |Point { case, rate, .. }| case.setting(rate.unit, &DIMS));
     let several = |points: &[Point]| points.iter().map(|point| point.head_dim.to_bits()).unique().count() >= FEWEST;
-    let groups: Vec<_> = grouped(points, key).into_iter().filter(|(_, points)| several(points)).collect();
-    let left_out = groups.len().saturating_sub(MOST_PICTURES);
-    let figures = groups.iter().take(MOST_PICTURES).zip(1..).map(|((key, points), place)| {
-        let (card, program, dtype, unit, features, work) = key;
-        let words = [card, program, dtype, features, work].into_iter().filter(|word| !word.is_empty());
-        figure(&words.map(String::as_str).join(", "), unit, points, place)
-    });
-    let mut section = Section::new("dims", WORDS, figures.collect());
-    if left_out > 0 {
-        section.notes.push(format!("{left_out} further pictures are left out; conditions such as `--kernel` choose others."));
-    }
-    section
+    let groups = groups.iter().filter(|(_, points)| several(points));
+    Section::of_groups("dims", WORDS, groups, figure)
 }
 
 fn head_dim(case: &Measured) -> Option<f64> {
@@ -63,7 +50,8 @@ fn label(case: &Measured) -> String {
     if case.row.own && !target.is_empty() { format!("{}, {target}", case.row.contender) } else { case.row.contender.clone() }
 }
 
-fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Figure {
+fn figure((setting, points): (&Setting, &Vec<Point>), place: usize) -> Figure {
+    let (unit, axis) = (setting.unit, setting.axis());
     let named = grouped(points, |point| (!point.case.row.own, label(point.case)));
     let series = named.iter().map(|((peer, label), points)| Series {
         label: label.clone(),
@@ -71,7 +59,6 @@ fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Fi
         joined: true,
         marks: points.iter().map(|point| mark(point)).collect(),
     });
-    let axis = if unit == "GB/s" { "GB/s" } else { "TFLOP/s" };
     let chart = Chart {
         x: Axis { label: "head dim", scale: Scale::Linear },
         y: Axis { label: axis, scale: Scale::Linear },
@@ -97,7 +84,7 @@ fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Fi
         cells.into_iter().chain([number(case.microseconds)]).collect()
     });
     let table = Table::new(columns, rows);
-    Figure::drawn(&format!("dims-{place}"), title, table, |names| chart.picture(names, description))
+    Figure::drawn(&format!("dims-{place}"), &setting.title(), table, |names| chart.picture(names, description))
 }
 
 fn mark(point: &Point) -> Mark {

@@ -1,7 +1,7 @@
 //! kgen beside its best peer, or beside the card's peak, by head dim and length.
 
 use super::{
-    Column, Figure, MOST_PICTURES, Section, Table,
+    Column, Figure, Section, Table,
     draw::{Cell, Grid},
     grouped,
     measured::Measured,
@@ -44,15 +44,7 @@ pub(super) fn section(cases: &[Measured<'_>]) -> Section {
         let compared = if has_peers { beside_peers } else { works(cases).iter().filter_map(|cases| of_peak(cases)).collect() };
         (!compared.is_empty()).then_some((name, has_peers, compared))
     });
-    let shown: Vec<_> = shown.collect();
-    let left_out = shown.len().saturating_sub(MOST_PICTURES);
-    let figures = shown.iter().take(MOST_PICTURES).zip(1..);
-    let figures = figures.map(|((name, has_peers, compared), place)| figure(name, *has_peers, compared, place)).collect();
-    let mut section = Section::new("heat", WORDS, figures);
-    if left_out > 0 {
-        section.notes.push(format!("{left_out} further pictures are left out; conditions such as `--kernel` choose others."));
-    }
-    section
+    Section::of_groups("heat", WORDS, shown, |(name, has_peers, compared), place| figure(&name, has_peers, &compared, place))
 }
 
 /// The contenders of each work.

@@ -5,7 +5,7 @@ use super::{
         Row,
         ladder::{Measured, MeasuredRung, ladders},
     },
-    Column, Figure, MOST_PICTURES, Section, Table,
+    Column, Figure, Section, Table,
     draw::{Cell, Grid},
     number, range,
 };
@@ -26,14 +26,7 @@ const ALL: &str = "all";
 
 /// The section: a picture for each kernel on each card.
 pub(super) fn section(rows: &[Row]) -> Section {
-    let ladders = ladders(rows);
-    let figures = ladders.iter().take(MOST_PICTURES).zip(1..).map(|(ladder, place)| figure(ladder, place)).collect();
-    let mut section = Section::new("ladder", WORDS, figures);
-    let left_out = ladders.len().saturating_sub(MOST_PICTURES);
-    if left_out > 0 {
-        section.notes.push(format!("{left_out} further pictures are left out; conditions such as `--kernel` choose others."));
-    }
-    section
+    Section::of_groups("ladder", WORDS, &ladders(rows), figure)
 }
 
 /// The numbers of a size such as `batch=1 heads=16 seqlen_k=4096`.

@@ -1,10 +1,10 @@
 //! Rate by sequence length, with intervals, of kgen's kernels and their peers.
 
 use super::{
-    Column, Figure, MOST_PICTURES, Section, Table,
+    Column, Figure, Section, Table,
     draw::{Axis, Chart, Mark, Rule, Scale, Series},
     grouped,
-    measured::{LENGTHS, Measured, Rate, fact},
+    measured::{LENGTHS, Measured, Rate, Setting, fact},
     number, percent, range,
 };
 use itertools::Itertools;
@@ -28,28 +28,12 @@ struct Point<'a> {
 pub(super) fn section(cases: &[Measured<'_>]) -> Section {
     let point = |case| Some(Point { case, length: Measured::length(case)?, rate: case.rate()? });
     let points = cases.iter().filter_map(point).sorted_by(|a, b| a.length.total_cmp(&b.length));
-    let key = |Point { case, rate, .. }: &Point| {
-        let dtype = case.row.dtype.clone().unwrap_or_default();
-        (case.card().to_owned(), case.program(), dtype, rate.unit, case.features(), case.work_without(&LENGTHS))
-    };
-    let groups = grouped(points, key);
-    let left_out = groups.len().saturating_sub(MOST_PICTURES);
-    let figures = groups.iter().take(MOST_PICTURES).zip(1..).map(|((key, points), place)| {
-        let (card, program, dtype, unit, features, work) = key;
-        let words = [card, program, dtype, features, work].into_iter().filter(|word| !word.is_empty());
-        figure(&words.map(String::as_str).join(", "), unit, points, place)
-    });
-    let mut section = Section::new("lengths", WORDS, figures.collect());
-    if left_out > 0 {
-        section.notes.push(format!(
-            "{left_out} further pictures are left out, and their cases are in the list of cases; conditions such as \
-             `--kernel` choose others."
-        ));
-    }
-    section
+    let groups = grouped(points, |Point { case, rate, .. }| case.setting(rate.unit, &LENGTHS));
+    Section::of_groups("lengths", WORDS, &groups, figure)
 }
 
-fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Figure {
+fn figure((setting, points): (&Setting, &Vec<Point>), place: usize) -> Figure {
+    let (unit, label) = (setting.unit, setting.axis());
     let named = grouped(points, |point| (!point.case.row.own, point.case.name()));
     let series = named.iter().flat_map(|((peer, label), points)| series(label, !peer, points));
     let peak = points.iter().filter_map(|point| point.rate.peak).max_by(f64::total_cmp);
@@ -58,7 +42,6 @@ fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Fi
         label: format!("the card's peak, {} {unit}", number(peak)),
         points: vec![[first, peak], [last, peak]],
     });
-    let label = if unit == "GB/s" { "GB/s" } else { "TFLOP/s" };
     let chart = Chart {
         x: Axis { label: "sequence length (keys)", scale: Scale::Log2 },
         y: Axis { label, scale: Scale::Linear },
@@ -94,7 +77,7 @@ fn figure(title: &str, unit: &'static str, points: &[Point], place: usize) -> Fi
         ]
     });
     let table = Table::new(columns, rows);
-    Figure::drawn(&format!("lengths-{place}"), title, table, |names| chart.picture(names, description))
+    Figure::drawn(&format!("lengths-{place}"), &setting.title(), table, |names| chart.picture(names, description))
 }
 
 /// The series of one contender: one for each batch if its lengths alone do not tell its cases apart.

@@ -32,6 +32,31 @@ pub(super) struct Rate {
     pub peak: Option<f64>,
 }
 
+/// What the points of a picture have in common: the card, the program, the element type, the unit, the features and the
+/// work.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Setting {
+    card: String,
+    program: String,
+    dtype: String,
+    pub unit: &'static str,
+    features: String,
+    work: String,
+}
+
+impl Setting {
+    /// The picture's title.
+    pub fn title(&self) -> String {
+        let Self { card, program, dtype, features, work, .. } = self;
+        [card, program, dtype, features, work].into_iter().filter(|word| !word.is_empty()).join(", ")
+    }
+
+    /// The label of an axis of rates.
+    pub fn axis(&self) -> &'static str {
+        if self.unit == "GB/s" { "GB/s" } else { "TFLOP/s" }
+    }
+}
+
 /// Sizes along which pictures go: they do not separate one picture from another.
 pub(super) const LENGTHS: [&str; 3] = ["batch", "seqlen_q", "seqlen_k"];
 
@@ -58,6 +83,12 @@ impl<'a> Measured<'a> {
         let microseconds = median(rows.iter().filter_map(|row| row.median_us()))?;
         let interval = rows.iter().filter_map(|row| row.interval()).reduce(|[low, high], [l, h]| [low.min(l), high.max(h)]);
         Some(Self { row: last, rows: rows.len(), microseconds, interval })
+    }
+
+    /// The setting of a picture whose points differ in the sizes `along` alone.
+    pub fn setting(&self, unit: &'static str, along: &[&str]) -> Setting {
+        let (card, dtype) = (self.card().to_owned(), self.row.dtype.clone().unwrap_or_default());
+        Setting { card, program: self.program(), dtype, unit, features: self.features(), work: self.work_without(along) }
     }
 
     /// The rate that the case is about: of memory for memory-bound kernels, else of tensor cores.

@@ -3,6 +3,7 @@
 //! The same rows give the same bytes: nothing of the time or the machine of writing is in a report.
 
 mod changes;
+mod costs;
 mod dims;
 mod draw;
 mod heat;
@@ -108,6 +109,7 @@ impl Report {
             noise::section(rows),
             changes::section(rows),
             kernels::section(rows),
+            costs::section(rows),
             list::cases(&cases),
             list::failures(rows),
         ];
@@ -153,6 +155,28 @@ impl Section {
     fn new(id: &'static str, [title, about, missing]: [&'static str; 3], figures: Vec<Figure>) -> Self {
         let missing = figures.is_empty().then_some(missing);
         Self { id, title, about, missing, notes: Vec::new(), figures }
+    }
+}
+
+impl Section {
+    /// A section with a picture for each of `groups`, up to [`MOST_PICTURES`]; `figure` also takes a picture's number.
+    fn of_groups<G>(
+        id: &'static str,
+        words: [&'static str; 3],
+        groups: impl IntoIterator<Item = G>,
+        figure: impl Fn(G, usize) -> Figure,
+    ) -> Self {
+        let mut groups = groups.into_iter();
+        let figures = groups.by_ref().take(MOST_PICTURES).zip(1..).map(|(group, place)| figure(group, place)).collect();
+        let mut section = Self::new(id, words, figures);
+        let left_out = groups.count();
+        if left_out > 0 {
+            section.notes.push(format!(
+                "{left_out} further pictures are left out, and their cases are in the list of cases; conditions such as \
+                 `--kernel` choose others."
+            ));
+        }
+        section
     }
 }
 

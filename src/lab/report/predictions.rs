@@ -2,7 +2,7 @@
 
 use super::{
     super::Row,
-    Column, Figure, MOST_PICTURES, Section, Table,
+    Column, Figure, Section, Table,
     draw::{Axis, Chart, Mark, Rule, Scale, Series},
     grouped,
     measured::Measured,
@@ -36,8 +36,7 @@ impl Point<'_> {
 pub(super) fn section(cases: &[Measured<'_>], forecast: &Forecast<'_>) -> Section {
     let points = cases.iter().filter_map(|case| Some(Point { case, predicted: forecast(case.row)? }));
     let cards = grouped(points, |point| point.case.card());
-    let figures = cards.iter().take(MOST_PICTURES).zip(1..).map(|((card, points), place)| figure(card, points, place)).collect();
-    Section::new("predictions", WORDS, figures)
+    Section::of_groups("predictions", WORDS, &cards, |(card, points), place| figure(card, points, place))
 }
 
 fn figure(card: &str, points: &[Point<'_>], place: usize) -> Figure {
