@@ -149,6 +149,9 @@ static void unequal_lengths() {
     // Four sequences of at most 640 and on average 320 keys: half of the five extra steps are in the tail.
     const auto keys = [](request_cost& r) { r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320; };
     expect_times("unequal keys", times(with(keys)), {1000, 500, 1000, 600, 327.68 + 250});
+    kernel_cost ordered = KERNEL;
+    ordered.longest_first = ordered.orders_batch = true;
+    expect("unequal keys, the longest first", times(with(keys), WHOLE, ordered).memory, 327.68);
     expect("the end by another clock", time_of(with(keys), KERNEL, TWICE_AS_FAST, WHOLE).memory, 327.68 + 125);
     const auto heads = [&](request_cost& r) { keys(r), r.heads = 20; };
     expect_times("80 blocks", times(with(heads)), {1300, 500, 2437.5 + 1875, 44.375 * 60 + 1875, 6553.6 + 250});

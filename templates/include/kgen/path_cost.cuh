@@ -28,6 +28,7 @@ struct kernel_cost {
     // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
     double step_cycles;
     bool longest_first;   // the tiles with the most keys are assigned first
+    bool orders_batch;    // also those of unequal sequences
 };
 
 struct device_cost {
@@ -179,9 +180,9 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
 
-    // Blocks of the longest sequence start at arbitrary times; half of their extra steps run after all others have
-    // ended.
-    const double tail = r.unequal ? (longest - average) / 2 : 0;
+    // Blocks of the longest sequence start at arbitrary times, unless they start first; half of their extra steps run
+    // after all others have ended.
+    const double tail = r.unequal && !k.orders_batch ? (longest - average) / 2 : 0;
 
     // Rows before the first key: their tiles are only written.
     const double without_keys = rows_without_keys(r);

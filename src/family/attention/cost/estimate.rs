@@ -200,6 +200,7 @@ fn of_forward(cost: &KernelCost) -> Kernel {
         chain_cycles: cost.chain_cycles.into(),
         step_cycles: cost.step_cycles.into(),
         longest_first: cost.longest_first,
+        orders_batch: cost.orders_batch,
     }
 }
 
@@ -224,6 +225,7 @@ fn of_backward(point: Point, design: &Design) -> Kernel {
         chain_cycles: wait + step,
         step_cycles: step,
         longest_first: false,
+        orders_batch: false,
     }
 }
 

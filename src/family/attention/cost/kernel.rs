@@ -32,6 +32,8 @@ pub struct KernelCost {
     pub step_cycles: u32,
     /// True if tiles are scheduled in order of decreasing number of keys, so that tiles without keys fill the tail.
     pub longest_first: bool,
+    /// True if that order spans all sequences of a batch, whatever their lengths.
+    pub orders_batch: bool,
 }
 
 /// Cycles for which one step occupies each unit of a multiprocessor, without the part that overlaps with other units.
@@ -239,6 +241,7 @@ impl KernelCost {
             chain_cycles,
             step_cycles: rounded(step),
             longest_first: true,
+            orders_batch: design.hopper.as_ref().is_some_and(|hopper| hopper.searches),
             ..Self::default()
         };
         if point.features.has(Feature::Long) {

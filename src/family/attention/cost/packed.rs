@@ -132,6 +132,7 @@ mod tests {
         chain_cycles: 1000.0,
         step_cycles: 500.0,
         longest_first: false,
+        orders_batch: false,
     };
 
     const DEVICE: Device = Device {

@@ -62,6 +62,7 @@ pub struct Kernel {
     pub chain_cycles: f64,
     pub step_cycles: f64,
     pub longest_first: bool,
+    pub orders_batch: bool,
 }
 
 /// A card; as `device_cost`.
@@ -184,6 +185,7 @@ mod tests {
             chain_cycles: 100.0,
             step_cycles: 60.0,
             longest_first: false,
+            orders_batch: false,
         };
         let device = Device {
             multiprocessors: 10.0,
