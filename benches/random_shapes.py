@@ -175,7 +175,8 @@ def shapes(bench):
         for name in fitting:
             contenders |= bench.on(case, {name: peers[name]}, lambda peer, name=name: calls[name](call, peer))
         rows = bench.point(case, call.shape, contenders, judge=call.judge, flops=shape["flops"],
-            layout="packed" if call.packed else "bshd", formula="4 H D a visible pair of a query and a key")
+            layout="packed" if call.packed else "bshd", formula="4 H D a visible pair of a query and a key",
+            details={"kind": shape["kind"]})
         others = [row["numbers"]["ratio"]["median"] for name, row in rows.items()
             if row["status"] == "ok" and not row["own"]]
         if others:

@@ -26,8 +26,8 @@ Every other line is a column: its heading and Python's format of a cell. An inde
 Besides a row's own fields there are `mask` (`full` or `causal`), `size` (the case without the kernel's name),
 `megabytes` (of `numbers.memory_bytes`), `counter`
 (counters of the kernel's longest launch, by metric) and `predicted` (what `kgen predict` says of the row's kernel, size
-and card). A record of `means` has `of` (the value or `all`), `points`, `mean`, `lowest` and `below` (how many are below
-1), and the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of
+and card). A record of `means` has `of` (the value or `all`), `points`, `mean`, `lowest`, `tenth` (above the
+lowest tenth), `below` and `behind` (how many are below 1 and 0.97), and the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of
 dashes is refused. KGEN names the kgen binary (default target/release/kgen).
 """
 
@@ -113,12 +113,20 @@ def predicted(row):
 def points(rows, *_):
     """kgen's rows beside peers, each with the lowest `ratio` of a peer: its time by kgen's."""
     lowest = {}
+
+    def note(row, to, of, ratio):
+        key = (row.run.id, to, str(of))
+        lowest[key] = min(ratio.median, lowest.get(key, ratio.median))
+
     for row in rows:
-        for ratio in (row["numbers"] or {}).get("ratios") or []:
-            key = (row.run.id, ratio.to, str(row.shape))
-            lowest[key] = min(ratio.median, lowest.get(key, ratio.median))
-    key = lambda row: (row.run.id, row.kernel.get("name"), str(row.shape))
-    return [Node(row, ratio=lowest[key(row)]) for row in rows if row["own"] and key(row) in lowest]
+        numbers = row["numbers"] or {}
+        for ratio in numbers.get("ratios") or []:  # of `kgen bench`, by a kernel's name
+            note(row, ratio.to, row.shape, ratio)
+        if (ratio := numbers.get("ratio")) and not row["own"]:  # of benches/, by a contender's
+            note(row, ratio.to, row.case, ratio)
+    names = lambda row: [(row.get("kernel", {}).get("name"), row.shape), (row.get("contender"), row.case)]
+    found = lambda row: [lowest[key] for to, of in names(row) if (key := (row.run.id, to, str(of))) in lowest]
+    return [Node(row, ratio=min(found(row))) for row in rows if row["own"] and found(row)]
 
 
 def means(found, field):
@@ -128,9 +136,10 @@ def means(found, field):
         groups.setdefault(text(value(point, field)), []).append(point)
 
     def mean(points):
-        ratios = [point.ratio for point in points]
-        below = sum(ratio < 1 for ratio in ratios)
-        return Node(points=len(ratios), mean=geometric_mean(ratios), lowest=min(ratios), below=below)
+        ratios = sorted(point.ratio for point in points)
+        below, behind = (sum(ratio < limit for ratio in ratios) for limit in (1, 0.97))
+        return Node(points=len(ratios), mean=geometric_mean(ratios), lowest=ratios[0], tenth=ratios[len(ratios) // 10],
+            below=below, behind=behind)
 
     def record(name, points):
         masks = {mask: mean(list(of)) for mask, of in groupby(sorted(points, key=by_mask), by_mask)}

@@ -81,6 +81,15 @@ class ResultTables(unittest.TestCase):
         full = result_tables.rendered(head % "where: shape.causal=false\nmean: {mean:.2f}", "page.md:1").splitlines()[2:]
         self.assertEqual(full, ["| 1.00 |", "| 4.00 |", "| 2.00 |"])
 
+    def test_means_of_benches_take_the_ratio_to_the_base_of_a_case(self):
+        common = {"run": {"id": "a1"}, "shape": {}, "case": "one", "status": "ok", "details": {"kind": "equal"}}
+        rows = [{**common, "contender": name, "own": own, "numbers": {"ratio": {"to": "kgen", "median": ratio}}}
+            for name, own, ratio in (("kgen", True, 1.0), ("before", True, 0.5), ("fa3", False, 0.9), ("cudnn", False, 1.2))]
+        (self.folder / "own.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+        head = "own.jsonl\nof: means\ngroup: details.kind\nkind: {of}\nn: {points}\nlow: {lowest}\nbehind: {behind}"
+        lines = result_tables.rendered(head, "page.md:1").splitlines()[2:]
+        self.assertEqual(lines, ["| equal | 1 | 0.9 | 1 |", "| all | 1 | 0.9 | 1 |"])
+
     def test_what_gives_nothing_is_refused_with_its_place(self):
         self.refused("rows.jsonl\nwhere: dtype=fp8\ncase: {case}", "page.md:1: no row")
         self.refused("rows.jsonl\ncase: {case}\nrate: {numbers.typo:.0f}", "page.md:1: .*column `rate`")

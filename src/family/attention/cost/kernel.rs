@@ -206,7 +206,8 @@ impl KernelCost {
 
     /// 0.6 µs per launch; per tile, 0.9 µs and 14 ns per column in addition to its steps; per step of 64 keys per
     /// warpgroup, 0.6 µs and 1.5 ns per column. A last panel of less than 64 columns costs half of the missing columns
-    /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one.
+    /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one. Of long sequences, a step
+    /// takes a twentieth longer than its units are busy.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (mean(taken(point.head_dim)), f64::from(design.tile.n));
         Self {
@@ -217,14 +218,14 @@ impl KernelCost {
             crowded_ns: 310 + 240 * (most_widths(point.head_dim) - 1),
             tile_cycles: rounded(1660.0 + 25.0 * head_dim),
             chain_cycles: rounded((1000.0 + 2.6 * head_dim) * n / 64.0),
-            step_cycles: rounded(Busy::of(point, design).total()),
+            step_cycles: rounded(1.05 * Busy::of(point, design).total()),
             ..Self::default()
         }
     }
 
     /// 1.9 µs per launch; per tile, 1.2 µs and 4 ns per column, and 0.9 µs for each panel width but one. If no prologue
     /// is hidden, 0.8 µs more, and 1.7 µs for each width but one. A step runs in sequence from Q Kᵀ to P V. With packed
-    /// rows, a launch takes 1.7 µs longer, and without pages a step a tenth. With the tile of `long`, twice as many
+    /// rows, a launch takes 1.7 µs longer, and without pages a step a sixth. With the tile of `long`, twice as many
     /// keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with nothing,
     /// is longer.
     fn hopper(point: Point, design: &Design) -> Self {
@@ -250,7 +251,11 @@ impl KernelCost {
         if !point.features.has(Feature::PackGqa) {
             return whole;
         }
-        let slower = if point.features.has(Feature::Paged) { 1.0 } else { 1.1 };
+        let slower = match (point.features.has(Feature::Paged), point.causal) {
+            (true, _) => 1.0,
+            (false, true) => 1.17,
+            (false, false) => 1.15,
+        };
         Self {
             launch_ns: 3610,
             crowded_ns: 750 + 520 * (widths - 1),
