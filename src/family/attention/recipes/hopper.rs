@@ -51,7 +51,15 @@ impl Recipe for HopperForward {
         if variant.features.has(Feature::Long) && !has_long_tile(variant) {
             return Err("`long` is a second tile of causal kernels without features at head dims 40 to 64 on sm90".to_owned());
         }
-        default_of(&TILES, variant)
+        let tile = default_of(&TILES, variant)?;
+        if variant.features.has(Feature::M128) {
+            let first = first_tile(variant)
+                .ok_or("`m128` is a second tile of kernels without features at head dims up to 128 on sm90")?;
+            if first.m == tile.m {
+                return Err(format!("the only tile of this kernel has {} queries: leave out `m128`", tile.m));
+            }
+        }
+        Ok(tile)
     }
 
     fn tiles(&self) -> Option<&'static TileFile> {
@@ -59,7 +67,7 @@ impl Recipe for HopperForward {
     }
 
     fn features(&self) -> Features {
-        let keys = [Feature::PackGqa, Feature::Long, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        let keys = [Feature::PackGqa, Feature::Long, Feature::M128, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
         Features::with_pages().with(Features::from_iter(keys))
     }
 
@@ -254,6 +262,13 @@ fn packs_heads(variant: Point) -> bool {
 fn has_long_tile(variant: Point) -> bool {
     let is_plain = variant.features == Features::from_iter([Feature::Long]);
     variant.causal && is_plain && (33..=64).contains(&variant.head_dim.wider())
+}
+
+/// The first tile of a kernel that may have a second one of 128 queries; `None` for others.
+fn first_tile(variant: Point) -> Option<Tile> {
+    let is_plain = variant.features == Features::from_iter([Feature::M128]);
+    let first = Point { features: Features::NONE, ..variant };
+    (is_plain && variant.head_dim.wider() <= 128).then(|| default_of(&TILES, first).ok()).flatten()
 }
 
 /// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
