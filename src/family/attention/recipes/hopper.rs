@@ -467,6 +467,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_second_tile_exists_beside_a_first_one_that_differs_in_what_it_is_for() {
+        let with = |head_dim, causal, features: &[Feature]| {
+            let features = Features::from_iter(features.iter().copied());
+            Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, features, ..D128 }, None)
+        };
+        let refused = |head_dim, causal, features: &[Feature]| {
+            with(head_dim, causal, features).expect_err("it has no such tile").to_string()
+        };
+        for (head_dim, causal) in (16..=128).step_by(8).cartesian_product([false, true]) {
+            let first = with(head_dim, causal, &[]).expect("the first").attention().tile;
+            if first.m == 128 {
+                assert!(causal && head_dim > 120, "{head_dim}");
+                let reason = refused(head_dim, causal, &[Feature::M128]);
+                assert!(reason.contains("the only tile of this kernel has 128 queries: leave out `m128`"), "{reason}");
+                continue;
+            }
+            let plan = with(head_dim, causal, &[Feature::M128]).expect("the second");
+            let second = plan.attention().tile;
+            assert_eq!((first.m, second.m, second.warps, hopper(&plan).consumers), (192, 128, 12, 2), "{head_dim}");
+            assert!(plan.registers.total <= 240, "{head_dim}");
+        }
+        for (head_dim, features) in [(136, &[Feature::M128][..]), (64, &[Feature::M128, Feature::Softcap])] {
+            let reason = refused(head_dim, false, features);
+            assert!(reason.contains("kernels without features at head dims up to 128 on sm90"), "{reason}");
+        }
+        for (head_dim, causal) in [(64, false), (72, true), (32, true)] {
+            let reason = refused(head_dim, causal, &[Feature::Long]);
+            assert!(reason.contains("causal kernels without features at head dims 40 to 64 on sm90"), "{reason}");
+        }
+        let reason = refused(64, true, &[Feature::Long, Feature::M128]);
+        assert!(reason.contains("`long` and `m128` are two tiles; a kernel has one"), "{reason}");
+    }
+
     /// Each width is that of one instruction, and every panel of V belongs to one of them.
     #[test]
     fn the_widths_of_every_head_dim_are_those_of_an_instruction_and_cover_it() {
