@@ -112,6 +112,8 @@ pub struct FeatureInfo {
     pub is_split_only: bool,
     /// True if its kernels exist at some head dims only: for others they are made only where the feature is named.
     pub has_own_head_dims: bool,
+    /// True if it changes the tile alone, so that a kernel without it serves the same calls.
+    pub is_second_tile: bool,
     /// True if templates include a part with its name.
     pub has_part: bool,
     /// Compatibility rules of kernels that have it.
@@ -135,6 +137,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     changes_weights: false,
     is_split_only: false,
     has_own_head_dims: false,
+    is_second_tile: false,
     has_part: true,
     rules: &[],
 };
@@ -332,6 +335,7 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_LONG",
         summary: "the tile is that for long sequences",
         has_own_head_dims: true,
+        is_second_tile: true,
         has_part: false,
         ..OF_ROWS
     },
@@ -341,6 +345,7 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_M128",
         summary: "a tile has 128 queries",
         has_own_head_dims: true,
+        is_second_tile: true,
         has_part: false,
         rules: &[FeatureRule { excludes: &[Feature::Long], reason: "`long` and `m128` are two tiles; a kernel has one", ..RULE }],
         ..OF_ROWS

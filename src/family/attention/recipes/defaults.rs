@@ -94,11 +94,11 @@ mod tests {
         }
         let score = if rng.random_bool(0.3) { scores.choose(rng).copied() } else { None };
         // Second tiles go with nothing else.
-        let second = [Feature::Long, Feature::M128];
-        let features: Features = if recipe.features().has(Feature::Long) && rng.random_bool(0.1) {
+        let (second, others): (Vec<_>, Vec<_>) = recipe.features().iter().partition(|feature| feature.info().is_second_tile);
+        let features: Features = if !second.is_empty() && rng.random_bool(0.1) {
             second.choose(rng).copied().into_iter().collect()
         } else {
-            recipe.features().iter().filter(|feature| !second.contains(feature) && rng.random_bool(0.25)).collect()
+            others.into_iter().filter(|_| rng.random_bool(0.25)).collect()
         };
         Some((Point { features: features.with_score(score), ..plain }, recipe))
     }
