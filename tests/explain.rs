@@ -209,7 +209,7 @@ fn what_a_call_cannot_be_is_refused_by_name() {
     kgen(folder.path(), &["explain", NAME, "--batch", "1"]).assert().code(2).stderr(contains("--call"));
 }
 
-/// Causal kernels of Hopper at head dim 64 have two tiles, both of the dense path.
+/// Causal kernels of Hopper at head dim 64 have three tiles, all of the dense path.
 #[test]
 fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -218,7 +218,7 @@ fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
         let lengths = ["--batch", batch, "--seqlen-q", length, "--seqlen-k", length];
         let found = json(&mut kgen_with_cache(folder.path(), &[&sizes[..], &lengths].concat()));
         let candidates = found["candidates"].as_array().expect("a list");
-        assert_eq!(candidates.iter().filter(|one| one["path"] == "dense").count(), 2, "{found}");
+        assert_eq!(candidates.iter().filter(|one| one["path"] == "dense").count(), 3, "{found}");
         let kernel = candidates[found["chosen"].as_u64().expect("an index") as usize]["kernel"].clone();
         let reason = found["reason"].as_str().expect("a sentence");
         assert!(reason.starts_with(&format!("`{}` is predicted", kernel.as_str().expect("a name"))), "{reason}");
@@ -226,6 +226,32 @@ fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
     };
     assert_eq!(chosen("32", "512"), "flash_fwd_hdim64_bf16_causal_sm90");
     assert_eq!(chosen("2", "8192"), "flash_fwd_hdim64_bf16_causal_long_sm90");
+}
+
+/// Calls with few tiles, or of lengths that fill 192 rows badly: fewer or shorter rounds of tiles of 128 rows. At long
+/// equal lengths 192 rows read K and V less often.
+#[test]
+fn the_tile_of_128_queries_is_chosen_where_tiles_of_192_leave_a_round_or_a_tile_nearly_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let chosen = |head_dim: &str, [batch, heads, heads_k, queries, keys]: [u32; 5], total: Option<u32>| {
+        let sizes = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
+        let numbers =
+            [("batch", batch), ("heads", heads), ("heads-k", heads_k), ("seqlen-q", queries), ("seqlen-k", keys)].into_iter();
+        let totals = total.into_iter().flat_map(|total| [("total-q", total), ("total-k", total)]);
+        let given = numbers.chain(totals).flat_map(|(name, number)| [format!("--{name}"), number.to_string()]);
+        let arguments: Vec<String> = sizes.into_iter().chain(given).collect();
+        let found = json(&mut kgen_with_cache(folder.path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+        let candidates = found["candidates"].as_array().expect("a list");
+        assert_eq!(candidates.iter().filter(|one| one["path"] == "dense").count(), 2, "{found}");
+        candidates[found["chosen"].as_u64().expect("an index") as usize]["kernel"].clone()
+    };
+    assert_eq!(chosen("128", [3, 11, 11, 868, 868], None), "flash_fwd_hdim128_bf16_m128_sm90");
+    assert_eq!(chosen("64", [2, 8, 8, 1755, 1755], None), "flash_fwd_hdim64_bf16_m128_sm90");
+    assert_eq!(chosen("64", [5, 59, 59, 213, 368], None), "flash_fwd_hdim64_bf16_m128_sm90");
+    assert_eq!(chosen("128", [17, 4, 1, 1130, 9717], None), "flash_fwd_hdim128_bf16_m128_sm90");
+    assert_eq!(chosen("128", [2, 16, 16, 8192, 8192], None), "flash_fwd_hdim128_bf16_sm90");
+    assert_eq!(chosen("64", [2, 32, 32, 8192, 8192], None), "flash_fwd_hdim64_bf16_sm90");
+    assert_eq!(chosen("64", [8, 16, 16, 4000, 4000], Some(16000)), "flash_fwd_hdim64_bf16_sm90");
 }
 
 #[test]

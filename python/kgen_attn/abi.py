@@ -55,6 +55,7 @@ FEATURES = {
     "bias": 16384,
     "dropout": 32768,
     "long": 65536,
+    "m128": 131072,
 }
 
 KINDS = {

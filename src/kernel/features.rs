@@ -49,6 +49,8 @@ pub enum Feature {
     Dropout,
     /// The kernel has the tile that is fastest for long sequences. Valid for every call.
     Long,
+    /// The kernel has a tile of 128 queries. Valid for every call.
+    M128,
 }
 
 /// A compatibility rule of a feature, the same for every template.
@@ -110,6 +112,8 @@ pub struct FeatureInfo {
     pub is_split_only: bool,
     /// True if its kernels exist at some head dims only: for others they are made only where the feature is named.
     pub has_own_head_dims: bool,
+    /// True if it changes the tile alone, so that a kernel without it serves the same calls.
+    pub is_second_tile: bool,
     /// True if templates include a part with its name.
     pub has_part: bool,
     /// Compatibility rules of kernels that have it.
@@ -133,6 +137,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     changes_weights: false,
     is_split_only: false,
     has_own_head_dims: false,
+    is_second_tile: false,
     has_part: true,
     rules: &[],
 };
@@ -330,7 +335,19 @@ const INFO: &[FeatureInfo] = &[
         constant: "KGEN_FEATURE_LONG",
         summary: "the tile is that for long sequences",
         has_own_head_dims: true,
+        is_second_tile: true,
         has_part: false,
+        ..OF_ROWS
+    },
+    FeatureInfo {
+        name: "m128",
+        aliases: &["tile_m128"],
+        constant: "KGEN_FEATURE_M128",
+        summary: "a tile has 128 queries",
+        has_own_head_dims: true,
+        is_second_tile: true,
+        has_part: false,
+        rules: &[FeatureRule { excludes: &[Feature::Long], reason: "`long` and `m128` are two tiles; a kernel has one", ..RULE }],
         ..OF_ROWS
     },
 ];
@@ -339,6 +356,7 @@ impl Feature {
     /// Every feature, in the order of kernel names.
     pub const ALL: &'static [Self] = &[
         Self::Long,
+        Self::M128,
         Self::PackGqa,
         Self::Paged,
         Self::Cache,
@@ -406,7 +424,7 @@ impl AxisWord for Feature {
 /// the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
-    built_in: u16,
+    built_in: u32,
     score: Option<KeptScore>,
 }
 
@@ -630,7 +648,7 @@ mod tests {
 
     #[test]
     fn the_table_is_in_the_order_of_the_features_and_has_the_bits_of_kgen_h() {
-        assert_eq!((INFO.len(), Feature::ALL.len()), (16, 16));
+        assert_eq!((INFO.len(), Feature::ALL.len()), (17, 17));
         let constants: Vec<(&str, usize)> =
             Feature::ALL.iter().map(|feature| (feature.info().constant, feature.bit() as usize)).collect();
         for feature in Feature::ALL {

@@ -220,4 +220,5 @@ fn features_with_their_own_head_dims_have_no_others_unless_they_are_named() {
     assert_eq!([64, 72].map(|head_dim| kernels(Feature::Long, HeadDim::equal(head_dim), None)), [2, 0]);
     let named = Some(Features::from_iter([Feature::Long]));
     assert!(kernels(Feature::Long, HeadDim::equal(48), named) > 0);
+    assert_eq!([64, 72, 128].map(|head_dim| kernels(Feature::M128, HeadDim::equal(head_dim), None)), [4, 0, 2]);
 }

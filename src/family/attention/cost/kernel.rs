@@ -227,7 +227,7 @@ impl KernelCost {
     /// is hidden, 0.8 µs more, and 1.7 µs for each width but one. A step runs in sequence from Q Kᵀ to P V. With packed
     /// rows, a launch takes 1.7 µs longer, and without pages a step a sixth. With the tile of `long`, twice as many
     /// keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with nothing,
-    /// is longer.
+    /// is longer. With that of `m128`, two thirds as many rows, a step has more keys than the first tile's.
     fn hopper(point: Point, design: &Design) -> Self {
         let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
         let chain_cycles = rounded(190.0 + 5.2 * n + 0.047 * n * head_dim);
@@ -247,6 +247,9 @@ impl KernelCost {
         };
         if point.features.has(Feature::Long) {
             return Self { tile_cycles: whole.tile_cycles + 1100, step_cycles: rounded(0.925 * step), ..whole };
+        }
+        if point.features.has(Feature::M128) {
+            return Self { step_cycles: rounded(0.95 * step), ..whole };
         }
         if !point.features.has(Feature::PackGqa) {
             return whole;

@@ -13,6 +13,7 @@ mod dropout;
 mod head;
 mod kv;
 mod long;
+mod m128;
 mod packgqa;
 mod page_descale;
 mod paged;
@@ -86,6 +87,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &paged::Paged,
     &packgqa::PackGqa,
     &long::Long,
+    &m128::M128,
     &qv::Qv,
     &cache::Cached,
     &kv::E4M3,
@@ -166,7 +168,7 @@ mod tests {
                 assert_eq!(room.words(&read).as_deref().map(str::trim), Some(word));
                 written += 1;
             }
-            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::Long | Feature::PageDescale);
+            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::Long | Feature::M128 | Feature::PageDescale);
             assert_eq!(written > 0, has_words, "`{}`", room.feature());
         }
     }

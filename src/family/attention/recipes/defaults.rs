@@ -93,11 +93,12 @@ mod tests {
             return Some((plain, recipe));
         }
         let score = if rng.random_bool(0.3) { scores.choose(rng).copied() } else { None };
-        // `long` goes with nothing else.
-        let features: Features = if recipe.features().has(Feature::Long) && rng.random_bool(0.05) {
-            Features::from_iter([Feature::Long])
+        // Second tiles go with nothing else.
+        let (second, others): (Vec<_>, Vec<_>) = recipe.features().iter().partition(|feature| feature.info().is_second_tile);
+        let features: Features = if !second.is_empty() && rng.random_bool(0.1) {
+            second.choose(rng).copied().into_iter().collect()
         } else {
-            recipe.features().iter().filter(|feature| *feature != Feature::Long && rng.random_bool(0.25)).collect()
+            others.into_iter().filter(|_| rng.random_bool(0.25)).collect()
         };
         Some((Point { features: features.with_score(score), ..plain }, recipe))
     }

@@ -51,7 +51,15 @@ impl Recipe for HopperForward {
         if variant.features.has(Feature::Long) && !has_long_tile(variant) {
             return Err("`long` is a second tile of causal kernels without features at head dims 40 to 64 on sm90".to_owned());
         }
-        default_of(&TILES, variant)
+        let tile = default_of(&TILES, variant)?;
+        if variant.features.has(Feature::M128) {
+            let first = first_tile(variant)
+                .ok_or("`m128` is a second tile of kernels without features at head dims up to 128 on sm90")?;
+            if first.m == tile.m {
+                return Err(format!("the only tile of this kernel has {} queries: leave out `m128`", tile.m));
+            }
+        }
+        Ok(tile)
     }
 
     fn tiles(&self) -> Option<&'static TileFile> {
@@ -59,7 +67,7 @@ impl Recipe for HopperForward {
     }
 
     fn features(&self) -> Features {
-        let keys = [Feature::PackGqa, Feature::Long, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        let keys = [Feature::PackGqa, Feature::Long, Feature::M128, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
         Features::with_pages().with(Features::from_iter(keys))
     }
 
@@ -256,6 +264,13 @@ fn has_long_tile(variant: Point) -> bool {
     variant.causal && is_plain && (33..=64).contains(&variant.head_dim.wider())
 }
 
+/// The first tile of a kernel that may have a second one of 128 queries; `None` for others.
+fn first_tile(variant: Point) -> Option<Tile> {
+    let is_plain = variant.features == Features::from_iter([Feature::M128]);
+    let first = Point { features: Features::NONE, ..variant };
+    (is_plain && variant.head_dim.wider() <= 128).then(|| default_of(&TILES, first).ok()).flatten()
+}
+
 /// True if a warp searches the block's work in a list (`hopper/work_queue.tera`).
 fn is_queued(variant: Point) -> bool {
     variant.features.has(Feature::Paged) || packs_heads(variant)
@@ -450,6 +465,40 @@ mod tests {
             assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{variant}: {:?}", plan.occupancy);
             assert!(plan.registers.total <= hopper(&plan).consumer_registers, "{variant}");
         }
+    }
+
+    #[test]
+    fn a_second_tile_exists_beside_a_first_one_that_differs_in_what_it_is_for() {
+        let with = |head_dim, causal, features: &[Feature]| {
+            let features = Features::from_iter(features.iter().copied());
+            Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, features, ..D128 }, None)
+        };
+        let refused = |head_dim, causal, features: &[Feature]| {
+            with(head_dim, causal, features).expect_err("it has no such tile").to_string()
+        };
+        for (head_dim, causal) in (16..=128).step_by(8).cartesian_product([false, true]) {
+            let first = with(head_dim, causal, &[]).expect("the first").attention().tile;
+            if first.m == 128 {
+                assert!(causal && head_dim > 120, "{head_dim}");
+                let reason = refused(head_dim, causal, &[Feature::M128]);
+                assert!(reason.contains("the only tile of this kernel has 128 queries: leave out `m128`"), "{reason}");
+                continue;
+            }
+            let plan = with(head_dim, causal, &[Feature::M128]).expect("the second");
+            let second = plan.attention().tile;
+            assert_eq!((first.m, second.m, second.warps, hopper(&plan).consumers), (192, 128, 12, 2), "{head_dim}");
+            assert!(plan.registers.total <= 240, "{head_dim}");
+        }
+        for (head_dim, features) in [(136, &[Feature::M128][..]), (64, &[Feature::M128, Feature::Softcap])] {
+            let reason = refused(head_dim, false, features);
+            assert!(reason.contains("kernels without features at head dims up to 128 on sm90"), "{reason}");
+        }
+        for (head_dim, causal) in [(64, false), (72, true), (32, true)] {
+            let reason = refused(head_dim, causal, &[Feature::Long]);
+            assert!(reason.contains("causal kernels without features at head dims 40 to 64 on sm90"), "{reason}");
+        }
+        let reason = refused(64, true, &[Feature::Long, Feature::M128]);
+        assert!(reason.contains("`long` and `m128` are two tiles; a kernel has one"), "{reason}");
     }
 
     /// Each width is that of one instruction, and every panel of V belongs to one of them.

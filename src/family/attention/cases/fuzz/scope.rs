@@ -87,6 +87,9 @@ impl Scope {
                 ScopeDevice::Emulator => variant.target.compute_capability(),
             };
             let attention::Point { head_dim, dtype, causal, features, .. } = *variant;
+            // Calls of a second tile are those of the first.
+            let others = features.iter().filter(|feature| !feature.info().is_second_tile);
+            let features = others.collect::<Features>().with_score(features.score());
             let point = Point { entry, head_dim, dtype, causal, features, capability };
             if !points.contains(&point) && Self::runs(*variant, capability) {
                 points.push(point);
