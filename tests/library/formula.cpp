@@ -155,6 +155,7 @@ static void unequal_lengths() {
     expect("the end by another clock", time_of(with(keys), KERNEL, TWICE_AS_FAST, WHOLE).memory, 327.68 + 125);
     const auto heads = [&](request_cost& r) { keys(r), r.heads = 20; };
     expect_times("80 blocks", times(with(heads)), {1300, 500, 2437.5 + 1875, 44.375 * 60 + 1875, 6553.6 + 250});
+    expect("80 blocks, the longest first", times(with(heads), WHOLE, ordered).chain, 2050 + 1600);
     // 1.5 times as many keys: 480, eight steps on average.
     const kernel_time more = times(WITH(keys(r), r.keys_to_mean = 1.5));
     expect("long sequences have more queries", more.memory, 4 * 480 * 0.256 + 100);

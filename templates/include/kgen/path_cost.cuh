@@ -137,6 +137,9 @@ constexpr double WITHOUT_KEYS = 0.3;
 // If slots do not end together, the last ones take longer by this fraction of an average tile.
 constexpr double DRAIN = 0.375;
 
+// The same if the last tiles are the shortest of a batch of unequal sequences.
+constexpr double DRAIN_OF_SHORTEST = 0.1;
+
 // Bytes of an L2 line, and the fraction of the unused rest of a line that is fetched in addition if a row of K or V
 // does not fill its last line: the block of the next head, which needs the rest, often comes too late. If each block
 // has a multiprocessor to itself, nothing is fetched in addition: the blocks then run in step.
@@ -193,13 +196,14 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
+    const double drain = r.unequal && k.orders_batch ? DRAIN_OF_SHORTEST : DRAIN;
     // numbers processed one after another: tiles and steps per slot, steps per multiprocessor
     double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
         const auto turns = [&](double places) {
-            return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0));
+            return fmax(longest, blocks * average / places + (in_turns > places ? drain * average + tail : 0));
         };
-        tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * DRAIN : 0));
+        tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * drain : 0));
         in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     } else {
         const auto turns = [&](double places) { return ceil(blocks_with_keys / places) * longest; };

@@ -105,7 +105,7 @@ impl Busy {
 const WGMMA: [f64; 2] = [0.65, 0.83];
 
 /// [`WGMMA`] for warpgroups that do not take turns: the products and exponentials of one warpgroup follow one another.
-const WGMMA_OF_ONE_STEP: [f64; 2] = [0.75, 1.1];
+const WGMMA_OF_ONE_STEP: [f64; 2] = [0.79, 1.16];
 
 /// [`WGMMA`] for `mma.sync`: FlashAttention-2's authors report 180 and 220 TFLOP/s on an A100 at head dims 64 and 128.
 const MMA: [f64; 2] = [1.03, 1.18];
@@ -206,8 +206,7 @@ impl KernelCost {
 
     /// 0.6 µs per launch; per tile, 0.9 µs and 14 ns per column in addition to its steps; per step of 64 keys per
     /// warpgroup, 0.6 µs and 1.5 ns per column. A last panel of less than 64 columns costs half of the missing columns
-    /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one. Of long sequences, a step
-    /// takes a twentieth longer than its units are busy.
+    /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (mean(taken(point.head_dim)), f64::from(design.tile.n));
         Self {
@@ -218,7 +217,7 @@ impl KernelCost {
             crowded_ns: 310 + 240 * (most_widths(point.head_dim) - 1),
             tile_cycles: rounded(1660.0 + 25.0 * head_dim),
             chain_cycles: rounded((1000.0 + 2.6 * head_dim) * n / 64.0),
-            step_cycles: rounded(1.05 * Busy::of(point, design).total()),
+            step_cycles: rounded(Busy::of(point, design).total()),
             ..Self::default()
         }
     }
@@ -227,7 +226,7 @@ impl KernelCost {
     /// is hidden, 0.8 µs more, and 1.7 µs for each width but one. A step runs in sequence from Q Kᵀ to P V. With packed
     /// rows, a launch takes 1.7 µs longer, and without pages a step a sixth. With the tile of `long`, twice as many
     /// keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with nothing,
-    /// is longer. With that of `m128`, two thirds as many rows, a step has more keys than the first tile's.
+    /// is longer.
     fn hopper(point: Point, design: &Design) -> Self {
         let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
         let chain_cycles = rounded(190.0 + 5.2 * n + 0.047 * n * head_dim);
@@ -247,9 +246,6 @@ impl KernelCost {
         };
         if point.features.has(Feature::Long) {
             return Self { tile_cycles: whole.tile_cycles + 1100, step_cycles: rounded(0.925 * step), ..whole };
-        }
-        if point.features.has(Feature::M128) {
-            return Self { step_cycles: rounded(0.95 * step), ..whole };
         }
         if !point.features.has(Feature::PackGqa) {
             return whole;
