@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn a_second_tile_exists_beside_a_first_one_that_differs_in_what_it_is_for() {
         let with = |head_dim, causal, features: &[Feature]| {
-            let features = Features::from_iter(features.iter().copied());
+            let features = features.iter().copied().collect();
             Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, features, ..D128 }, None)
         };
         let refused = |head_dim, causal, features: &[Feature]| {
