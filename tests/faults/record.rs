@@ -67,7 +67,7 @@ pub fn key(sources: Sources, fault: &Fault, plan: &Plan, text: &str, hint: Optio
         .map(Some)
         .into_iter()
         .chain([fault.cases.as_deref()])
-        .map(|cases| (cases, source_key(&request, &options(cases), &emulator)))
+        .map(|cases| (cases, source_key(&request, &options(cases), &emulator).expect("a source has a key")))
         .collect();
     let Fault { expect, says, .. } = fault;
     // The crates with which cases are drawn have their versions in the lock.
