@@ -222,9 +222,9 @@ fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     }
 }
 
-/// Hash of all that the verdict on a source depends on, where `emulator` identifies what the source is compiled against:
-/// the text, the request, the cases and the code that judges. The same on every machine if `emulator` is. `None` for a
-/// library.
+/// Hash of all that the verdict on a source depends on: the text, the request, the cases, the code that judges, and
+/// `emulator`, which identifies what the source is compiled against. The same on every machine if `emulator` is. `None`
+/// for a library.
 pub fn source_key(request: &CheckRequest, options: &CheckOptions, emulator: &str) -> Option<String> {
     let Kernel::Source(text) = &request.kernel else { return None };
     VerdictCache::key(options.cases, &[text, emulator], &message(request, options)).ok()

@@ -57,8 +57,8 @@ fn what_a_verdict_depends_on() -> Result<(), String> {
     differs(key(sources(), &cases, plan, &text, Some("a case")), "`cases`")?;
     let emulator = edited(sources().emulator, "runtime/race.hpp");
     differs(key(Sources { emulator: &emulator, ..sources() }, fault, plan, &text, Some("a case")), "the emulator")?;
-    // `kgen/types.cuh` is included by headers, not by kernels.
-    for header in ["kgen.h", "kgen/types.cuh"] {
+    // `kgen/strides.cuh` is included by headers, neither by kernels nor by the emulator.
+    for header in ["kgen.h", "kgen/strides.cuh"] {
         let headers = edited(sources().headers, header);
         differs(key(Sources { headers: &headers, ..sources() }, fault, plan, &text, Some("a case")), header)?;
     }
