@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The modules that draw inputs, run kernels and check their outputs; the last computes declared scores for the
-/// reference.
-const JUDGES: [&str; 4] = ["src/check", "src/device", "src/family", "src/expression"];
+/// The modules that draw inputs, run kernels and check their outputs, with those whose code they run: `expression`
+/// computes declared scores for the reference, `isolate` carries verdicts, `kernel` and `plan` say what a kernel is.
+const JUDGES: [&str; 7] = ["src/check", "src/device", "src/expression", "src/family", "src/isolate", "src/kernel", "src/plan"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=python/kgen_attn");

@@ -28,10 +28,11 @@ KGEN="$kgen" scripts/generated.sh --check
 
 step "a slice of the grid that reaches every template, target, dtype and mask: nvcc compiles it, the emulator smoke-tests it"
 rm -rf build/log  # left by earlier runs
-# The tests' passes, each keyed by all that it depends on: no kernel is checked twice.
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/kgen"
-mkdir -p "$cache/verdicts"
-cp "${CARGO_TARGET_DIR:-target}"/tmp/faults/verdicts/*.json "$cache/verdicts/"
+# The tests' passes and their emulator, each keyed by all that it depends on: no kernel is checked twice.
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/kgen" tests="${CARGO_TARGET_DIR:-target}/tmp/faults"
+mkdir -p "$cache/verdicts" "$cache/emulator"
+cp "$tests"/verdicts/*.json "$cache/verdicts/"
+cp -R "$tests"/emulator/kit-* "$cache/emulator/"
 "$kgen" build-all --set slice --device emulator --generated build/generated
 if grep -rn "warning #" build/log; then
     echo "error: nvcc warns about generated kernels, as listed above" >&2

@@ -1,6 +1,10 @@
 //! `kgen db`: rows added to a store can be read back in every format, and bad input is refused.
 
+#[path = "support/emulator.rs"]
+mod emulator;
+
 use assert_cmd::Command;
+use emulator::lend_emulator;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::{Value, json};
 use std::{
@@ -326,6 +330,7 @@ fn a_writer_that_is_killed_loses_nothing_that_it_had_added() {
 fn a_check_adds_its_verdicts_once() {
     let stores = Stores::new();
     let cache = stores.path("cache");
+    lend_emulator(&cache);
     let check = || {
         let mut check = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
         check.args(["check", "--device", "emulator", "vector_add_fp32_sm90"]).current_dir(stores.0.path());

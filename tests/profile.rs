@@ -4,12 +4,18 @@
 mod support;
 
 use assert_cmd::Command;
-use kgen::toolchain::host_compiler_in_process;
+use kgen::{
+    device::EmulatorKit,
+    profile::FLAG,
+    render::Templates,
+    toolchain::{Cancel, host_compiler_in_process},
+};
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 use support::copy_folder;
 
@@ -25,7 +31,16 @@ fn kept(name: &str) -> PathBuf {
     folder.join(name)
 }
 
+/// The emulator that counts, in the cache of all tests: processes that found none there would each compile it.
+static KIT: LazyLock<EmulatorKit> = LazyLock::new(|| {
+    let (templates, mut host) = (Templates::embedded(), host_compiler_in_process().expect("a host compiler"));
+    host.flags.push(FLAG.to_owned());
+    let (include, emulator) = (templates.include_files(), templates.emulator_files());
+    EmulatorKit::new(&kept("cache").join("kgen"), include, emulator, &host, &Cancel::default()).expect("it compiles")
+});
+
 fn kgen(folder: &Path, arguments: &[&str]) -> Command {
+    LazyLock::force(&KIT);
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
     command.args(arguments).current_dir(folder).env("KGEN_DB", folder.join("rows.db")).env("XDG_CACHE_HOME", kept("cache"));
     command.env("CUDA_VISIBLE_DEVICES", "").env_remove("KGEN_TEMPLATES").env_remove("KGEN_VARIANTS");

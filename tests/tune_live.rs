@@ -1,10 +1,13 @@
 //! `kgen tune` without a GPU and without nvcc: a mock driver, a compiler that makes a kernel of the host of every tile,
 //! and proofs on the emulator.
 
+#[path = "support/emulator.rs"]
+mod emulator;
 #[path = "support/mock_machine.rs"]
 mod mock_machine;
 
 use assert_cmd::Command;
+use emulator::lend_emulator;
 use kgen::lab::{Condition, Row, Status, Store};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs};
@@ -24,7 +27,9 @@ struct Mock(TempDir);
 
 impl Mock {
     fn new() -> Self {
-        Self(mock_machine::machine(SPILLS, FACTS))
+        let machine = mock_machine::machine(SPILLS, FACTS);
+        lend_emulator(&machine.path().join("cache"));
+        Self(machine)
     }
 
     /// The first search, or the first ladder.

@@ -181,22 +181,22 @@ impl Bench {
     /// Two selections and a removal; `place` is the first argument of each line.
     fn try_selections(&self, place: &str, one: &str, other: &str) {
         let [first, second, remove] = [one, other, "--remove"].map(|what| format!("{place} {what}"));
-        self.try_lines([&first, &second, &remove]);
         // A run without a selection completes an interrupted update.
-        let [held, wanted] = ["one", "other"].map(|name| tree(&self.path(name)));
-        self.try_faults("one", &second, &[Next { line: place.to_owned(), leaves: vec![&held, &wanted] }]);
+        self.try_lines([&first, &second, &remove], Some(place));
     }
 
-    /// A first run, a second one over it, and a removal; `start` exists.
-    fn try_lines(&self, [first, second, remove]: [&str; 3]) {
+    /// A first run, a second one over it, and a removal; `start` exists. After a fault of the second run, `completion`
+    /// leaves one of the two runs' results.
+    fn try_lines(&self, [first, second, remove]: [&str; 3], completion: Option<&str>) {
         self.after("start", first, "one");
         self.after("one", second, "other");
         let [start, held, wanted] = ["start", "one", "other"].map(|name| tree(&self.path(name)));
-        let next = |line: &str, leaves| Next { line: line.to_owned(), leaves: vec![leaves] };
-        let nexts = [next(remove, &start), next(first, &held), next(second, &wanted)];
-        self.try_faults("start", first, &nexts);
-        self.try_faults("one", second, &nexts);
-        self.try_faults("one", remove, &nexts);
+        let next = |line: &str, leaves| Next { line: line.to_owned(), leaves };
+        let nexts = || vec![next(remove, vec![&start]), next(first, vec![&held]), next(second, vec![&wanted])];
+        let completed = completion.map(|line| next(line, vec![&held, &wanted]));
+        self.try_faults("start", first, &nexts());
+        self.try_faults("one", second, &nexts().into_iter().chain(completed).collect::<Vec<_>>());
+        self.try_faults("one", remove, &nexts());
     }
 }
 
@@ -262,11 +262,8 @@ fn an_installed_vllm() {
         }
     }
     let [one, other] = ["first", "second"].map(|build| format!("--prebuilt {}", bench.path(build).display()));
-    bench.try_lines([
-        &format!("vllm_flash_attn {one}"),
-        &format!("vllm_flash_attn {other}"),
-        "vllm_flash_attn --prebuilt --remove",
-    ]);
+    let lines = [format!("vllm_flash_attn {one}"), format!("vllm_flash_attn {other}")];
+    bench.try_lines([&lines[0], &lines[1], "vllm_flash_attn --prebuilt --remove"], None);
 }
 
 /// A chain of interruptions: each starts from the state that the previous one left.

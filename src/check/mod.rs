@@ -23,7 +23,7 @@ pub use compare::{Comparison, Tally};
 pub use level::Level;
 pub use numbers::Number;
 pub use refusals::{Change, Expected, STRUCTURE, begin, changed, changed_without_workspace, drop_tensor};
-pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
+pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run, source_key};
 pub use vector::Vector;
 pub(crate) use vector::fill_normal;
 pub use verdict::{Status, Verdict, Worst};

@@ -154,18 +154,7 @@ fn twin_of(passed: &Verdict, request: &CheckRequest) -> Verdict {
 /// One variant: from the cache, or compiled and run.
 fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Observer, gpu: &Mutex<()>) -> Verdict {
     let device = request.device();
-    let mut message = Request {
-        version: PROTOCOL,
-        subject: Subject { variant: request.variant, tiling: request.tiling, device },
-        compiled_for: request.compiled_for,
-        library: PathBuf::new(),
-        level: options.level,
-        filter: options.filter.clone(),
-        seed: options.seed,
-        schedule: options.schedule,
-        threads: reference_threads(device, options),
-        time_limit_seconds: options.time_limit.as_secs_f64(),
-    };
+    let mut message = message(request, options);
     let cache = VerdictCache::new(&options.cache);
     let key = cache_key(request, options, &message);
     if let Some(verdict) = key.as_ref().filter(|_| !options.fresh).and_then(|key| cache.find(key)) {
@@ -207,6 +196,23 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     verdict
 }
 
+/// The message to a worker, but for the library.
+fn message(request: &CheckRequest, options: &CheckOptions) -> Request {
+    let device = request.device();
+    Request {
+        version: PROTOCOL,
+        subject: Subject { variant: request.variant, tiling: request.tiling, device },
+        compiled_for: request.compiled_for,
+        library: PathBuf::new(),
+        level: options.level,
+        filter: options.filter.clone(),
+        seed: options.seed,
+        schedule: options.schedule,
+        threads: reference_threads(device, options),
+        time_limit_seconds: options.time_limit.as_secs_f64(),
+    }
+}
+
 /// Threads of a worker's reference: its share of the cores.
 fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -216,10 +222,18 @@ fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     }
 }
 
+/// Hash of all that the verdict on a source depends on: the text, the request, the cases, the code that judges, and
+/// `emulator`, which identifies what the source is compiled against. The same on every machine if `emulator` is. `None`
+/// for a library.
+pub fn source_key(request: &CheckRequest, options: &CheckOptions, emulator: &str) -> Option<String> {
+    let Kernel::Source(text) = &request.kernel else { return None };
+    VerdictCache::key(options.cases, &[text, emulator], &message(request, options)).ok()
+}
+
 /// The key of a reusable verdict. A library is identified by its bytes, a GPU by its name and driver.
 fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) -> Option<String> {
     match &request.kernel {
-        Kernel::Source(text) => VerdictCache::key(options.cases, &[text, options.kit.as_ref()?.hash()], message).ok(),
+        Kernel::Source(_) => source_key(request, options, options.kit.as_ref()?.hash()),
         Kernel::Library { device, path } => {
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(files::open(path).ok()?).ok()?;

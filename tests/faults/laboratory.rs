@@ -1,13 +1,12 @@
-//! The kernels in which faults are planted, and the check that must reject them.
+//! The kernels in which faults are planted.
 
 use super::{
-    hints::{LastCase, hints},
+    hints::hints,
     list::{Fault, List, folder, lists},
     parts::{Parted, is_part, parted, with_marks},
 };
 use itertools::Itertools;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel as Form, Level, Observer, Status, Verdict, run},
     device::EmulatorKit,
     family::attention::{Kind, Point},
     grid::Grid,
@@ -20,7 +19,6 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{LazyLock, OnceLock},
-    time::Duration,
 };
 
 /// A kernel of a grid. Its text is rendered on first use.
@@ -74,6 +72,8 @@ pub struct Laboratory {
     pub lists: Vec<List>,
     /// The device headers, by their paths in `#include`.
     pub headers: BTreeMap<String, String>,
+    /// The emulator's files, by their paths below `templates/emulator/`.
+    pub emulator: BTreeMap<String, String>,
     grids: BTreeMap<String, Vec<Kernel>>,
     renderer: Renderer,
     /// Renders the same kernels with marks around the parts that faults name.
@@ -96,7 +96,8 @@ impl Laboratory {
         });
         Self {
             grids: grids.collect(),
-            headers: templates.include_files().map(|(path, text)| (path.to_owned(), text.to_owned())).collect(),
+            headers: owned(templates.include_files()),
+            emulator: owned(templates.emulator_files()),
             renderer: Renderer::new(&templates).expect("the templates parse"),
             marking: OnceLock::new(),
             kit: OnceLock::new(),
@@ -128,11 +129,11 @@ impl Laboratory {
     }
 
     /// The cache of verdicts and objects. It is kept between runs, since every entry is keyed by its content.
-    fn cache() -> PathBuf {
+    pub fn cache() -> PathBuf {
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults")
     }
 
-    fn kit(&self) -> EmulatorKit {
+    pub fn kit(&self) -> EmulatorKit {
         let kit = self.kit.get_or_init(|| {
             let (templates, host) = (Templates::embedded(), host_compiler_in_process().expect("a host compiler"));
             let (include, emulator) = (templates.include_files(), templates.emulator_files());
@@ -141,36 +142,14 @@ impl Laboratory {
         kit.clone()
     }
 
-    /// The verdict on a text of a kernel, from the cases whose names contain `cases`. Ends with the first failure. A
-    /// pass of an earlier run counts: it is keyed by everything that it depends on.
-    fn check(&self, plan: &Plan, text: String, cases: Option<&str>, observer: &dyn Observer) -> Verdict {
-        let options = CheckOptions {
-            cases: kgen::family::cases,
-            level: Level::Smoke,
-            filter: cases.map(str::to_owned),
-            seed: DEFAULT_SEED,
-            schedule: None,
-            jobs: 1,
-            gpu_jobs: 1,
-            time_limit: Duration::from_secs(300), // the machine may be busy
-            fresh: false,
-            cache: Self::cache(),
-            kit: Some(self.kit()),
-            gpu: None,
-            program: PathBuf::from(env!("CARGO_BIN_EXE_kgen")),
-        };
-        let (variant, tiling, compiled_for) = (plan.variant, plan.tiling(), plan.compiled_for());
-        let request = CheckRequest { variant, tiling, compiled_for, kernel: Form::Source(text) };
-        run(&[request], &options, observer).pop().expect("one verdict")
-    }
-
-    /// Checks that a text of a kernel passes.
+    /// The kernel in which a fault is tried, and its text with the fault.
     ///
     /// # Errors
-    /// The verdict of a kernel that does not pass.
-    pub fn passes(&self, kernel: &Kernel, text: String) -> Result<(), String> {
-        let verdict = self.check(&kernel.plan, text, None, &());
-        if verdict.passed() { Ok(()) } else { Err(format!("{}: {:?}: {}", kernel.name, verdict.status, verdict.message)) }
+    /// The error in the entry.
+    pub fn tried(&self, list: &List, fault: &Fault) -> Result<(&Kernel, String), String> {
+        let mut planted = self.planted(&list.grid, fault)?;
+        let one = one_of(fault, planted.len());
+        Ok(planted.swap_remove(one))
     }
 
     /// Checks that kernels with the fault are rejected as the fault's entry specifies: one kernel for each fault,
@@ -180,7 +159,7 @@ impl Laboratory {
     /// Each kernel that is not rejected in that way, and its verdict.
     pub fn caught(&self, list: &List, fault: &Fault) -> Result<(), String> {
         let planted = self.planted(&list.grid, fault)?;
-        let one = fault.name.bytes().map(usize::from).sum::<usize>() % planted.len();
+        let one = one_of(fault, planted.len());
         let every_kernel = std::env::var_os("KGEN_EVERY_FAULT").is_some();
         let chosen = planted.into_iter().enumerate().filter(|(place, _)| every_kernel || *place == one);
         let trial = list.trial(fault);
@@ -196,38 +175,14 @@ impl Laboratory {
             .collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
     }
+}
 
-    /// Checks that a text is rejected as the fault's entry specifies: by the case `hint`, or else by all cases. In the
-    /// latter case it returns the case that shows the fault and the time spent on those before it.
-    ///
-    /// # Errors
-    /// The verdict, if it differs from the expected one.
-    pub fn rejected(
-        &self,
-        fault: &Fault,
-        plan: &Plan,
-        text: &str,
-        hint: Option<&str>,
-    ) -> Result<Option<(String, Duration)>, String> {
-        let (wanted, sign) = match fault.expect.as_str() {
-            "fail" => (Status::Fail, String::new()),
-            "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
-            "trap" => (Status::Crash, "an index is beyond the bounds of one of the kernel's arrays".to_owned()),
-            "refusal" => (Status::Fail, "the launcher must refuse this and say `".to_owned()),
-            kind => (Status::Fail, format!("{kind}: ")),
-        };
-        let says = fault.says.as_deref().unwrap_or_default();
-        let is_wanted =
-            |verdict: &Verdict| verdict.status == wanted && verdict.message.contains(&sign) && verdict.message.contains(says);
-        if hint.is_some() && is_wanted(&self.check(plan, text.to_owned(), hint, &())) {
-            return Ok(None);
-        }
-        let last = LastCase::default();
-        let verdict = self.check(plan, text.to_owned(), fault.cases.as_deref(), &last);
-        if is_wanted(&verdict) {
-            return Ok(last.take());
-        }
-        let Verdict { status, message, .. } = verdict;
-        Err(format!("{}: {status:?}, expected {wanted:?} with `{sign}` and `{says}`: {message}", plan.variant))
-    }
+/// Paths and texts of files.
+fn owned<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, String> {
+    files.map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
+}
+
+/// Which of `count` kernels a fault is tried in.
+fn one_of(fault: &Fault, count: usize) -> usize {
+    fault.name.bytes().map(usize::from).sum::<usize>() % count
 }

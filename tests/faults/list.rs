@@ -31,7 +31,7 @@ struct Text {
 }
 
 /// One entry of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     pub name: String,
@@ -48,7 +48,7 @@ pub struct Fault {
     pub cases: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum OneOrSeveral {
     One(String),

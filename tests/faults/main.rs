@@ -8,19 +8,23 @@
 mod code;
 mod code_rules;
 mod hints;
+mod judge;
 mod laboratory;
 mod list;
 mod lists;
 mod parts;
 mod plant;
+mod record;
+mod record_rules;
 mod statements;
 mod unharmed;
 
 use hints::hints;
 use laboratory::laboratory;
 use libtest_mimic::{Arguments, Trial};
-use list::Fault;
-use std::process::ExitCode;
+use list::{Fault, List};
+use record::Run;
+use std::{process::ExitCode, sync::Arc};
 
 /// Trials by name and body.
 type Bodies = Vec<(&'static str, fn() -> Result<(), String>)>;
@@ -30,28 +34,39 @@ fn trials_of(group: &'static str, bodies: Bodies) -> impl Iterator<Item = Trial>
 }
 
 /// Long trials begin first, so that no thread idles at the end while a long one runs.
-fn trials() -> Vec<Trial> {
+fn trials(run: &Arc<Run>) -> Vec<Trial> {
     let several = [
         trials_of("variations", unharmed::variations()),
         trials_of("emulator", statements::statements()),
         trials_of("lists", lists::rules()),
         trials_of("code", code_rules::rules()),
         trials_of("hints", hints::rules()),
+        trials_of("record", record_rules::rules()),
     ];
-    let faults = laboratory().lists.iter().flat_map(|list| {
-        let trial = |fault: &'static Fault| Trial::test(list.trial(fault), || Ok(laboratory().caught(list, fault)?));
-        list.faults.iter().map(trial)
-    });
+    let faults = laboratory().lists.iter().flat_map(|list| list.faults.iter().map(move |fault| trial_of(run, list, fault)));
     several.into_iter().flatten().chain(unharmed::trials()).chain(faults).collect()
+}
+
+/// The trial of a fault. One on record does nothing, and its line of the report says so.
+fn trial_of(run: &Arc<Run>, list: &'static List, fault: &'static Fault) -> Trial {
+    let name = list.trial(fault);
+    if run.requires(&name) {
+        let run = Arc::clone(run);
+        Trial::test(name, move || Ok(run.attempt(list, fault)?))
+    } else {
+        Trial::test(name, || Ok(())).with_kind("on record")
+    }
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let asked = || std::env::var("RUST_TEST_THREADS").ok()?.parse().ok();
     arguments.test_threads = arguments.test_threads.or_else(asked);
-    let trials = trials();
+    let run = Arc::new(Run::new(laboratory(), arguments.filter.is_some() || arguments.list));
+    let trials = trials(&run);
     let names: Vec<String> = trials.iter().map(|trial| trial.name().to_owned()).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     hints().write(&names);
+    run.end();
     conclusion.exit_code()
 }
