@@ -10,6 +10,10 @@ namespace kgen {
 // 16 MB.
 constexpr uint64_t L2_FOR_KEYS = 17u << 20;
 
+// Sequences whose longest causal items take fewer steps are better taken one after another: their items are nearly
+// alike, and groups leave gaps. Measured on an H200: 0.90 of the time with 3 and 5 steps, 1.2 to 1.45 times with 9.
+constexpr uint32_t UNLIKE_STEPS = 6;
+
 // The work items of a head: its query tiles, the one with the most keys first.
 struct head_items {
     uint32_t count;
@@ -108,7 +112,8 @@ inline uint32_t heads_per_group(const kgen_fwd_params& p, uint32_t blocks, const
     // Larger groups than twice L2_FOR_KEYS were not measured.
     const double in_l2 = 2 * L2_FOR_KEYS / (bytes_a_head > 1 ? bytes_a_head : 1);
     const uint32_t two_rounds = 2 * blocks / of.count;
-    const uint32_t usual = at_most_all(!is_short ? blocks / 8 : two_rounds <= in_l2 / 2 ? two_rounds : blocks / of.count);
+    const uint32_t usual = at_most_all(!is_short ? blocks / 8
+                                                 : two_rounds <= in_l2 / 2 ? two_rounds : blocks / of.count);
     const uint32_t most = is_short ? (in_l2 < heads ? static_cast<uint32_t>(in_l2) : heads) : usual;
     const uint32_t least = at_most_all(is_short ? (blocks + of.count - 1) / of.count : (usual + 1) / 2);
     const auto time = [&](uint32_t count) {
