@@ -60,7 +60,7 @@ static void even_work() {
     expect("the fullest tile", times(WITH(r.queries = r.longest_queries = 100), WHOLE, groups).step, 600);
     const auto short_tiles = [](request_cost& r) { r.queries = r.longest_queries = 100, r.heads = 20; };
     expect("tiles that lack rows", times(with(short_tiles), WHOLE, groups).step, 40 * 112.0 / 128 * 60 + 500);
-    expect("a tile that lacks most rows", times(WITH(short_tiles(r), r.queries = r.longest_queries = 80), WHOLE, groups).step, 40 * 0.75 * 60 + 500);
+    expect("a tile that lacks most rows", times(WITH(short_tiles(r), r.queries = r.longest_queries = 80), WHOLE, groups).step, 40 * 0.7 * 60 + 500);
     expect("a tile that lacks rows", times(WITH(r.queries = r.longest_queries = 20), WHOLE, groups).step, 300);
 }
 

@@ -136,7 +136,7 @@ constexpr double WITHOUT_KEYS = 0.3;
 
 // The last tile of a sequence takes at least this fraction of another one's steps, even if it has few groups of rows,
 // which then wait for their own products. From 64 x 213 and 64 x 228 queries in tiles of 192 rows on an H200.
-constexpr double LEAST_OF_LAST_TILE = 0.5;
+constexpr double LEAST_OF_LAST_TILE = 0.4;
 
 // If slots do not end together, the last ones take longer by this fraction of an average tile.
 constexpr double DRAIN = 0.375;
