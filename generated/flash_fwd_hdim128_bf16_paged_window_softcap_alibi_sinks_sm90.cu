@@ -111,6 +111,9 @@ struct parameters {
     divisor page_size;
     uint32_t blocks;  // launched
     int32_t keys_in_l2;  // keys of one head that L2 keeps
+    int32_t sequences;       // 1 if groups of heads of all sequences are processed
+    uint32_t heads;          // of a sequence, or of all of them
+    uint32_t heads_a_group;  // 0: one sequence after another
     bool vector;  // O is written in 8-byte pieces
 };
 
@@ -197,6 +200,9 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
 // are processed together as fit L2 with their keys, starting with the last tiles, which have the most keys. Sequences
 // without rows have no items. All lanes of the warp hold the same state, except that each counts the items of one
 // sequence.
+//
+// Long causal sequences of equal lengths are one, with the heads of all batch entries. In a fixed order, blocks then
+// take the items of one group of heads after another.
 struct work_place {
     uint32_t round = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
@@ -208,14 +214,16 @@ struct work_place {
         const kgen_fwd_params& p = given.call;
         const int batch = first_sequence + static_cast<int>(lane_index());
         tiles = 0, heads = 1;
-        if (batch < p.batch) {
+        if (batch < given.sequences) {
             const int rows = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q).rows;
             const int keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k).rows;
-            const uint32_t heads_k = max(1, given.keys_in_l2 / max(1, keys));
+            const uint32_t heads_k = given.heads_a_group != 0 ? given.heads_a_group
+                                                              : max(1, given.keys_in_l2 / max(1, keys));
             tiles = rows < p.least_queries ? 0 : (rows + BLOCK_M - 1) / BLOCK_M;
-            heads = min(p.num_heads, static_cast<int>(heads_k * (p.num_heads / p.num_heads_k)));
+            const uint32_t readers = given.heads_a_group != 0 ? heads_k : heads_k * (p.num_heads / p.num_heads_k);
+            heads = readers < given.heads ? readers : given.heads;
         }
-        items = up_to = tiles * p.num_heads;
+        items = up_to = tiles * given.heads;
         KGEN_UNROLL
         for (uint32_t distance = 1; distance < 32; distance *= 2) {
             const uint32_t sum = shuffle(up_to, (lane_index() - distance) % 32);
@@ -238,24 +246,44 @@ struct work_place {
         return item;
     }
 
+    // The next item of the block in a fixed order of equal sequences.
+    KGEN_DEVICE bool next_of_group(const parameters& given, uint32_t& head, uint32_t& tile) {
+        for (;; ++first_sequence, round = 0) {  // of groups
+            const uint32_t first_head = first_sequence * given.heads_a_group;
+            if (first_head >= given.heads) return false;
+            const uint32_t left = given.heads - first_head,
+                heads_here = left < given.heads_a_group ? left : given.heads_a_group;
+            const uint32_t pieces = heads_here * shuffle(tiles, 0);
+            while (round * given.blocks < pieces) {
+                const uint32_t back = (round + first_sequence) % 2, first = round++ * given.blocks;
+                const uint32_t place = first + (back != 0 ? given.blocks - 1 - block_index() : block_index());
+                if (place >= pieces) continue;
+                head = first_head + place % heads_here;
+                tile = place / heads_here;
+                return true;
+            }
+        }
+    }
+
     // Advances to the block's next item and returns its head and tile, or returns false if there is none.
     KGEN_DEVICE bool next(const parameters& given, uint32_t& head, uint32_t& tile) {
-        const uint32_t item = take(given), num_heads = given.call.num_heads;
+        if (given.heads_a_group != 0 && given.call.work_counter == nullptr) return next_of_group(given, head, tile);
+        const uint32_t item = take(given);
         for (;;) {
             const uint32_t counted = shuffle(up_to, 31);
             if (item - before < counted) break;
             before += counted;
             first_sequence += 32;
-            if (first_sequence >= given.call.batch) return false;
+            if (first_sequence >= given.sequences) return false;
             count(given);
         }
         const int lane = lowest_bit(warp_ballot(item - before < up_to));
         const uint32_t own = item - before - shuffle(up_to - items, lane);
         const uint32_t own_tiles = shuffle(tiles, lane), together = shuffle(heads, lane);
         const uint32_t first_head = own / (together * own_tiles) * together;
-        const uint32_t left = num_heads - first_head, heads_here = left < together ? left : together;
+        const uint32_t left = given.heads - first_head, heads_here = left < together ? left : together;
         const uint32_t place = own - first_head * own_tiles;
-        head = (first_sequence + lane) * num_heads + first_head + place % heads_here;
+        head = (first_sequence + lane) * given.heads + first_head + place % heads_here;
         tile = place / heads_here;
         return true;
     }
@@ -923,6 +951,9 @@ extern "C" int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm90(cons
     }
     // A third of L2: on Hopper it has two halves that may hold copies of the same lines, and Q and O stream through it.
     params.keys_in_l2 = l2_cache_bytes() / 3 / (2 * (HEAD_DIM + HEAD_DIM));
+    params.sequences = p.batch;
+    params.heads = static_cast<uint32_t>(p.num_heads);
+    params.heads_a_group = 0;
     params.vector = rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     const int multiprocessors = multiprocessor_count();
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;

@@ -93,6 +93,7 @@ int flash_fwd_hdim128_bf16_causal_paged_sm80(const kgen_fwd_params* params, cuda
 int flash_fwd_hdim128_bf16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_m128_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);

@@ -680,7 +680,8 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
  * a non-causal variant with windows serves those too. A variant for paged K and V serves only requests with a page
  * table; likewise variants for an FP8 cache, for qv and for new rows. KGEN_FEATURE_PACKGQA does not change results: the
  * queries of all heads that read one key head share a tile, which is faster for few queries (KGEN_PATH_PACKED). Nor
- * does KGEN_FEATURE_LONG: the tile is the fastest for long sequences, and kgen_fwd() weighs it beside the other one. */
+ * do KGEN_FEATURE_LONG and KGEN_FEATURE_M128, second tiles of a kernel, which kgen_fwd() weighs beside the first: the
+ * fastest for long sequences, and one of 128 queries. */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u
@@ -698,6 +699,7 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_BIAS 16384u
 #define KGEN_FEATURE_DROPOUT 32768u
 #define KGEN_FEATURE_LONG 65536u
+#define KGEN_FEATURE_M128 131072u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {

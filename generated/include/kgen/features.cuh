@@ -36,6 +36,7 @@ constexpr feature_row FEATURE_ROWS[] = {
     {KGEN_FEATURE_BIAS, "bias", nullptr, true},
     {KGEN_FEATURE_DROPOUT, "dropout", nullptr, false},
     {KGEN_FEATURE_LONG, "long", nullptr, false},
+    {KGEN_FEATURE_M128, "m128", nullptr, false},
 };
 
 // The features that kernels cannot ignore: they serve only requests that use them.

@@ -28,6 +28,7 @@ struct kernel_cost {
     // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
     double step_cycles;
     bool longest_first;   // the tiles with the most keys are assigned first
+    bool orders_batch;    // also those of unequal sequences
 };
 
 struct device_cost {
@@ -133,8 +134,15 @@ inline double tile_count(const request_cost& r, double rows, double tile_rows) {
 // nothing. So does a block of fwd_combine for a row that a shorter sequence does not have.
 constexpr double WITHOUT_KEYS = 0.3;
 
+// The last tile of a sequence takes at least this fraction of another one's steps, even if it has few groups of rows,
+// which then wait for their own products. From 64 x 213 and 64 x 228 queries in tiles of 192 rows on an H200.
+constexpr double LEAST_OF_LAST_TILE = 0.4;
+
 // If slots do not end together, the last ones take longer by this fraction of an average tile.
 constexpr double DRAIN = 0.375;
+
+// The same if the last tiles are the shortest of a batch of unequal sequences.
+constexpr double DRAIN_OF_SHORTEST = 0.1;
 
 // Bytes of an L2 line, and the fraction of the unused rest of a line that is fetched in addition if a row of K or V
 // does not fill its last line: the block of the next head, which needs the rest, often comes too late. If each block
@@ -179,9 +187,9 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
 
-    // Blocks of the longest sequence start at arbitrary times; half of their extra steps run after all others have
-    // ended.
-    const double tail = r.unequal ? (longest - average) / 2 : 0;
+    // Blocks of the longest sequence start at arbitrary times, unless they start first; half of their extra steps run
+    // after all others have ended.
+    const double tail = r.unequal && !k.orders_batch ? (longest - average) / 2 : 0;
 
     // Rows before the first key: their tiles are only written.
     const double without_keys = rows_without_keys(r);
@@ -192,13 +200,14 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
     const double in_turns = k.longest_first ? blocks_with_keys : blocks;
+    const double drain = r.unequal && k.orders_batch ? DRAIN_OF_SHORTEST : DRAIN;
     // numbers processed one after another: tiles and steps per slot, steps per multiprocessor
     double tiles, in_slot, in_multiprocessor;
     if (diagonal || r.unequal) {
         const auto turns = [&](double places) {
-            return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0));
+            return fmax(longest, blocks * average / places + (in_turns > places ? drain * average + tail : 0));
         };
-        tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * DRAIN : 0));
+        tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * drain : 0));
         in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     } else {
         const auto turns = [&](double places) { return ceil(blocks_with_keys / places) * longest; };
@@ -207,8 +216,11 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     }
     // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile lacks the fewest.
     const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
-    const double fullest = fmin(1, rows_of_groups / k.rows),
-        average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
+    const double fullest = fmin(1, rows_of_groups / k.rows);
+    const double whole_tiles = floor(rows_of_groups / k.rows), last_tile = rows_of_groups / k.rows - whole_tiles;
+    const double cost_of_last = whole_tiles > 0 && last_tile > 0 ? fmax(last_tile, LEAST_OF_LAST_TILE) : last_tile;
+    const double average_tile =
+        fmin(1, (r.unequal_queries ? rows_of_groups / k.rows : whole_tiles + cost_of_last) / tiles_of_sequence);
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     // Bytes of a row of Q plus one of O, and of a row of K plus one of V.
     const double of_line = blocks > d.multiprocessors ? OF_LINE : 0;
