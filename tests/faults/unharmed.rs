@@ -21,6 +21,7 @@ pub fn trials() -> impl Iterator<Item = Trial> {
 pub fn variations() -> Bodies {
     vec![
         ("the work of several groups of heads is done", groups_of_heads),
+        ("the work of several groups of packed heads is done", groups_of_packed_heads),
         ("O may move to its total after each tile", || total_after(1)),
         ("O may move to its total after two tiles", || total_after(2)),
         ("O may move to its total after three tiles", || total_after(3)),
@@ -42,6 +43,24 @@ fn groups_of_heads() -> Result<(), String> {
     ["2", "3", "5", "params.heads"].into_iter().try_for_each(|heads| {
         let text = grouped(kernel.text(laboratory()), heads).expect("it has groups");
         laboratory().passes(kernel, text).map_err(|error| format!("groups of {heads}: {error}"))
+    })
+}
+
+/// Sequences of equal lengths, however short, are taken in groups of packed heads.
+fn groups_of_packed_heads() -> Result<(), String> {
+    let in_groups = |text: &str, heads: &str| {
+        let all = replace_once(text, "steps(0) >= UNLIKE_STEPS", "steps(0) >= 1").ok()?;
+        replace_once(&all, "heads_per_group(of_heads, params.blocks, items_a_head)", heads).ok()
+    };
+    let laboratory = laboratory();
+    let kernel = laboratory
+        .grid("packgqa")
+        .iter()
+        .find(|kernel| in_groups(kernel.text(laboratory), "1").is_some())
+        .ok_or("no kernel has groups")?;
+    ["1", "2", "params.heads"].into_iter().try_for_each(|heads| {
+        let text = in_groups(kernel.text(laboratory), heads).expect("it has groups");
+        laboratory.passes(kernel, text).map_err(|error| format!("groups of {heads}: {error}"))
     })
 }
 
