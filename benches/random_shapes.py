@@ -99,7 +99,7 @@ class Call:
         return Contender(library.call("kgen_fwd", p), out=out, own=True, details=details)
 
     def fa3(self, fa3):
-        """vLLM's FlashAttention-3, which chooses its splits, packs heads, and has its scheduler's metadata."""
+        """vLLM's FlashAttention-3 with one split; packed, with its scheduler's metadata created once."""
         if not self.packed:
             q, k, v = self.dense()
             lengths = torch.full((len(self.keys),), self.keys[0], device="cuda", dtype=torch.int32)
@@ -158,7 +158,7 @@ def shapes(bench):
 
     python3 benches/random_shapes.py shapes --seed 7 --fa3 _vllm_fa3_C.abi3.so --site .peers/site --out random.jsonl
 
-    O of up to three sequences is compared with float64. FLOPs count visible pairs. --ways also times each path that the
+    FlashAttention-3 is called with one split, as for prompts. O of up to three sequences is compared with float64. FLOPs count visible pairs. --ways also times each path that the
     library has for a call."""
     draw = random.Random(bench.args.seed)
     drawings = [drawn(draw) for _ in range(bench.args.shapes)]

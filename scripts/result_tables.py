@@ -24,11 +24,11 @@ A table lies between two comments. The first one has a line for each setting and
 
 Every other line is a column: its heading and Python's format of a cell. An indented line continues the one before.
 Besides a row's own fields there are `mask` (`full` or `causal`), `size` (the case without the kernel's name),
-`megabytes` (of `numbers.memory_bytes`), `counter`
-(counters of the kernel's longest launch, by metric) and `predicted` (what `kgen predict` says of the row's kernel, size
-and card). A record of `means` has `of` (the value or `all`), `points`, `mean`, `lowest`, `tenth` (above the
-lowest tenth), `below` and `behind` (how many are below 1 and 0.97), and the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of
-dashes is refused. KGEN names the kgen binary (default target/release/kgen).
+`megabytes` (of `numbers.memory_bytes`), `counter` (counters of the kernel's longest launch, by metric) and `predicted`
+(what `kgen predict` says of the row's kernel, size and card). A record of `means` has `of` (the value or `all`),
+`points`, `mean`, `lowest`, `tenth` (above the lowest tenth), `below` and `behind` (how many are below 1 and 0.97), and
+the same of the points with each mask (`{causal.mean:.2f}`). A cell without a value is a dash, and a column of dashes is
+refused. KGEN names the kgen binary (default target/release/kgen).
 """
 
 import fnmatch
@@ -113,19 +113,16 @@ def predicted(row):
 def points(rows, *_):
     """kgen's rows beside peers, each with the lowest `ratio` of a peer: its time by kgen's."""
     lowest = {}
-
-    def note(row, to, of, ratio):
-        key = (row.run.id, to, str(of))
-        lowest[key] = min(ratio.median, lowest.get(key, ratio.median))
-
+    # What a ratio is to: in rows of `kgen bench` a kernel's name and the shape, in those of benches/ a contender's and
+    # the case.
+    ratios = lambda row: [(ratio.to, row.shape, ratio.median) for ratio in (row["numbers"] or {}).get("ratios") or []]
+    of_case = lambda row: [(ratio.to, row.case, ratio.median) for ratio in [(row["numbers"] or {}).get("ratio")] if ratio]
     for row in rows:
-        numbers = row["numbers"] or {}
-        for ratio in numbers.get("ratios") or []:  # of `kgen bench`, by a kernel's name
-            note(row, ratio.to, row.shape, ratio)
-        if (ratio := numbers.get("ratio")) and not row["own"]:  # of benches/, by a contender's
-            note(row, ratio.to, row.case, ratio)
-    names = lambda row: [(row.get("kernel", {}).get("name"), row.shape), (row.get("contender"), row.case)]
-    found = lambda row: [lowest[key] for to, of in names(row) if (key := (row.run.id, to, str(of))) in lowest]
+        for to, of, ratio in [] if row["own"] else ratios(row) + of_case(row):
+            key = (row.run.id, to, str(of))
+            lowest[key] = min(ratio, lowest.get(key, ratio))
+    own = lambda row: [(row.get("kernel", {}).get("name"), row.shape, 1), *of_case(row)]
+    found = lambda row: [lowest[key] / ratio for to, of, ratio in own(row) if (key := (row.run.id, to, str(of))) in lowest]
     return [Node(row, ratio=min(found(row))) for row in rows if row["own"] and found(row)]
 
 

@@ -88,7 +88,9 @@ class ResultTables(unittest.TestCase):
         (self.folder / "own.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
         head = "own.jsonl\nof: means\ngroup: details.kind\nkind: {of}\nn: {points}\nlow: {lowest}\nbehind: {behind}"
         lines = result_tables.rendered(head, "page.md:1").splitlines()[2:]
-        self.assertEqual(lines, ["| equal | 1 | 0.9 | 1 |", "| all | 1 | 0.9 | 1 |"])
+        self.assertEqual(lines, ["| equal | 2 | 0.9 | 1 |", "| all | 2 | 0.9 | 1 |"])
+        before = result_tables.rendered(head.replace("of: means", "of: means\nwhere: contender!=kgen"), "page.md:1")
+        self.assertEqual(before.splitlines()[2:], ["| equal | 1 | 1.8 | 0 |", "| all | 1 | 1.8 | 0 |"])
 
     def test_what_gives_nothing_is_refused_with_its_place(self):
         self.refused("rows.jsonl\nwhere: dtype=fp8\ncase: {case}", "page.md:1: no row")

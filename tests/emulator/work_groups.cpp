@@ -78,12 +78,12 @@ void test_choices() {
     while (calls < 300) {
         const call of = drawn();
         if (static_cast<uint64_t>(of.heads) * of.items.count <= BLOCKS) {
-            if (heads_per_group(of.p, BLOCKS, of.items) != of.heads) ++worse;
+            if (heads_per_group(of.p, of.p.num_heads, BLOCKS, of.items) != of.heads) ++worse;
             continue;
         }
         if (static_cast<uint64_t>(of.heads) * of.items.count > 30000) continue;
         ++calls;
-        const uint32_t chosen = heads_per_group(of.p, BLOCKS, of.items);
+        const uint32_t chosen = heads_per_group(of.p, of.p.num_heads, BLOCKS, of.items);
         const uint64_t own = slowest(steps_of_blocks(of.items, of.heads, chosen));
         const uint64_t mean = of.items.all_steps() * of.heads / BLOCKS;
         const double bytes = 2.0 * (of.p.head_dim + of.p.head_dim_v) * of.p.seqlen_k * of.p.num_heads_k / of.p.num_heads;

@@ -36,7 +36,7 @@ fn that_take(change: impl Fn(&str) -> Option<String>) -> Vec<&'static Kernel> {
 
 /// On five multiprocessors each head is a separate group.
 fn groups_of_heads() -> Result<(), String> {
-    let all = "heads_per_group(p, params.blocks, items_a_head)";
+    let all = "heads_per_group(p, p.num_heads, params.blocks, items_a_head)";
     let grouped = |text: &str, heads: &str| replace_once(text, all, heads).ok();
     let stay = that_take(|text| grouped(text, "1"));
     let kernel = stay.first().ok_or("no kernel's blocks stay for all work")?;
@@ -50,7 +50,7 @@ fn groups_of_heads() -> Result<(), String> {
 fn groups_of_packed_heads() -> Result<(), String> {
     let in_groups = |text: &str, heads: &str| {
         let all = replace_once(text, "steps(0) >= UNLIKE_STEPS", "steps(0) >= 1").ok()?;
-        replace_once(&all, "heads_per_group(of_heads, params.blocks, items_a_head)", heads).ok()
+        replace_once(&all, "heads_per_group(p, params.heads, params.blocks, items_a_head)", heads).ok()
     };
     let laboratory = laboratory();
     let kernel = laboratory
