@@ -986,15 +986,11 @@ extern "C" int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm90(const kgen_fwd_p
     const int multiprocessors = multiprocessor_count();
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
     params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
-    const bool equal = p.cu_seqlens_q == nullptr && p.cu_seqlens_k == nullptr && p.seqused_q == nullptr &&
-                       p.seqused_k == nullptr;
-    kgen_fwd_params of_heads = p;
-    const head_items items_a_head = items_of_head(of_heads, true, false, static_cast<uint32_t>(m_blocks), BLOCK_M,
-                                                  BLOCK_N);
-    if (equal && items_a_head.steps(0) >= UNLIKE_STEPS) {
+    const head_items items_a_head = items_of_head(p, true, false, static_cast<uint32_t>(m_blocks), BLOCK_M, BLOCK_N);
+    if (lengths_are_equal(p) && items_a_head.steps(0) >= UNLIKE_STEPS) {
+        params.heads_a_group = heads_per_group(p, params.heads, params.blocks, items_a_head);
         params.sequences = 1;
         params.heads *= p.batch;
-        params.heads_a_group = heads_per_group(of_heads, params.blocks, items_a_head);
     }
     return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
 }

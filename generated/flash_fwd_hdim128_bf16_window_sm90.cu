@@ -734,6 +734,6 @@ extern "C" int flash_fwd_hdim128_bf16_window_sm90(const kgen_fwd_params* given, 
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
     params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
     const head_items items_a_head = items_of_head(p, false, true, static_cast<uint32_t>(m_blocks), BLOCK_M, BLOCK_N);
-    params.heads_a_group = heads_per_group(p, params.blocks, items_a_head);
+    params.heads_a_group = heads_per_group(p, p.num_heads, params.blocks, items_a_head);
     return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
 }

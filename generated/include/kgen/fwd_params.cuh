@@ -30,6 +30,11 @@ KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int
     return s;
 }
 
+// True if the host knows that all sequences have `seqlen_q` queries and `seqlen_k` keys.
+inline bool lengths_are_equal(const kgen_fwd_params& p) {
+    return p.cu_seqlens_q == nullptr && p.cu_seqlens_k == nullptr && p.seqused_q == nullptr && p.seqused_k == nullptr;
+}
+
 // Element offset of row 0 of a sequence and head.
 KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride,
                                     int64_t head_stride) {

@@ -13,9 +13,7 @@ constexpr int32_t MOST_VISITS = 64;
 // Keys per class, or 0 if the order would not pay: all sequences have the same lengths, all items have one tile of
 // `tile_keys` keys, or there are too many sequences for two classes. Host code.
 inline int32_t keys_per_class(const kgen_fwd_params& p, int32_t tile_keys) {
-    const bool unequal = p.cu_seqlens_q != nullptr || p.cu_seqlens_k != nullptr || p.seqused_q != nullptr ||
-                         p.seqused_k != nullptr;
-    if (!unequal || p.batch < 2 || p.seqlen_k <= tile_keys) return 0;
+    if (lengths_are_equal(p) || p.batch < 2 || p.seqlen_k <= tile_keys) return 0;
     const int32_t affordable = MOST_VISITS / ((p.batch - 1) / 32 + 1);
     const int32_t classes = affordable < MOST_CLASSES ? affordable : MOST_CLASSES;
     if (classes < 2) return 0;

@@ -10,8 +10,9 @@ namespace kgen {
 // 16 MB.
 constexpr uint64_t L2_FOR_KEYS = 17u << 20;
 
-// Sequences whose longest causal items take fewer steps are better taken one after another: their items are nearly
-// alike, and groups leave gaps. Measured on an H200: 0.90 of the time with 3 and 5 steps, 1.2 to 1.45 times with 9.
+// Packed heads of sequences whose longest causal items take fewer steps are better taken one sequence after another:
+// their items are nearly alike, and groups leave gaps. On an H200, groups gave 0.90 of the rate with 3 steps, 1.20 with
+// 6, and 1.37 to 1.45 with 9 and more.
 constexpr uint32_t UNLIKE_STEPS = 6;
 
 // The work items of a head: its query tiles, the one with the most keys first.
@@ -50,27 +51,34 @@ inline head_items items_of_head(const kgen_fwd_params& p, bool causal, bool wind
 }
 
 // The items of a group of heads, which are assigned longest first, alternately forwards and backwards.
-struct head_group {
+class head_group {
     static constexpr uint32_t MOST_ROUNDS = 12;
 
     const head_items& of;
-    uint32_t heads, blocks;
+    uint32_t heads, blocks, pieces, rounds;
+    // Of many rounds, only the last ones are evaluated for each block: two full rounds, one forwards and one backwards,
+    // take nearly the same time in all blocks.
+    uint32_t alike;
+    uint64_t steps_of_alike = 0;
 
-    uint32_t pieces() const { return heads * of.count; }
-    uint32_t rounds() const { return (pieces() + blocks - 1) / blocks; }
-    uint32_t in_last_round() const { return pieces() - (rounds() - 1) * blocks; }
-
-    // Time of a block. Of many rounds, only the last ones are evaluated for the block itself: two full rounds, one
-    // forwards and one backwards, take nearly the same time in all blocks.
-    uint64_t steps(uint32_t block, uint32_t first_back) const {
-        const uint32_t paired = rounds() > MOST_ROUNDS ? (rounds() - 4) / 2 * 2 : 0;
-        uint64_t all = 0;
-        for (uint32_t round = 0; round < paired; round += 2) {
-            all += of.steps(round * blocks / heads) + of.steps(((round + 2) * blocks - 1) / heads);
+public:
+    head_group(const head_items& of, uint32_t heads, uint32_t blocks)
+        : of(of), heads(heads), blocks(blocks), pieces(heads * of.count), rounds((pieces + blocks - 1) / blocks),
+          alike(rounds > MOST_ROUNDS ? (rounds - 4) / 2 * 2 : 0) {
+        for (uint32_t round = 0; round < alike; round += 2) {
+            steps_of_alike += of.steps(round * blocks / heads) + of.steps(((round + 2) * blocks - 1) / heads);
         }
-        for (uint32_t round = paired; round < rounds(); ++round) {
+    }
+
+    // The number of blocks with an item in the last round; 0 if all have one.
+    uint32_t in_last_round() const { return pieces % blocks; }
+
+    // Time of a block.
+    uint64_t steps(uint32_t block, uint32_t first_back) const {
+        uint64_t all = steps_of_alike;
+        for (uint32_t round = alike; round < rounds; ++round) {
             const uint32_t piece = round * blocks + ((round + first_back) % 2 != 0 ? blocks - 1 - block : block);
-            if (piece < pieces()) all += of.steps(piece / heads);
+            if (piece < pieces) all += of.steps(piece / heads);
         }
         return all;
     }
@@ -79,34 +87,35 @@ struct head_group {
 // Time of the block that finishes last if `heads` heads are divided into groups of `count`. A block's time changes
 // abruptly only where a last round ends, so that the blocks there and the first and last block are looked at.
 inline uint64_t slowest_block(const head_items& of, uint32_t heads, uint32_t count, uint32_t blocks) {
-    const head_group whole{of, count, blocks}, last{of, heads % count, blocks};
-    const uint32_t groups = heads / count, end = whole.in_last_round() % blocks;
-    const uint32_t last_end = last.heads > 0 ? last.in_last_round() % blocks : 0;
+    const head_group whole(of, count, blocks), last(of, heads % count, blocks);
+    const uint32_t groups = heads / count, end = whole.in_last_round(), last_end = last.in_last_round();
     const uint32_t ends[] = {0, end, blocks - end, last_end, blocks - last_end};
     uint64_t slowest = 0;
     for (int i = 0; i < 10; ++i) {
         const uint32_t block = (ends[i / 2] + (i % 2 != 0 ? blocks - 1 : 0)) % blocks;
-        uint64_t all = (groups + 1) / 2 * whole.steps(block, 0) + groups / 2 * whole.steps(block, 1);
-        if (last.heads > 0) all += last.steps(block, groups % 2);
+        const uint64_t all =
+            (groups + 1) / 2 * whole.steps(block, 0) + groups / 2 * whole.steps(block, 1) +
+            last.steps(block, groups % 2);
         slowest = all > slowest ? all : slowest;
     }
     return slowest;
 }
 
-// Query heads (of all batch entries) per group.
+// Heads (of all batch entries) per group, where a sequence has `own_heads`: its query heads, or its key heads if their
+// query heads are packed.
 //
 // All of them if each item has a block to itself: groups would wait for one another. Otherwise, for short sequences: as
 // many heads as make two rounds, one forwards and one backwards, or one round if L2 cannot hold that many keys. For
 // long sequences, whose blocks iterate over the keys of a head together, so that L2 need not keep them for long: an
 // eighth of the number of blocks. If then some blocks would get more work than others, another number of groups, or
 // of heads per group, with less uneven work, where a group whose keys exceed L2_FOR_KEYS counts as slower.
-inline uint32_t heads_per_group(const kgen_fwd_params& p, uint32_t blocks, const head_items& of) {
+inline uint32_t heads_per_group(const kgen_fwd_params& p, uint32_t own_heads, uint32_t blocks, const head_items& of) {
     constexpr double EVEN = 1.035;  // times the mean is good enough
     constexpr double GAIN = 0.97;   // less is within the error of these steps
     constexpr uint32_t MOST_GROUPS = 8;  // numbers of groups that are considered, from the fewest on
-    const uint32_t heads = static_cast<uint32_t>(p.num_heads) * p.batch;
+    const uint32_t heads = own_heads * p.batch;
     if (heads * static_cast<uint64_t>(of.count) <= blocks) return heads;
-    const double bytes_a_head = 2.0 * (p.head_dim + p.head_dim_v) * p.seqlen_k * p.num_heads_k / p.num_heads;
+    const double bytes_a_head = 2.0 * (p.head_dim + p.head_dim_v) * p.seqlen_k * p.num_heads_k / own_heads;
     const bool is_short = of.count < blocks / 4;
     const auto at_most_all = [&](uint32_t count) { return count < 1 ? 1 : count < heads ? count : heads; };
     // Larger groups than twice L2_FOR_KEYS were not measured.
