@@ -98,24 +98,31 @@ class Call:
             "kernel": way.variant.decode()}
         return Contender(library.call("kgen_fwd", p), out=out, own=True, details=details)
 
-    def fa3(self, fa3):
-        """vLLM's FlashAttention-3 with one split; packed, with its scheduler's metadata created once."""
+    def fa3(self, fa3, num_splits=1):
+        """vLLM's FlashAttention-3, with one split unless `num_splits` asks for another number (0: its own heuristic);
+        packed, with its scheduler's metadata created once."""
         if not self.packed:
             q, k, v = self.dense()
             lengths = torch.full((len(self.keys),), self.keys[0], device="cuda", dtype=torch.int32)
             call = fa3.call(q.flatten(0, 1), k, v, cu_seqlens_q=self.starts[0], seqused_k=lengths, is_causal=self.causal,
-                max_seqlen_q=max(self.queries), max_seqlen_k=max(self.keys), num_splits=1)
+                max_seqlen_q=max(self.queries), max_seqlen_k=max(self.keys), num_splits=num_splits)
             return Contender(call)
         starts = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), self.starts))
         lengths = self.starts[1][1:] - self.starts[1][:-1]
-        return Contender(fa3.call(*self.qkv, metadata={"seqused_k": lengths}, num_splits=1, is_causal=self.causal,
-            max_seqlen_q=max(self.queries), max_seqlen_k=max(self.keys), **starts))
+        return Contender(fa3.call(*self.qkv, metadata={"seqused_k": lengths}, num_splits=num_splits,
+            is_causal=self.causal, max_seqlen_q=max(self.queries), max_seqlen_k=max(self.keys), **starts))
+
+    def fa3_splits(self, fa3):
+        return self.fa3(fa3, num_splits=0)
 
     def suits(self, peer):
         """True if a peer can compute the call: varlen_attn has packed sequences only and the wheel none here; cuDNN has
-        none in PyTorch, which aligns its causal mask with the first query."""
+        none in PyTorch, which aligns its causal mask with the first query. FlashAttention-3's own number of splits is
+        another contender only where there are fewer queries than keys."""
         if peer == "fa3":
             return True
+        if peer == "fa3 splits":
+            return self.given["kind"] == UNEQUAL
         if peer == "cudnn" and self.causal and self.queries != self.keys:
             return False
         return (peer == "varlen_attn") == self.packed
@@ -158,12 +165,16 @@ def shapes(bench):
 
     python3 benches/random_shapes.py shapes --seed 7 --fa3 _vllm_fa3_C.abi3.so --site .peers/site --out random.jsonl
 
-    FlashAttention-3 is called with one split, as for prompts. O of up to three sequences is compared with float64. FLOPs count visible pairs. --ways also times each path that the
+    FlashAttention-3 is called with one split, as for prompts, and unequal lengths with its own number of splits too. O
+    of up to three sequences is compared with float64. FLOPs count visible pairs. --ways also times each path that the
     library has for a call."""
     draw = random.Random(bench.args.seed)
     drawings = [drawn(draw) for _ in range(bench.args.shapes)]
-    calls = {"fa3": Call.fa3, "fa3 wheel": Call.fa3_wheel, "cudnn": Call.cudnn, "varlen_attn": Call.varlen}
-    peers = bench.peers(*(name for name in calls if bench.args.site or name != "fa3 wheel"))
+    calls = {"fa3": Call.fa3, "fa3 splits": Call.fa3_splits, "fa3 wheel": Call.fa3_wheel, "cudnn": Call.cudnn,
+        "varlen_attn": Call.varlen}
+    peers = bench.peers(*(name for name in calls if name != "fa3 splits" and (bench.args.site or name != "fa3 wheel")))
+    if "fa3" in peers:
+        peers["fa3 splits"] = peers["fa3"]
     ratios = {}
     for shape in bench.selected(drawings, name_of, quick=4):
         call, case = Call(shape), name_of(shape)
