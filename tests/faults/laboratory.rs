@@ -120,7 +120,7 @@ impl Laboratory {
         self.grid(grid).iter().filter(|kernel| kernel.is_of_a_shape()).sorted_by_key(|kernel| kernel.comes_last())
     }
 
-    fn marking(&self) -> &Renderer {
+    pub fn marking(&self) -> &Renderer {
         self.marking.get_or_init(|| {
             let files = self.lists.iter().flat_map(|list| &list.faults).flat_map(|fault| fault.file.all());
             let parts = files.map(String::as_str).filter(|file| is_part(file)).unique();

@@ -1,6 +1,6 @@
 //! Checks of the lists of faults that run no kernel.
 
-use super::{Bodies, laboratory::laboratory, record_rules::every_entry_is_of_a_fault};
+use super::{Bodies, laboratory::laboratory, record_rules::every_entry_is_of_a_trial};
 use kgen::family::FAMILIES;
 
 /// Minimum number of faults in the lists: raise it when some are added. A fault that is removed must be replaced by
@@ -11,7 +11,7 @@ pub fn rules() -> Bodies {
     vec![
         ("every text to find occurs once", every_text_occurs_once),
         ("no fault is lost", no_fault_is_lost),
-        ("every entry of the record is a fault's, and none that is stale excuses it", every_entry_is_of_a_fault),
+        ("every entry of the record is a trial's, and none that is stale excuses it", every_entry_is_of_a_trial),
         ("every family but attention has a list", every_family_has_a_list),
     ]
 }

@@ -22,7 +22,7 @@ mod unharmed;
 use hints::hints;
 use laboratory::laboratory;
 use libtest_mimic::{Arguments, Trial};
-use list::{Fault, List};
+use list::List;
 use record::Run;
 use std::{process::ExitCode, sync::Arc};
 
@@ -35,24 +35,28 @@ fn trials_of(group: &'static str, bodies: Bodies) -> impl Iterator<Item = Trial>
 
 /// Long trials begin first, so that no thread idles at the end while a long one runs.
 fn trials(run: &Arc<Run>) -> Vec<Trial> {
+    let passing = unharmed::passing().iter().map(|passing| trial_of(run, passing.name.clone(), || passing.run()));
+    let (long, unharmed): (Vec<_>, Vec<_>) = passing.partition(|trial| trial.name().starts_with("variations/"));
     let several = [
-        trials_of("variations", unharmed::variations()),
         trials_of("emulator", statements::statements()),
         trials_of("lists", lists::rules()),
         trials_of("code", code_rules::rules()),
         trials_of("hints", hints::rules()),
         trials_of("record", record_rules::rules()),
     ];
-    let faults = laboratory().lists.iter().flat_map(|list| list.faults.iter().map(move |fault| trial_of(run, list, fault)));
-    several.into_iter().flatten().chain(unharmed::trials()).chain(faults).collect()
+    let of_list = |list: &'static List| {
+        let caught = move |fault| trial_of(run, list.trial(fault), move || laboratory().caught(list, fault));
+        list.faults.iter().map(caught)
+    };
+    let faults = laboratory().lists.iter().flat_map(of_list);
+    long.into_iter().chain(several.into_iter().flatten()).chain(unharmed).chain(faults).collect()
 }
 
-/// The trial of a fault. One on record does nothing, and its line of the report says so.
-fn trial_of(run: &Arc<Run>, list: &'static List, fault: &'static Fault) -> Trial {
-    let name = list.trial(fault);
+/// A trial that the record may hold. One on record does nothing, and its line of the report says so.
+fn trial_of(run: &Arc<Run>, name: String, verdict: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
     if run.requires(&name) {
         let run = Arc::clone(run);
-        Trial::test(name, move || Ok(run.attempt(list, fault)?))
+        Trial::test(name.clone(), move || Ok(run.attempt(name, verdict)?))
     } else {
         Trial::test(name, || Ok(())).with_kind("on record")
     }

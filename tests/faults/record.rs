@@ -1,11 +1,13 @@
-//! The record of caught faults, `caught.json`: for each trial a hash of all that its verdict depended on when the fault
-//! was last caught. A trial with the same hash today need not run; one of eight of these runs nevertheless.
+//! The record of caught faults, `caught.json`, and of kernels that passed, `passed.json`: for each trial a hash of all
+//! that its verdict depended on when it last succeeded. A trial with the same hash today need not run; one of eight of
+//! these runs nevertheless.
 
 use super::{
     hints::hints,
     judge::{options, request},
     laboratory::Laboratory,
     list::{Fault, List, folder},
+    unharmed::{is_passing, passing},
 };
 use kgen::{check::source_key, plan::Plan};
 use rayon::prelude::*;
@@ -22,7 +24,7 @@ pub const SAMPLE: u64 = 8;
 /// Hexadecimal digits of a key: no key of this length is met by accident.
 const DIGITS: usize = 16;
 
-/// What a kernel with a fault is compiled against.
+/// What a kernel is compiled against.
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     pub headers: &'a BTreeMap<String, String>,
@@ -76,7 +78,20 @@ pub fn key(sources: Sources, fault: &Fault, plan: &Plan, text: &str, hint: Optio
     key
 }
 
-/// The keys of all trials today. A trial that cannot be planted has none.
+/// Hash of all that the passes of kernels' texts depend on, without what differs between machines, as for a fault.
+pub fn key_of_passes<'a>(sources: Sources, texts: impl Iterator<Item = (&'a Plan, &'a str)>) -> String {
+    let checks: Vec<_> = texts
+        .map(|(plan, text)| {
+            let emulator = sources.identity(text);
+            source_key(&request(plan, text.to_owned()), &options(None), &emulator).expect("a source has a key")
+        })
+        .collect();
+    let mut key = hash(&(include_str!("judge.rs"), include_str!("../../Cargo.lock"), "pass", checks));
+    key.truncate(DIGITS);
+    key
+}
+
+/// The keys of all trials today. One whose texts cannot be made has none.
 pub struct Keys {
     pub of: BTreeMap<String, String>,
     /// Hash of all of them.
@@ -86,6 +101,9 @@ pub struct Keys {
 impl Keys {
     pub fn new(laboratory: &Laboratory) -> Self {
         let sources = Sources { headers: &laboratory.headers, emulator: &laboratory.emulator };
+        // It is made by the threads that work here: if all of them waited for it, it would wait for them.
+        laboratory.marking();
+        let passes = passing().par_iter().filter_map(|passing| Some((passing.name.clone(), passing.key(sources)?)));
         let faults: Vec<(&List, &Fault)> =
             laboratory.lists.iter().flat_map(|list| list.faults.iter().map(move |fault| (list, fault))).collect();
         let keyed = faults.par_iter().filter_map(|(list, fault)| {
@@ -94,7 +112,7 @@ impl Keys {
             let key = key(sources, fault, &kernel.plan, &text, hints().case(&trial));
             Some((trial, key))
         });
-        Self::of(keyed.collect())
+        Self::of(keyed.chain(passes).collect())
     }
 
     pub fn of(keys: BTreeMap<String, String>) -> Self {
@@ -109,16 +127,27 @@ impl Keys {
     }
 }
 
-/// The keys with which trials were caught last.
+/// The keys with which trials succeeded last.
 pub struct Record(pub BTreeMap<String, String>);
 
 impl Record {
     pub fn read() -> Self {
-        let text = std::fs::read_to_string(path()).expect("the record can be read");
-        Self(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path().display())))
+        let part = |path: &PathBuf| -> BTreeMap<String, String> {
+            let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        Self(paths().iter().flat_map(part).collect())
     }
 
-    /// True if a trial's fault was caught with the key that it has today.
+    fn write(self) {
+        let (passed, caught): (BTreeMap<_, _>, _) = self.0.into_iter().partition(|(trial, _)| is_passing(trial));
+        for (path, entries) in paths().iter().zip([caught, passed]) {
+            let text = serde_json::to_string_pretty(&entries).expect("names are text") + "\n";
+            std::fs::write(path, text).expect("the record can be written");
+        }
+    }
+
+    /// True if a trial succeeded with the key that it has today.
     pub fn holds(&self, trial: &str, keys: &Keys) -> bool {
         keys.of.get(trial).is_some_and(|key| self.0.get(trial) == Some(key))
     }
@@ -128,13 +157,13 @@ impl Record {
         !self.holds(trial, keys) || keys.is_sampled(trial)
     }
 
-    /// The record after the trials `tried`, each with whether its fault was caught. Others keep their entries as long
+    /// The record after the trials `tried`, each with whether it succeeded. Others keep their entries as long
     /// as they are among `all`.
     pub fn after(&self, tried: &BTreeMap<String, bool>, keys: &Keys, all: &BTreeSet<String>) -> Self {
         let mut entries = self.0.clone();
         entries.retain(|trial, _| all.contains(trial));
-        for (trial, is_caught) in tried {
-            match keys.of.get(trial).filter(|_| *is_caught) {
+        for (trial, has_succeeded) in tried {
+            match keys.of.get(trial).filter(|_| *has_succeeded) {
                 Some(key) => entries.insert(trial.clone(), key.clone()),
                 None => entries.remove(trial),
             };
@@ -143,11 +172,12 @@ impl Record {
     }
 }
 
-fn path() -> PathBuf {
-    folder().join("caught.json")
+/// The record's files: of faults that were caught, and of kernels that passed.
+fn paths() -> [PathBuf; 2] {
+    ["caught.json", "passed.json"].map(|name| folder().join(name))
 }
 
-/// The trials of faults in this run.
+/// The trials in this run that the record may hold.
 pub struct Run {
     laboratory: &'static Laboratory,
     record: Record,
@@ -180,12 +210,12 @@ impl Run {
     /// Runs a trial.
     ///
     /// # Errors
-    /// The fault was not caught in the stated way.
-    pub fn attempt(&self, list: &List, fault: &Fault) -> Result<(), String> {
-        let caught = self.laboratory.caught(list, fault);
+    /// Those of `verdict`.
+    pub fn attempt(&self, trial: String, verdict: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        let verdict = verdict();
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        tried.insert(list.trial(fault), caught.is_ok());
-        caught
+        tried.insert(trial, verdict.is_ok());
+        verdict
     }
 
     /// Reports how many trials ran, and writes the record if it was asked for.
@@ -193,17 +223,17 @@ impl Run {
         let tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let all: BTreeSet<String> = trials(self.laboratory).collect();
         if self.updates {
-            let Record(entries) = self.record.after(&tried, self.keys(), &all);
-            println!("faults: {} ran, {} are on record now", tried.len(), entries.len());
-            let text = serde_json::to_string_pretty(&entries).expect("names are text") + "\n";
-            std::fs::write(path(), text).expect("the record can be written");
+            let record = self.record.after(&tried, self.keys(), &all);
+            println!("faults and kernels: {} ran, {} are on record now", tried.len(), record.0.len());
+            record.write();
         } else if !self.runs_all {
-            println!("faults: {} ran, {} are on record as caught", tried.len(), all.len() - tried.len());
+            println!("faults and kernels: {} ran, {} are on record", tried.len(), all.len() - tried.len());
         }
     }
 }
 
-/// The names of the trials of all faults.
+/// The names of all trials that the record may hold.
 pub fn trials(laboratory: &Laboratory) -> impl Iterator<Item = String> {
-    laboratory.lists.iter().flat_map(|list| list.faults.iter().map(|fault| list.trial(fault)))
+    let faults = laboratory.lists.iter().flat_map(|list| list.faults.iter().map(|fault| list.trial(fault)));
+    faults.chain(passing().iter().map(|passing| passing.name.clone()))
 }

@@ -1,10 +1,11 @@
-//! Rules of the record of caught faults, on a fault of a header and on made-up trials.
+//! Rules of the record, on a fault of a header, on a kernel that passes, and on made-up trials.
 
 use super::{
     Bodies,
     laboratory::{Kernel, laboratory},
     list::Fault,
-    record::{Keys, Record, SAMPLE, Sources, key, trials},
+    record::{Keys, Record, SAMPLE, Sources, key, key_of_passes, trials},
+    unharmed::{is_passing, passing},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,8 @@ pub fn rules() -> Bodies {
     vec![
         ("what a verdict depends on is part of its key", what_a_verdict_depends_on),
         ("what a verdict does not depend on changes no key", what_it_does_not_depend_on),
+        ("what a pass depends on is part of its key, and nothing else is", what_a_pass_depends_on),
+        ("every kernel has a trial with a key, and no fault has the name of one", every_kernel_has_a_key),
         ("a trial whose key is another runs", another_key_runs),
         ("the entry of one trial excuses no other", one_entry_for_one_trial),
         ("one of eight trials on record runs, others after any change", a_sample_runs),
@@ -77,6 +80,41 @@ fn what_it_does_not_depend_on() -> Result<(), String> {
     holds(key(sources(), &renamed, &kernel.plan, &text, None) == own, "the name of a fault changes its key")
 }
 
+fn key_of_texts(sources: Sources, texts: &[(&Kernel, &str)]) -> String {
+    key_of_passes(sources, texts.iter().map(|(kernel, text)| (&kernel.plan, *text)))
+}
+
+fn what_a_pass_depends_on() -> Result<(), String> {
+    let kernels = laboratory().grid("kernels");
+    let [kernel, other] = kernels.first_chunk().ok_or("there are no two kernels")?;
+    let text = kernel.text(laboratory());
+    let own = key_of_texts(sources(), &[(kernel, text)]);
+    let differs = |other: String, what: &str| holds(other != own, what);
+    differs(key_of_texts(sources(), &[(kernel, &format!("{text} "))]), "the text")?;
+    differs(key_of_texts(sources(), &[(other, text)]), "the kernel's plan")?;
+    differs(key_of_texts(sources(), &[(kernel, text), (other, other.text(laboratory()))]), "a second text")?;
+    let emulator = edited(sources().emulator, "runtime/race.hpp");
+    differs(key_of_texts(Sources { emulator: &emulator, ..sources() }, &[(kernel, text)]), "the emulator")?;
+    for header in ["kgen.h", "kgen/strides.cuh"] {
+        let headers = edited(sources().headers, header);
+        differs(key_of_texts(Sources { headers: &headers, ..sources() }, &[(kernel, text)]), header)?;
+    }
+    let headers = edited(sources().headers, "kgen/path_cost.cuh");
+    let with_another = key_of_texts(Sources { headers: &headers, ..sources() }, &[(kernel, text)]);
+    holds(with_another == own, "a header of dispatchers changes a kernel's key")
+}
+
+fn every_kernel_has_a_key() -> Result<(), String> {
+    let without = passing().iter().filter(|passing| passing.key(sources()).is_none() || !is_passing(&passing.name));
+    let without: Vec<&str> = without.map(|passing| passing.name.as_str()).collect();
+    holds(without.is_empty(), &format!("no key, or no name of a trial that must pass: {without:#?}"))?;
+    let kernels = laboratory().grids().map(|(_, kernels)| kernels.len()).sum::<usize>();
+    holds(passing().len() > kernels, &format!("{} trials for {kernels} kernels and the variations", passing().len()))?;
+    let faults = laboratory().lists.iter().flat_map(|list| list.faults.iter().map(move |fault| list.trial(fault)));
+    let misnamed: Vec<String> = faults.filter(|trial| is_passing(trial)).collect();
+    holds(misnamed.is_empty(), &format!("taken for kernels: {misnamed:#?}"))
+}
+
 /// Keys of made-up trials, `0` to `999`.
 fn made_up(key: impl Fn(usize) -> String) -> Keys {
     Keys::of((0..1000).map(|number| (number.to_string(), key(number))).collect())
@@ -124,12 +162,12 @@ fn an_update() -> Result<(), String> {
     holds(after == map(&[("caught", "new"), ("not tried", "old")]), &format!("{after:?}"))
 }
 
-/// For the trials of lists: every entry is a fault's, and a stale one excuses no trial.
-pub fn every_entry_is_of_a_fault() -> Result<(), String> {
+/// For the trials of lists: every entry is a trial's, and a stale one excuses none.
+pub fn every_entry_is_of_a_trial() -> Result<(), String> {
     let (Record(entries), keys) = (Record::read(), Keys::new(laboratory()));
     let all: BTreeSet<String> = trials(laboratory()).collect();
     let lost: Vec<&String> = entries.keys().filter(|trial| !all.contains(*trial)).collect();
-    holds(lost.is_empty(), &format!("no faults, but on record: {lost:#?}; KGEN_UPDATE_FAULTS=1 removes them"))?;
+    holds(lost.is_empty(), &format!("no trials, but on record: {lost:#?}; KGEN_UPDATE_FAULTS=1 removes them"))?;
     let record = Record(entries);
     let stale = all.iter().filter(|trial| keys.of.get(*trial) != record.0.get(*trial));
     let excused: Vec<&String> = stale.filter(|trial| !record.requires(trial, &keys)).collect();
