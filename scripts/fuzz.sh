@@ -13,5 +13,5 @@ export KGEN_FUZZ=${1:-50} KGEN_FUZZ_SEED=${2:-$(date +%s)}
 echo "fuzzing $KGEN_FUZZ times, seed $KGEN_FUZZ_SEED"
 trap 'echo "FAILED: scripts/fuzz.sh $KGEN_FUZZ $KGEN_FUZZ_SEED does it again" >&2' ERR
 
-cargo test --release --test fuzz_input -- --nocapture
-cargo test --release --test library hostile_calls -- --nocapture
+cargo test --release --test integration fuzz_input:: -- --nocapture
+cargo test --release --test integration hostile_calls -- --nocapture

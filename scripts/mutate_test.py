@@ -1,4 +1,4 @@
-"""Tests of the mutants that scripts/mutate.py counts. Run by `cargo test --test mutants`."""
+"""Tests of the mutants that scripts/mutate.py counts. Run by `cargo test --test integration mutants::`."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Tests of the mutations that scripts/mutations.py finds in a line. Run by `cargo test --test mutants`."""
+"""Tests of the mutations that scripts/mutations.py finds in a line. Run by `cargo test --test integration mutants`."""
 
 import sys
 import unittest

@@ -1,16 +1,15 @@
 //! `kgen build` through the binary, with a mock instead of nvcc.
 
-#[path = "support/bench.rs"]
-mod bench;
-#[path = "support/mod.rs"]
-mod folders;
 #[path = "build/interrupted.rs"]
 mod interrupted;
 #[path = "build/machine_code.rs"]
 mod machine_code;
 
+use crate::support::{
+    bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk},
+    copy_folder,
+};
 use assert_cmd::assert::Assert;
-use bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk};
 use predicates::{prelude::*, str::contains};
 use std::{
     fs, process, thread,
@@ -116,7 +115,7 @@ fn a_listed_plan_has_the_registers_of_the_last_build_of_the_same_source() {
     let table = bench.kgen(&["list", "--plan", "--build-dir", "out", ONE]).assert().success();
     table.stdout(contains("compiled").and(contains("168")));
     let templates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
-    folders::copy_folder(&templates, &bench.path("templates"));
+    copy_folder(&templates, &bench.path("templates"));
     let header = bench.path("templates/include/kgen.h");
     let other = fs::read_to_string(&header).expect("readable") + "/* changed */\n";
     assert_eq!(registers(&["--build-dir", "out", "--templates", "templates"]), [None, Some(168)]);

@@ -1,12 +1,9 @@
 //! `kgen build-all` through the binary, with a mock instead of nvcc.
 
-#[path = "support/bench.rs"]
-mod bench;
-#[path = "support/emulator.rs"]
-mod emulator;
-
-use bench::{Bench, make_executable, support, walk};
-use emulator::lend_emulator;
+use crate::support::{
+    bench::{Bench, make_executable, support, walk},
+    emulator::lend_emulator,
+};
 use predicates::str::contains;
 use std::{
     fs,
@@ -34,8 +31,8 @@ fn the_emulator_is_compiled_while_kernels_are() {
     }
     let bench = Bench::new();
     // No compilation ends before the emulator is there.
-    let waits = "#!/bin/sh\n[ \"$1\" = --version ] || for i in $(seq 500); do\n\
-                 ls \"$XDG_CACHE_HOME\"/kgen/emulator/kit-* >/dev/null 2>&1 && break\nsleep 0.1\n[ $i -lt 500 ] || exit 1\ndone\n";
+    let waits = "#!/bin/sh\n[ \"$1\" = --version ] || for i in $(seq 2000); do\n\
+                 ls \"$XDG_CACHE_HOME\"/kgen/emulator/kit-* >/dev/null 2>&1 && break\nsleep 0.1\n[ $i -lt 2000 ] || exit 1\ndone\n";
     let nvcc = bench.path("nvcc");
     fs::write(&nvcc, format!("{waits}exec {} \"$@\"\n", support("mock_nvcc.sh").display())).expect("written");
     make_executable(&nvcc);

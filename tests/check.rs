@@ -1,12 +1,8 @@
 //! Checks that go wrong: kernels that hang, crash, refuse, write wrong results or none, and the reports of `kgen
 //! check`.
 
-#[path = "support/emulator.rs"]
-mod emulator;
-mod support;
-
+use crate::support::{copy_folder, emulator::lend_emulator};
 use assert_cmd::Command;
-use emulator::lend_emulator;
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
     device::DeviceKind,
@@ -23,7 +19,6 @@ use std::{
     sync::Mutex,
     time::Duration,
 };
-use support::copy_folder;
 use tempfile::TempDir;
 
 const POINT: Point = Point {

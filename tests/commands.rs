@@ -1,12 +1,9 @@
 //! The commands as functions: requests from JSON, outcomes equal to the command line's JSON, events, and errors.
 
-#[path = "support/bench.rs"]
-mod bench;
-#[path = "support/emulator.rs"]
-mod emulator;
-
-use bench::{ONE, OTHER, support, walk};
-use emulator::lend_emulator;
+use crate::support::{
+    bench::{ONE, OTHER, support, walk},
+    emulator::lend_emulator,
+};
 use kgen::command::{self, CommandError, Context, Event, Observer};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};

@@ -1,10 +1,7 @@
 //! `kgen db`: rows added to a store can be read back in every format, and bad input is refused.
 
-#[path = "support/emulator.rs"]
-mod emulator;
-
+use crate::support::emulator::lend_emulator;
 use assert_cmd::Command;
-use emulator::lend_emulator;
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::{Value, json};
 use std::{

@@ -2,9 +2,7 @@
 //! driver and nvcc are mocks: every source becomes the same kernel of the host, which claims more or less time. So no
 //! verdict depends on the host's speed or load.
 
-#[path = "support/mock_machine.rs"]
-mod mock_machine;
-
+use crate::support::mock_machine;
 use assert_cmd::Command;
 use kgen::lab::{Condition, Row, Store};
 use predicates::{prelude::*, str::contains};

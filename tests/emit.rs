@@ -1,9 +1,6 @@
 //! `kgen emit`: the lines it writes are those that `kgen build` runs, and they build the same library.
 
-#[path = "support/bench.rs"]
-mod bench;
-
-use bench::{Bench, ONE, OTHER, make_executable, support};
+use crate::support::bench::{Bench, ONE, OTHER, make_executable, support};
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 

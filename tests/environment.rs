@@ -1,10 +1,7 @@
 //! Hostile and unlucky environments of a build: files in the user's folders, their names, and the behaviour of
 //! compilers.
 
-#[path = "support/bench.rs"]
-mod bench;
-
-use bench::{Bench, ONE, bare_path, make_executable, support, walk};
+use crate::support::bench::{Bench, ONE, bare_path, make_executable, support, walk};
 use predicates::{prelude::*, str::contains};
 use std::{
     fs,

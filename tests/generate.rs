@@ -1,7 +1,6 @@
 //! `kgen generate` through the binary.
 
-mod support;
-
+use crate::support::copy_folder;
 use assert_cmd::Command;
 use predicates::{prelude::*, str::contains};
 use std::{
@@ -9,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
     time::SystemTime,
 };
-use support::copy_folder;
 
 /// kgen in an empty folder.
 struct Place(tempfile::TempDir);

@@ -1,10 +1,7 @@
 //! Checks that the commands and flags named in kgen's help texts, notes and errors exist.
 
-#[path = "support/command_lines.rs"]
-mod command_lines;
-
+use crate::support::command_lines::{flags, flaw, kgen_commands, tree};
 use clap::CommandFactory;
-use command_lines::{flags, flaw, kgen_commands, tree};
 use kgen::cli::Cli;
 use proc_macro2::{TokenStream, TokenTree};
 use std::{fs, path::Path};

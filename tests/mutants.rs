@@ -1,10 +1,7 @@
 //! `scripts/mutate.py`, which measures the sensitivity of `kgen check`, distinguishes a caught mutant from a known
 //! equivalent one.
 
-#[path = "support/emulator.rs"]
-mod emulator;
-
-use emulator::lend_emulator;
+use crate::support::emulator::lend_emulator;
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},

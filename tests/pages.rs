@@ -1,10 +1,7 @@
 //! Checks claims in the Markdown pages: `kgen` commands parse, flags exist, figures of README.md occur on the pages of
 //! results that it links, and pictures and tables are what published rows give.
 
-#[path = "support/command_lines.rs"]
-mod command_lines;
-
-use command_lines::{flags, flaw, kgen_commands};
+use crate::support::command_lines::{flags, flaw, kgen_commands};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -236,7 +233,7 @@ fn readme_repeats_the_table_of_costs() {
         repeated.replace_range(place, table);
         fs::write(root().join(COST[1]), repeated).expect("README.md is written");
     } else {
-        assert_eq!(&repeated[place], table, "`KGEN_UPDATE_PAGES=1 cargo test --test pages` copies it");
+        assert_eq!(&repeated[place], table, "`KGEN_UPDATE_PAGES=1 cargo test --test integration pages::` copies it");
     }
 }
 

@@ -1,9 +1,7 @@
 //! `kgen probe`: its kernels as machine code, where this machine has nvcc, and the command with a mock driver and
 //! kernels of the host (`support/mock_probe.cpp`).
 
-#[path = "support/mock_machine.rs"]
-mod mock_machine;
-
+use crate::support::mock_machine;
 use assert_cmd::Command;
 use kgen::{
     device::GpuInfo,

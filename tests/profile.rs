@@ -1,8 +1,6 @@
 //! `kgen profile`: the counts of single accesses, of kernels, and of kernels with a planted conflict.
 
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::support::copy_folder;
 use assert_cmd::Command;
 use kgen::{
     device::EmulatorKit,
@@ -17,7 +15,6 @@ use std::{
     path::{Path, PathBuf},
     sync::LazyLock,
 };
-use support::copy_folder;
 
 /// The kernel of most tests.
 const NAME: &str = "flash_fwd_hdim128_bf16_sm80";

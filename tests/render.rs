@@ -1,7 +1,7 @@
 //! Snapshots of rendered text: the start of a generated file, its header and constants.
 //!
-//! After an intended change of a template or a default tile, run `INSTA_UPDATE=always cargo test --test render` and
-//! review the difference. Function bodies are not in the snapshots; other tests compile and run them.
+//! After an intended change of a template or a default tile, run `INSTA_UPDATE=always cargo test --test integration
+//! render::` and review the difference. Function bodies are not in the snapshots; other tests compile and run them.
 
 use kgen::{
     family::attention::{Kind, Point},

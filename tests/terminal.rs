@@ -1,10 +1,7 @@
 //! kgen's output on a terminal: no line is wider than the terminal if it could be broken between words. In a pipe lines
 //! stay whole.
 
-#[path = "support/bench.rs"]
-mod bench;
-
-use bench::{Bench, ONE};
+use crate::support::bench::{Bench, ONE};
 use std::{collections::BTreeSet, process::Command};
 
 /// Runs a command in a pseudo-terminal of this many columns (0: size unknown), and prints its output.

@@ -1,10 +1,7 @@
 //! Forward kernels whose K and V are loaded by TMA, as `scripts/tma.toml` declares them for the GPU script, pass the
 //! check on the emulator: one and two stages, both masks, panels of every width, padded head dims.
 
-#[path = "support/emulator.rs"]
-mod emulator;
-
-use emulator::lend_emulator;
+use crate::support::emulator::lend_emulator;
 use std::{path::Path, process::Command};
 
 #[test]

@@ -1,13 +1,8 @@
 //! `kgen tune` without a GPU and without nvcc: a mock driver, a compiler that makes a kernel of the host of every tile,
 //! and proofs on the emulator.
 
-#[path = "support/emulator.rs"]
-mod emulator;
-#[path = "support/mock_machine.rs"]
-mod mock_machine;
-
+use crate::support::{emulator::lend_emulator, mock_machine};
 use assert_cmd::Command;
-use emulator::lend_emulator;
 use kgen::lab::{Condition, Row, Status, Store};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs};

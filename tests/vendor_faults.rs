@@ -4,8 +4,7 @@
 //! Every call is tried with SIGKILL before it. The two errors, a lack of permission and of room, are tried at every
 //! seventh call; `KGEN_EVERY_FAULT=1` tries them at every one.
 
-mod support;
-
+use crate::support::copy_folder;
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -15,7 +14,6 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
-use support::copy_folder;
 
 const KILL: &str = "kill";
 const ERRORS: [&str; 2] = ["EACCES", "ENOSPC"];

@@ -1,7 +1,6 @@
 //! `kgen vendor vllm PATH` through the binary, on a tree with the files that kgen requires of a checkout of vLLM.
 
-mod support;
-
+use crate::support::copy_folder;
 use assert_cmd::{Command, assert::Assert};
 use predicates::{prelude::*, str::contains};
 use std::{
@@ -11,7 +10,6 @@ use std::{
     path::{Path, PathBuf},
     process,
 };
-use support::copy_folder;
 
 /// The file of vLLM's build that is edited.
 const HOOK: &str = "cmake/external_projects/vllm_flash_attn.cmake";

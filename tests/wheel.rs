@@ -1,14 +1,12 @@
 //! `kgen wheel` through the binary, with a mock instead of nvcc, and once for the emulator, loaded by Python.
 
-#[path = "support/bench.rs"]
-mod bench;
-#[path = "support/emulator.rs"]
-mod emulator;
-
+use crate::support::{
+    bench,
+    bench::{Bench, ONE, OTHER, SLICE},
+    emulator::lend_emulator,
+};
 use assert_cmd::assert::Assert;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use bench::{Bench, ONE, OTHER, SLICE};
-use emulator::lend_emulator;
 use predicates::str::contains;
 use sha2::{Digest, Sha256};
 use std::{

@@ -1,5 +1,4 @@
 //! Checks of kgen command lines quoted in texts: they parse, and their flags exist.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use clap::{CommandFactory, error::ErrorKind};
 use kgen::cli::Cli;

@@ -1,5 +1,6 @@
 // Mock of a library with a dispatcher for tests/fuzz.rs: scalar bf16 attention of head dim 16 on the host, correct
-// unless the variable MOCK_FAULT selects a fault.
+// unless the variable MOCK_FAULT selects a fault. The tests make thousands of calls: loops over the head dim have a known
+// length, so that compilers make vectors of them.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "kgen.h"
+
+static constexpr int HEAD_DIM = 16;
 
 static float widen(uint16_t bits) {
     const uint32_t wide = uint32_t(bits) << 16;
@@ -49,7 +52,7 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
     }
     if (fault("refuse") && p->cu_seqlens_q != nullptr && p->cu_seqlens_k == nullptr) return KGEN_ERROR_UNSUPPORTED;
     std::vector<uint16_t*> row_starts;
-    std::vector<float> scores, out(p->head_dim);
+    std::vector<float> scores;
     for (int b = 0; b < p->batch; b++) {
         const int first_q = p->cu_seqlens_q ? p->cu_seqlens_q[b] : 0, first_k = p->cu_seqlens_k ? p->cu_seqlens_k[b] : 0;
         const int rows = p->seqused_q ? p->seqused_q[b] : p->cu_seqlens_q ? p->cu_seqlens_q[b + 1] - first_q : p->seqlen_q;
@@ -70,19 +73,20 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
                 float max = -INFINITY, sum = 0;
                 for (int j = 0; j < seen; j++) {
                     const uint16_t* k = at(p->k, p->cu_seqlens_k, first_k, j, hk, p->k_batch_stride, p->k_row_stride, p->k_head_stride);
-                    for (int d = 0; d < p->head_dim; d++) scores[j] += widen(q[d]) * widen(k[d]);
-                    scores[j] = off && j == 64 ? -INFINITY : scores[j] * p->softmax_scale;
-                    max = fmaxf(max, scores[j]);
+                    float score = 0;
+                    for (int d = 0; d < HEAD_DIM; d++) score += widen(q[d]) * widen(k[d]);
+                    scores[j] = off && j == 64 ? -INFINITY : score * p->softmax_scale;
+                    max = scores[j] > max ? scores[j] : max;
                 }
-                out.assign(p->head_dim, 0);
+                float out[HEAD_DIM] = {};
                 for (int j = 0; j < seen; j++) {
                     const uint16_t* v = at(p->v, p->cu_seqlens_k, first_k, j, hk, p->v_batch_stride, p->v_row_stride, p->v_head_stride);
                     const float weight = expf(scores[j] - max);
                     sum += weight;
-                    for (int d = 0; d < p->head_dim; d++) out[d] += weight * widen(v[d]);
+                    for (int d = 0; d < HEAD_DIM; d++) out[d] += weight * widen(v[d]);
                 }
                 uint16_t* o = at(p->o, p->cu_seqlens_q, first_q, i, h, p->o_batch_stride, p->o_row_stride, p->o_head_stride);
-                for (int d = 0; d < p->head_dim; d++) o[d] = seen == 0 ? 0 : narrow(out[d] / sum);
+                for (int d = 0; d < HEAD_DIM; d++) o[d] = seen == 0 ? 0 : narrow(out[d] / sum);
                 row_starts.push_back(o);
                 if (fault("beyond") && b == p->batch - 1 && h == p->num_heads - 1 && i == rows - 1) o[p->head_dim] = 0;
                 if (fault("input") && keys > 0) const_cast<uint16_t*>(q)[0] ^= 1;

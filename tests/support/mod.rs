@@ -1,5 +1,10 @@
 //! Helpers shared by several tests.
 
+pub mod bench;
+pub mod command_lines;
+pub mod emulator;
+pub mod mock_machine;
+
 use std::{fs, path::Path};
 
 /// Copies a folder recursively.

@@ -1,0 +1,41 @@
+//! The tests of commands and concerns, one module each. They are one program, since every program links all of kgen and
+//! waits at its end for its slowest test: `cargo test --test integration list::` runs those of a module.
+
+mod bench;
+mod build;
+mod build_all;
+mod check;
+mod commands;
+mod companions;
+mod db;
+mod docs;
+mod edited;
+mod emit;
+mod environment;
+mod explain;
+mod expression;
+mod fuzz;
+mod fuzz_input;
+mod generate;
+mod help;
+mod hostile;
+mod library;
+mod list;
+mod mutants;
+mod pages;
+mod predict;
+mod probe;
+mod profile;
+mod render;
+mod report;
+mod rooms;
+mod support;
+mod terminal;
+mod tma;
+mod tune;
+mod tune_live;
+mod vendor;
+mod vendor_faults;
+mod vendor_prebuilt;
+mod vendor_vllm;
+mod wheel;
