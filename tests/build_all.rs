@@ -8,6 +8,7 @@ use predicates::str::contains;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    path::Path,
     process, thread,
 };
 
@@ -72,4 +73,13 @@ fn an_emulator_that_nothing_needs_is_given_up() {
     walk(&bench.path("cache"), &mut |path| left.extend(path.is_file().then(|| path.to_owned())));
     left.retain(|path| path.extension().is_some_and(|e| e == "o" || e == "cpp"));
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Its keys hold all that a kernel's build and verdict depend on, and kernels run if one is another.
+#[test]
+fn the_record_of_the_slice_excuses_only_what_has_not_changed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut python = process::Command::new("python3");
+    let done = python.current_dir(root).args(["-m", "unittest", "-q", "scripts/slice_test.py"]).output().expect("it starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
