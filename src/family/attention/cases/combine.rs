@@ -91,7 +91,21 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
             80,
         ),
     ]);
+    // More rows than blocks that run at once on one multiprocessor: a warp merges several. The last one has that many on
+    // a GPU too.
+    let several = Problem::new(&[(9, 9), (0, 4), (30, 0), (14, 5)], 3, 1).on(1);
+    list.extend([
+        (several.clone().lengths(Lengths::Used).layout(Layout::Padded), 6, Some(vec![6, 0, 1, 4]), Near, Bf16, 160),
+        (several.clone().lengths(Lengths::Packed), 3, Some(vec![1, 2, 0, 9]), Far, Fp16, 64),
+        (several.clone().lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 9, None, Rising, Bf16, 256),
+        (Problem::new(&[(31, 7)], 2, 1).layout(Layout::Unaligned).on(1), 5, None, Near, Bf16, 72),
+        (Problem::new(&[(25, 7); 2], 2, 1).layout(Layout::Reversed).on(1), 33, None, Low, Fp16, 16),
+        (Problem::new(&[(40, 7)], 2, 1).without_lse().on(1), 2, None, Nothing, Bf16, 128),
+        (sunk(Problem::new(&[(20, 9), (33, 7)], 4, 2).lengths(Lengths::Packed).on(1), SinkType::Fp32), 4, None, Near, Bf16, 96),
+        (Problem::new(&[(400, 7)], 8, 2), 3, None, Near, Fp16, 64),
+    ]);
     for part in [Part::Start, Part::Head, Part::Row, Part::Batch] {
+        list.push((Problem::new(&[(17, 3); 2], 2, 2).layout(Layout::UnalignedPart(3, part)).on(1), 2, None, Near, Fp16, 64));
         list.push((Problem::new(&[(2, 3); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None, Near, Fp16, 64));
     }
     if level == Level::Thorough {
