@@ -314,7 +314,8 @@ serving.py paged --ways --splits 2 --fa3 x --only 145 --only d64
 serving.py kv_fp8 {caches} --fa3 x --only B64 --only mixed
 serving.py mla --fa3 x --splits 2 --only queries --only 128..
 serving.py packed_batches --ways --fa3 x
-random_shapes.py --ways --shapes 12 --fa3 x --site x
+random_shapes.py shapes --ways --shapes 12 --fa3 x --site x
+random_shapes.py few_queries --shapes 3 --fa3 x --site x
 serving.py append_kv --only prefill
 serving.py append_kv --check-only
 serving.py fwd_kvcache --only B64

@@ -49,6 +49,19 @@ def drawn(draw):
                 "queries": queries, "keys": keys, "flops": flops}
 
 
+def few(draw):
+    """One shape of few queries and many keys, such as a chunk of a long prompt on one of several GPUs."""
+    while True:
+        group = draw.choice((1, 1, 2, 4, 8))
+        batch, heads_k, dim = between(draw, 1, 16), between(draw, 1, max(1, 16 // group)), draw.choice(HEAD_DIMS)
+        queries, keys = between(draw, 64, 1024), between(draw, 4096, 65536)
+        causal = draw.random() < 0.5
+        flops = 4 * heads_k * group * dim * batch * visible_pairs(queries, keys, causal)
+        if FLOPS[0] <= flops <= FLOPS[1] and 4 * dim * heads_k * batch * (queries * group + keys) <= MOST_BYTES:
+            return {"kind": UNEQUAL, "heads": heads_k * group, "heads_k": heads_k, "dim": dim, "causal": causal,
+                "queries": [queries] * batch, "keys": [keys] * batch, "flops": flops}
+
+
 def visible_pairs(queries, keys, causal):
     """Pairs of a query and a key that it sees; the last query sees the last key."""
     return queries * (2 * keys - queries + 1) // 2 if causal else queries * keys
@@ -92,11 +105,12 @@ class Call:
     def kgen(self, library, flags=0):
         """A call of the path that the dispatcher chooses among those of `flags`."""
         out, p = self.params(flags)
-        candidates, chosen = library.explain(p)
+        call = library.call("kgen_fwd", p)
+        candidates, chosen = library.explain(p)  # with the workspace of the call
         way = candidates[chosen]
         details = {"path": PATHS[way.path], "splits": way.num_splits, "predicted_us": way.predicted_ns / 1e3,
             "kernel": way.variant.decode()}
-        return Contender(library.call("kgen_fwd", p), out=out, own=True, details=details)
+        return Contender(call, out=out, own=True, details=details)
 
     def fa3(self, fa3, num_splits=1):
         """vLLM's FlashAttention-3, with one split unless `num_splits` asks for another number (0: its own heuristic);
@@ -169,7 +183,21 @@ def shapes(bench):
     of up to three sequences is compared with float64. FLOPs count visible pairs. --ways also times each path that the
     library has for a call."""
     draw = random.Random(bench.args.seed)
-    drawings = [drawn(draw) for _ in range(bench.args.shapes)]
+    timed(bench, [drawn(draw) for _ in range(bench.args.shapes)])
+
+
+@suite(rounds=9, round_ms=12, places=["fa3", "site"], ways=False, shapes={"type": int, "default": 40})
+def few_queries(bench):
+    """`--shapes` shapes of `--seed` with 64 to 1024 queries and 4096 to 65536 keys: batch 1 to 16, up to 16 heads, groups
+    of 1 to 8. The rest is as in `shapes`.
+
+    python3 benches/random_shapes.py few_queries --seed 1 --fa3 _vllm_fa3_C.abi3.so --out few.jsonl"""
+    draw = random.Random(bench.args.seed)
+    timed(bench, [few(draw) for _ in range(bench.args.shapes)])
+
+
+def timed(bench, drawings):
+    """Times every shape beside the peers that suit it, and reports the ratios."""
     calls = {"fa3": Call.fa3, "fa3 splits": Call.fa3_splits, "fa3 wheel": Call.fa3_wheel, "cudnn": Call.cudnn,
         "varlen_attn": Call.varlen}
     peers = bench.peers(*(name for name in calls if name != "fa3 splits" and (bench.args.site or name != "fa3 wheel")))

@@ -32,7 +32,7 @@ def suite(group="head_dim", tables=True, **options):
 
 
 def main(doc):
-    """Runs the suite that the command line names, or the file's only one."""
+    """Runs the suite that the command line names; a file's only one also without its name."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = made.add_subparsers(dest="suite", required=True) if len(SUITES) > 1 else None
     for name, (function, options, _, _) in SUITES.items():
@@ -41,7 +41,8 @@ def main(doc):
             formatter_class=argparse.RawDescriptionHelpFormatter) if names else made
         arguments(to, **options)
     made.set_defaults(**({} if names else {"suite": next(iter(SUITES))}))
-    args = made.parse_args()
+    named = len(sys.argv) > 1 and not names and sys.argv[1] in SUITES
+    args = made.parse_args(sys.argv[1 + named:])
     function, _, group, tables = SUITES[args.suite]
     bench = Bench(args)
     complaint = function(bench)
