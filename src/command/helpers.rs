@@ -4,7 +4,7 @@
 use super::Observer;
 use crate::{
     grid::Grid,
-    kernel::{Kind, Target, Variant},
+    kernel::{Feature, Kind, Target, Variant},
     plan::runs_on,
 };
 use itertools::Itertools;
@@ -39,10 +39,16 @@ struct Missing {
     nowhere: BTreeSet<(Kind, Target)>,
 }
 
+/// The helpers of a kernel: those of its kind, and of dense kernels whose blocks share keys the one that merges.
+fn helpers_of(variant: &Variant) -> &'static [Kind] {
+    let shares_keys = variant.features().is_some_and(|features| features.has(Feature::SplitKv));
+    if shares_keys { &[Kind::FwdCombine] } else { variant.kind().helpers() }
+}
+
 fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
     let mut missing = Missing::default();
     let needed: BTreeSet<(Kind, Target)> =
-        selected.iter().flat_map(|variant| variant.kind().helpers().iter().map(|kind| (*kind, variant.target()))).collect();
+        selected.iter().flat_map(|variant| helpers_of(variant).iter().map(|kind| (*kind, variant.target()))).collect();
     for (kind, target) in needed {
         let serves = |helper: &&Variant| helper.kind() == kind && runs_on(helper.target(), target.compute_capability(), true);
         match grid.variants().iter().filter(serves).max_by_key(|helper| helper.target()) {
@@ -89,6 +95,18 @@ mod tests {
             Missing::default(),
             "none is needed"
         );
+    }
+
+    #[test]
+    fn dense_kernels_whose_blocks_share_keys_bring_the_one_that_merges() {
+        let grid = Grid::builtin();
+        let selection = Selection {
+            head_dims: vec![HeadDim::equal(64)],
+            features: Some([Feature::SplitKv].into_iter().collect()),
+            ..Selection::default()
+        };
+        let missing = missing(&grid, &grid.select(&selection).expect("selects something"));
+        assert_eq!(missing.there.iter().map(Variant::name).collect::<Vec<_>>(), ["flash_fwd_combine_sm90"]);
     }
 
     #[test]

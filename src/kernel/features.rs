@@ -51,6 +51,8 @@ pub enum Feature {
     Long,
     /// The kernel has a tile of 128 queries. Valid for every call.
     M128,
+    /// Several blocks may share the keys of a query tile, as `num_splits` says. Valid for every call.
+    SplitKv,
 }
 
 /// A compatibility rule of a feature, the same for every template.
@@ -350,6 +352,21 @@ const INFO: &[FeatureInfo] = &[
         rules: &[FeatureRule { excludes: &[Feature::Long], reason: "`long` and `m128` are two tiles; a kernel has one", ..RULE }],
         ..OF_ROWS
     },
+    FeatureInfo {
+        name: "splitkv",
+        aliases: &["split_kv"],
+        constant: "KGEN_FEATURE_SPLITKV",
+        summary: "several blocks may share the keys of a query tile",
+        has_own_head_dims: true,
+        is_second_tile: true,
+        has_part: false,
+        rules: &[FeatureRule {
+            excludes: &[Feature::Long, Feature::M128],
+            reason: "`splitkv` is for the first tile of a kernel: no `long`, no `m128`",
+            ..RULE
+        }],
+        ..OF_ROWS
+    },
 ];
 
 impl Feature {
@@ -357,6 +374,7 @@ impl Feature {
     pub const ALL: &'static [Self] = &[
         Self::Long,
         Self::M128,
+        Self::SplitKv,
         Self::PackGqa,
         Self::Paged,
         Self::Cache,

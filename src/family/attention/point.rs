@@ -112,6 +112,12 @@ impl Point {
         self.features.has(Feature::Qv)
     }
 
+    /// True if several blocks may share the key tiles of a query tile: `num_splits` of them, whose partial results
+    /// `fwd_combine` merges.
+    pub fn shares_tiles(self) -> bool {
+        self.kind == Kind::FwdShort || self.features.has(Feature::SplitKv)
+    }
+
     /// The features of the calls that the kernel supports: its own, and for a split-KV kernel also those that the
     /// combine kernel handles.
     pub fn served_features(&self) -> Features {

@@ -130,12 +130,15 @@ impl ValueWords {
 
 /// Names of work items, rows and buffers in the templates of persistent Hopper kernels.
 #[derive(Serialize)]
+#[allow(clippy::struct_excessive_bools, reason = "independent conditions of templates")]
 struct HopperWords {
     /// True if work items are searched in a list, because lengths differ or tiles differ between heads.
     queued: bool,
     /// True if heads are processed in groups whose keys stay in L2; set only if work is not queued and tiles differ in
     /// length.
     grouped: bool,
+    /// True if several blocks may share the key tiles of a query tile, which `num_splits` of the call says.
+    shares_tiles: bool,
     /// True if key tiles can be hidden from all rows of one warpgroup but not of another.
     walks: bool,
     /// Unit that takes a work item (block or cluster), and its plural.
@@ -188,6 +191,7 @@ impl HopperWords {
         Some(Self {
             queued,
             grouped: (point.causal || has(Feature::Window)) && !queued,
+            shares_tiles: point.shares_tiles(),
             walks: point.causal || features.positions,
             walker: by_walker("block", "cluster"),
             walkers: by_walker("blocks", "clusters"),

@@ -77,7 +77,7 @@ fn group(plan: &Plan, card: &Card) -> String {
     let variant = &plan.variant;
     let products = if plan.tensor_core == TensorCore::HgmmaAndHmma { " wgmma" } else { "" };
     let dtype = if variant.dtype() == Some(Dtype::Fp8) { " fp8" } else { "" };
-    let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Long, Feature::M128];
+    let numbered = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Long, Feature::M128, Feature::SplitKv];
     let features = variant.features().unwrap_or(kernel::Features::NONE);
     let others: Vec<&str> =
         features.iter().filter(|feature| !numbered.contains(feature)).map(|feature| feature.info().name).collect();

@@ -25,7 +25,13 @@ pub(crate) use split::merge as merge_splits;
 /// The cases of an attention kernel at a level, in order.
 pub(super) fn cases_of(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
     let mut cases = match subject.variant.kind {
-        Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
+        Kind::Fwd | Kind::FwdShort => {
+            let mut cases = forward::cases(subject, level);
+            if subject.variant.shares_tiles() {
+                cases.extend(split::shared_tiles(subject, level));
+            }
+            cases
+        }
         Kind::FwdSplit => split::cases(subject.variant, level),
         Kind::FwdCombine => combine::cases(level),
         Kind::PrepareScheduler => scheduler::cases(subject, level),

@@ -6,7 +6,7 @@ mod splitting;
 
 use self::{
     score::{holds, of_score},
-    splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_without_batch},
+    splitting::{COMBINE, LIMITED_TILES, PARTIAL, SCHEDULER, SHARED_TILES, SPLIT, SPLITTING, many_rows_without_batch},
 };
 use super::{backward::BackwardCase, combine, forward, scheduler, split};
 use crate::{
@@ -352,6 +352,13 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let short = if variant.kind == Kind::Bwd { SHORT_BWD } else { SHORT_FWD };
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
+    let sharing = if variant.shares_tiles() {
+        let base: Rc<dyn Case> = Rc::new(split::of_shared_tiles(subject, split_problem(variant), 2));
+        let paged: &[Change] = if variant.features.has(Feature::Paged) { LIMITED_TILES } else { &[] };
+        changed(&base, &[PARTIAL, SHARED_TILES, paged])
+    } else {
+        Vec::new()
+    };
     let beyond = if variant.kind.has_shape() && !variant.features.has(Feature::Append) { &[BEYOND][..] } else { &[] };
     let out_of_range: Vec<&[Change]> = FEATURES.iter().map(|room| room.out_of_range()).chain([WIDEST]).collect();
     let elsewhere = cached(subject).map_or_else(Vec::new, |base| changed(&base, &[ELSEWHERE]));
@@ -371,6 +378,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         features,
         head_dims,
         asks,
+        sharing,
     ]
     .into_iter()
     .flatten()

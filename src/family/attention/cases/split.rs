@@ -1,12 +1,12 @@
-//! Cases of split-KV forward attention alone: its partial results are read from the workspace, merged in float64, and
-//! compared with the reference of the unsplit problem.
+//! Cases of kernels that split the keys, each alone: its partial results are read from the workspace, merged in float64,
+//! and compared with the reference of the unsplit problem.
 
 use super::{
     append_cases::{self, AppendedCase},
     feature_cases, forward, mla_cases,
 };
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Tally},
+    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
     device::{Element, Image, Outputs},
     family::{
         attention,
@@ -26,6 +26,7 @@ use crate::{
         },
     },
     kernel::{Dtype, Feature},
+    plan::Tiling,
 };
 use itertools::Itertools;
 
@@ -89,11 +90,21 @@ struct SplitCase {
     splits: usize,
     /// `split_counts`, if passed; for a repeated problem they are repeated too.
     counts: Option<Vec<usize>>,
+    division: Division,
     arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
     /// True if the kernel loads K and V by TMA only.
     needs_tma: bool,
+}
+
+/// How a kernel divides the keys that a query tile sees.
+#[derive(Debug, Clone, Copy)]
+enum Division {
+    /// In units of [`SPLIT_KEYS`] from the first key, as in `kgen/split_params.cuh`.
+    Units,
+    /// In tiles of so many keys from the last one, as in `hopper/tiles_of_split.tera`.
+    TilesFromEnd(usize),
 }
 
 /// The cases of a split-KV variant.
@@ -111,6 +122,36 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     });
     // Without splits, several entries of the lists may be equal.
     boxed.unique_by(|case| case.name()).collect()
+}
+
+/// The cases of a kernel whose blocks may share the keys of a query tile.
+pub(super) fn shared_tiles(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let listed =
+        listed(subject.variant, level).into_iter().flat_map(|(parts, _)| parts).map(|(problem, splits, _)| (problem, splits));
+    // Long lists of sequences are for counts, which these kernels do not read; they would have a block for every split.
+    let fits = |(problem, splits): &(Problem, usize)| {
+        *splits > 1 && problem.options.query_limits == [0; 2] && problem.sequences.len() <= 8
+    };
+    let cases = several_tiles(&subject.tiling).into_iter().chain(listed).filter(fits);
+    let boxed = cases.map(|(problem, splits)| Box::new(of_shared_tiles(subject, problem, splits)) as Box<dyn Case>);
+    boxed.unique_by(|case| case.name()).collect()
+}
+
+/// A problem for such a kernel.
+pub(super) fn of_shared_tiles(subject: &Subject<Point>, problem: Problem, splits: usize) -> impl Case + use<> {
+    let division = Division::TilesFromEnd(subject.tiling.n);
+    SplitCase { division, ..parts_case(subject.variant, (problem, splits, None)) }
+}
+
+/// Problems with several query tiles, and one in which each stage of a block is used three times.
+fn several_tiles(tiling: &Tiling) -> [(Problem, usize); 3] {
+    let often = 2 * (2 * tiling.stages + 1) * tiling.round() + 3;
+    let unlike = [(70, 200), (3, 0), (0, 40), (64, 130), (1, 64)];
+    [
+        (Problem::new(&[(1, often)], 1, 1), 2),
+        (Problem::new(&[(66, 200)], 2, 1).layout(Layout::Padded), 3),
+        (Problem::new(&unlike, 2, 1).lengths(Lengths::Packed), 2),
+    ]
 }
 
 /// The cases of a kernel that writes new rows.
@@ -290,6 +331,7 @@ fn parts_case(variant: Point, (problem, splits, counts): Listed) -> SplitCase {
         problem: problem.for_kernel(variant),
         splits,
         counts,
+        division: Division::Units,
         arithmetic: Arithmetic::of(variant),
         head_dim: head_dim.into(),
         causal,
@@ -397,8 +439,10 @@ impl Case for SplitCase {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
+    /// Only split-KV kernels have such a function: the others rarely split.
     fn expected_workspace(&self) -> Option<usize> {
-        Some(Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes())
+        let bytes = || Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes();
+        matches!(self.division, Division::Units).then(bytes)
     }
 
     fn name(&self) -> String {
@@ -410,7 +454,7 @@ impl Case for SplitCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, splits, ref counts, arithmetic, head_dim, causal, .. } = *self;
+        let Self { ref problem, splits, ref counts, division, arithmetic, head_dim, causal, .. } = *self;
         let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
         let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
@@ -460,8 +504,8 @@ impl Case for SplitCase {
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
-            let written =
-                Written { workspace: &workspace, count: &count, wholes: &wholes, places: &places, number: arithmetic.number };
+            let number = arithmetic.number;
+            let written = Written { workspace: &workspace, count: &count, division, wholes: &wholes, places: &places, number };
             judge(&problem, &written, causal, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: Vec::new() }
@@ -493,6 +537,7 @@ struct Written<'a> {
     workspace: &'a Workspace,
     /// Splits per sequence.
     count: &'a dyn Fn(usize) -> usize,
+    division: Division,
     /// Sequences whose O and LSE the kernel writes itself.
     wholes: &'a [bool],
     places: &'a WholePlaces,
@@ -505,7 +550,7 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
         return Comparison::impossible("O", tolerance.o);
     }
-    let Written { workspace, count, wholes, places, number: stored } = *written;
+    let Written { workspace, count, division, wholes, places, number: stored } = *written;
     let Some(image) = outputs.get("workspace") else { unreachable!("every split call has a workspace") };
     let number = |offset| f64::from(f32::from_bits(image.bits(offset)));
     let head_dim_v = workspace.head_dim_v;
@@ -516,7 +561,9 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     let options = problem.options;
     let keeps_zero = problem.score(0.0, 0, 0).keeps_zero();
-    let counts_keys = problem.scale == Scale::Zero && keeps_zero && options.declared.is_none();
+    // Tiles of paged keys end with a granule of a page, which is not known here.
+    let ends_with_keys = matches!(division, Division::Units) || options.pages.is_none();
+    let counts_keys = problem.scale == Scale::Zero && keeps_zero && options.declared.is_none() && ends_with_keys;
     let is_masked = causal || options.window.is_some() || options.chunk > 0;
     for (sequence, rows) in problem.served_rows().enumerate() {
         let keys = problem.sequences[sequence].1;
@@ -541,7 +588,7 @@ fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Ref
                 // Splits of paged keys start at rows 0, 16, ... of a page.
                 let lead = options.pages.map_or(0, |_| mask.keys(row).start % SPLIT_KEYS);
                 for (split, part) in parts.iter().enumerate() {
-                    let expected = keys_of_a_split(mask.count(row), lead, split, splits);
+                    let expected = division.keys_of_a_split(mask.count(row), lead, split, splits);
                     keys_seen.see([sequence, head, row, split], part.exp(), expected as f64, expected == 0);
                 }
             }
@@ -593,13 +640,24 @@ pub(super) fn merge_with_sink(
     merge(&with_sink, head_dim_v, |part, d| if part < parts.len() { o(part, d) } else { 0.0 })
 }
 
-/// Number of keys of a split, by the rule of `kgen/split_params.cuh`: units of [`SPLIT_KEYS`] keys are distributed
-/// evenly, and the first splits take the remainder. `lead` unseen keys come first.
-fn keys_of_a_split(keys: usize, lead: usize, split: usize, splits: usize) -> usize {
-    let lead = if keys == 0 { 0 } else { lead };
-    let units = (lead + keys).div_ceil(SPLIT_KEYS);
-    let start = |split: usize| ((split * (units / splits) + split.min(units % splits)) * SPLIT_KEYS).clamp(lead, lead + keys);
-    start(split + 1) - start(split)
+impl Division {
+    /// Number of keys of a split, of which the first ones may have a unit or a tile more than the others. `lead` unseen
+    /// keys come first.
+    fn keys_of_a_split(self, keys: usize, lead: usize, split: usize, splits: usize) -> usize {
+        let first = |pieces: usize, split: usize| split * (pieces / splits) + split.min(pieces % splits);
+        match self {
+            Self::Units => {
+                let lead = if keys == 0 { 0 } else { lead };
+                let units = (lead + keys).div_ceil(SPLIT_KEYS);
+                let start = |split| (first(units, split) * SPLIT_KEYS).clamp(lead, lead + keys);
+                start(split + 1) - start(split)
+            }
+            Self::TilesFromEnd(tile) => {
+                let passed = |split| (first(keys.div_ceil(tile), split) * tile).min(keys);
+                passed(split + 1) - passed(split)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -636,11 +694,14 @@ mod tests {
     #[test]
     fn the_splits_have_all_keys_between_them_and_differ_by_a_piece_at_most() {
         for (keys, splits) in itertools::iproduct!([0, 1, 16, 331, 1024], 1..40) {
-            let parts: Vec<usize> = (0..splits).map(|split| keys_of_a_split(keys, 0, split, splits)).collect();
-            assert_eq!(parts.iter().sum::<usize>(), keys);
-            let later: usize = (0..splits).map(|split| keys_of_a_split(keys, 7, split, splits)).sum();
-            assert_eq!(later, keys);
-            assert!(parts.windows(2).all(|pair| pair[0] + SPLIT_KEYS > pair[1] && pair[0] <= parts[0]), "{parts:?}");
+            for (division, piece) in [(Division::Units, SPLIT_KEYS), (Division::TilesFromEnd(64), 64)] {
+                let parts: Vec<usize> = (0..splits).map(|split| division.keys_of_a_split(keys, 0, split, splits)).collect();
+                assert_eq!(parts.iter().sum::<usize>(), keys);
+                let later: usize = (0..splits).map(|split| division.keys_of_a_split(keys, 7, split, splits)).sum();
+                assert_eq!(later, keys);
+                let (least, most) = (parts.iter().min(), parts.iter().max());
+                assert!(most.zip(least).is_some_and(|(most, least)| most - least <= piece), "{parts:?}");
+            }
         }
     }
 }

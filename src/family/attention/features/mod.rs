@@ -22,6 +22,7 @@ mod room;
 mod shapes;
 mod sinks;
 mod softcap;
+mod splitkv;
 mod window;
 
 pub use alibi::Slopes;
@@ -33,7 +34,7 @@ pub use dropout::Dropout;
 pub use head::{Additions, CallHead, Factors, addition_gradients, largest_factor};
 pub use kv::splits_of_bytes;
 pub use page_descale::PageDescales;
-pub use paged::{Pages, in_pages};
+pub use paged::{Pages, in_pages, pages};
 pub use room::{FeatureRoom, Simpler};
 pub use shapes::{Borders, SPLITS, both, by_turns, counts, decode, unlike};
 pub use sinks::{SinkType, sunk};
@@ -88,6 +89,7 @@ pub const FEATURES: &[&dyn FeatureRoom] = &[
     &packgqa::PackGqa,
     &long::Long,
     &m128::M128,
+    &splitkv::SplitKv,
     &qv::Qv,
     &cache::Cached,
     &kv::E4M3,
@@ -168,7 +170,10 @@ mod tests {
                 assert_eq!(room.words(&read).as_deref().map(str::trim), Some(word));
                 written += 1;
             }
-            let has_words = !matches!(room.feature(), Feature::PackGqa | Feature::Long | Feature::M128 | Feature::PageDescale);
+            let has_words = !matches!(
+                room.feature(),
+                Feature::PackGqa | Feature::Long | Feature::M128 | Feature::SplitKv | Feature::PageDescale
+            );
             assert_eq!(written > 0, has_words, "`{}`", room.feature());
         }
     }

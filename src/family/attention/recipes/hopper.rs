@@ -51,6 +51,9 @@ impl Recipe for HopperForward {
         if variant.features.has(Feature::Long) && !has_long_tile(variant) {
             return Err("`long` is a second tile of causal kernels without features at head dims 40 to 64 on sm90".to_owned());
         }
+        if variant.features.has(Feature::SplitKv) && variant.features != Features::from_iter([Feature::SplitKv]) {
+            return Err("`splitkv` is for kernels without other features on sm90".to_owned());
+        }
         let tile = default_of(&TILES, variant)?;
         if variant.features.has(Feature::M128) {
             let first = first_tile(variant)
@@ -67,8 +70,9 @@ impl Recipe for HopperForward {
     }
 
     fn features(&self) -> Features {
-        let keys = [Feature::PackGqa, Feature::Long, Feature::M128, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
-        Features::with_pages().with(Features::from_iter(keys))
+        let forms = [Feature::PackGqa, Feature::Long, Feature::M128, Feature::SplitKv];
+        let caches = [Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        Features::with_pages().with(forms.into_iter().chain(caches).collect())
     }
 
     fn keys(&self) -> &'static [&'static str] {

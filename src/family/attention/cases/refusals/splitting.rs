@@ -7,7 +7,8 @@ use crate::{
         Expected::{Nothing, Refused},
         drop_tensor,
     },
-    device::{Call, ERROR_INVALID_VALUE, Element, Image},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, Element, Image},
+    family::attention::features::pages,
 };
 
 /// Expectations for all three kernels.
@@ -54,6 +55,32 @@ pub(super) const SPLIT: &[Change] = &[
     ),
     ("a negative number of counters", |c| counters(c, -1), Refused(ERROR_INVALID_VALUE, "arrivals_count is -1")),
 ];
+
+/// Expectations for kernels whose blocks share the keys of a query tile.
+pub(super) const SHARED_TILES: &[Change] = &[
+    (
+        "more splits than there may be",
+        |c| fwd(c).num_splits = 257,
+        Refused(ERROR_INVALID_VALUE, "num_splits 257 must lie in 1 .. 256"),
+    ),
+    (
+        "counts of splits",
+        |c| c.inputs.push(("split_counts", Image::of_integers(&[2]))),
+        Refused(ERROR_UNSUPPORTED, "split_counts is given; this kernel has num_splits splits of each sequence"),
+    ),
+    (
+        "counters of blocks",
+        |c| counters(c, 1),
+        Refused(ERROR_UNSUPPORTED, "arrivals is given; this kernel has num_splits splits"),
+    ),
+];
+
+/// The same for kernels that read pages.
+pub(super) const LIMITED_TILES: &[Change] = &[(
+    "limits on the queries",
+    |c| pages(c).query_limits = [2, 0],
+    Refused(ERROR_UNSUPPORTED, "least_queries 2 and most_queries 0 must be 0"),
+)];
 
 fn counters(call: &mut Call, words: i64) {
     call.outputs.push(("arrivals", Image::of_integers(&[0, 0])));
