@@ -5,15 +5,19 @@
 //
 // If split counts are given, rows of sequences with one split are complete already.
 //
-// One block of 128 threads per row (a query of a head). The weight of a split is exp(LSE of the split - total LSE);
-// the head's sink, if the call has sinks, is part of the total.
-// Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
+// The weight of a split is exp(LSE of the split - total LSE); the head's sink, if the call has sinks, is part of the
+// total.
+//
+// Few rows (queries of a head), as in decoding: one block of 128 threads for each. Threads read 8 columns each; if a
+// row has fewer than 128 such pieces, several splits are read at once.
+// More rows than blocks that run at once, as of prompts: one warp for each.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_combine_sm90.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
+#include "kgen/device.cuh"
 #include "kgen/features.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
@@ -36,6 +40,7 @@ using namespace kgen;
 
 constexpr int THREADS = 128;
 constexpr int PIECE = 8;                                            // columns per thread
+constexpr int BLOCKS_AT_ONCE = 8;                                 // of a multiprocessor, with a block for each row
 constexpr uint32_t SHARED_BYTES = 4096;  // one fp32 piece per thread
 static_assert(SHARED_BYTES == THREADS * PIECE * sizeof(float), "a piece of fp32 a thread");
 
@@ -51,6 +56,20 @@ KGEN_DEVICE int threads_a_row(int head_dim_v) {
 
 KGEN_DEVICE uint32_t pack_as(int dtype, float low, float high) {
     return dtype == KGEN_DTYPE_FP16 ? pack<fp16>(low, high) : pack<bf16>(low, high);
+}
+
+// Writes 8 columns of a row of O; with `VECTOR` in one piece of 16 bytes.
+template <bool VECTOR>
+KGEN_DEVICE void store_columns(uint16_t* to, const float (&o)[PIECE], int dtype) {
+    uint32_t words[4];
+    KGEN_UNROLL
+    for (int i = 0; i < 4; ++i) words[i] = pack_as(dtype, o[2 * i], o[2 * i + 1]);
+    if constexpr (VECTOR) {
+        store_global(static_cast<void*>(to), words4{words[0], words[1], words[2], words[3]});
+    } else {
+        KGEN_UNROLL
+        for (int i = 0; i < PIECE; ++i) store_global(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
+    }
 }
 
 // A head's sink; -infinity if there is none.
@@ -95,6 +114,81 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     row.inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
     row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
     return row;
+}
+
+struct many_rows {
+    kgen_fwd_params call;
+    uint32_t rows;   // query rows of all heads and sequences
+    uint32_t warps;  // of the launch
+};
+
+constexpr int WARPS = THREADS / 32;
+
+// A warp merges one row after another: with a block each, starting blocks would take longer than merging. Lanes read 8
+// columns each, and a warp several splits at once if a row has fewer than 32 such pieces.
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, BLOCKS_AT_ONCE) combine_many(KGEN_PARAMETER many_rows given) {
+    await_earlier_kernels();
+    // Only now: if kernels of several calls waited at once, they would fill the multiprocessors, and the blocks of a
+    // small launch would share the few places that become free while other multiprocessors stay idle.
+    let_later_kernels_start();
+    constexpr int AT_ONCE = 2;  // splits whose loads a lane has in flight
+    const kgen_fwd_params& p = given.call;
+    const int width = min(32, threads_a_row(p.head_dim_v)), team = lane_index() / width, teams = 32 / width;
+    const int64_t split_stride = split_total_rows(p) * p.num_heads;
+    KGEN_ROLLED
+    for (uint32_t row = block_index() * WARPS + warp_index(); row < given.rows; row += given.warps) {
+        const int head = row % p.num_heads, query = row / p.num_heads % p.seqlen_q,
+            batch = row / p.num_heads / p.seqlen_q;
+        const int splits = split_count(p, batch);
+        const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+        if (query >= queries.rows || writes_whole(p, splits)) continue;
+        const int64_t first_row = split_workspace_row(p, 0, queries, batch, query, head);
+        const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
+        const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);
+        if (p.lse != nullptr && lane_index() == 0) {
+            const int64_t sequence_start = queries.packed ? queries.first_row : batch * p.lse_batch_stride;
+            store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
+        }
+        uint16_t* to = static_cast<uint16_t*>(p.o) +
+                       sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
+                       query * p.o_row_stride;
+        KGEN_ROLLED
+        for (int first_column = 0; first_column < p.head_dim_v; first_column += width * PIECE) {
+            const int column = first_column + lane_index() % width * PIECE;
+            const bool has_columns = column < p.head_dim_v;
+            float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+            KGEN_ROLLED
+            for (int split = team; has_columns && split < splits; split += teams * AT_ONCE) {
+                floats4 low[AT_ONCE], high[AT_ONCE];
+                float factor[AT_ONCE];
+                KGEN_UNROLL
+                for (int i = 0; i < AT_ONCE; ++i) {
+                    const int other = split + i * teams;
+                    const float lse = other < splits ? lse_of(other) : -infinity();
+                    factor[i] = merged.factor(lse);
+                    low[i] = {0.0f, 0.0f, 0.0f, 0.0f}, high[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+                    if (lse == -infinity()) continue;  // its O is undefined
+                    const auto* from =
+                        reinterpret_cast<const floats4*>(split_output(p, first_row + other * split_stride) + column);
+                    low[i] = load_global(from), high[i] = load_global(from + 1);
+                }
+                KGEN_UNROLL
+                for (int i = 0; i < AT_ONCE; ++i) {
+                    const float part[PIECE] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z,
+                                               high[i].w};
+                    KGEN_UNROLL
+                    for (int c = 0; c < PIECE; ++c) o[c] = fused_multiply_add(factor[i], part[c], o[c]);
+                }
+            }
+            KGEN_ROLLED
+            for (int step = width; step < 32; step *= 2) {
+                KGEN_UNROLL
+                for (int c = 0; c < PIECE; ++c) o[c] += shuffle_xor(o[c], step);
+            }
+            if (team == 0 && has_columns) store_columns<VECTOR>(to + column, o, p.dtype);
+        }
+    }
 }
 
 template <bool VECTOR>
@@ -153,15 +247,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     uint16_t* to = static_cast<uint16_t*>(p.o) +
                    sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
                    query * p.o_row_stride + piece * PIECE;
-    uint32_t words[4];
-    KGEN_UNROLL
-    for (int i = 0; i < 4; ++i) words[i] = pack_as(p.dtype, o[2 * i], o[2 * i + 1]);
-    if constexpr (VECTOR) {
-        store_global(static_cast<void*>(to), words4{words[0], words[1], words[2], words[3]});
-    } else {
-        KGEN_UNROLL
-        for (int i = 0; i < PIECE; ++i) store_global(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
-    }
+    store_columns<VECTOR>(to, o, p.dtype);
 }
 
 }  // namespace
@@ -192,6 +278,16 @@ extern "C" int flash_fwd_combine_sm90(const kgen_fwd_params* given, cudaStream_t
     if (const int code = check_split_workspace(params, self)) return code;
     const bool aligned = rows_are_aligned(params.o, params.cu_seqlens_q ? 0 : params.o_batch_stride,
                                           params.o_row_stride, params.o_head_stride);
+    const int multiprocessors = multiprocessor_count();
+    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;  // last_error holds the reason
+    const uint64_t at_once = static_cast<uint64_t>(multiprocessors) * BLOCKS_AT_ONCE;
+    if (blocks > at_once) {
+        const uint32_t launched = static_cast<uint32_t>(tiles_of(blocks, WARPS) < at_once ? tiles_of(blocks, WARPS)
+                                                                                          : at_once);
+        const many_rows given_to_kernel = {params, static_cast<uint32_t>(blocks), launched * WARPS};
+        const auto of_many = aligned ? combine_many<true> : combine_many<false>;
+        return launch_early(of_many, self, launched, THREADS, 0, given_to_kernel, stream);
+    }
     const auto kernel = aligned ? combine<true> : combine<false>;
     return launch_early(kernel, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
 }

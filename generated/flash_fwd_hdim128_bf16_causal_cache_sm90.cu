@@ -214,7 +214,6 @@ struct work_place {
     KGEN_DEVICE uint32_t head(const parameters& given) const { return first_head(given) + piece(given) % heads(given); }
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
 };
-
 KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
     return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
@@ -598,8 +597,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
             if (span > 0 && has_rows) return true;
             done_with_q();
-            if (span <= 0) {
-                write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
+            if (span <= 0) {write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
             // All rows of this warpgroup precede the sequence: it releases the tiles, which other warpgroups need,

@@ -13,6 +13,9 @@
 // There is no producer warp: the first thread of a warpgroup fetches its key tiles by TMA, 3 of K and 3 of V at
 // first, and further ones as stages are released. Up to 384 keys are in flight before the first product.
 //
+// With num_splits above 1 that many blocks share the key tiles of a query tile, and fwd_combine merges what they write
+// to the workspace (kgen/split_plan.cuh).
+//
 // Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
 // the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
 // of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
@@ -36,6 +39,8 @@
 #include "kgen/platform.cuh"
 #include "kgen/quad.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/split_params.cuh"
+#include "kgen/split_plan.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tensor_map.cuh"
 #include "kgen/tile.cuh"
@@ -106,7 +111,9 @@ struct parameters {
     kgen_fwd_params call;
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
-    bool vector;  // O is written in 8-byte pieces
+    bool vector;      // O is written in 8-byte pieces
+    uint32_t tiles;   // query tiles of all heads and sequences: the blocks of one split
+    int splits;       // blocks that share the keys of a query tile; more than 1: they write partial results
 };
 
 // The mbarriers: the block's, for Q, and those of one warpgroup. A full barrier counts the fetching thread and its
@@ -173,8 +180,21 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
             end_seen(p, end_position - 1, keys.rows), queries, keys};
 }
 
+// Key tiles of a query tile, counted from the last key.
+struct tile_range {
+    int first, count;
+};
+
+// The tiles of one of `splits` blocks that share the `tiles` of a query tile, as evenly as possible: the first blocks
+// may have one more. Blocks beyond the number of tiles have none.
+KGEN_DEVICE tile_range tiles_of_split(int tiles, int split, int splits) {
+    if (splits == 1) return {0, tiles};
+    const int each = tiles / splits, more = tiles % splits;
+    return {split * each + min(split, more), each + (split < more ? 1 : 0)};
+}
+
 // A warpgroup's share of the block's key tiles, numbered from 0: its tile t is the block's tile t * WARPGROUPS +
-// warpgroup, counted from the last key.
+// warpgroup.
 struct own_tiles {
     int count;
     int row, head, batch;  // coordinates of tile 0 for TMA
@@ -189,10 +209,10 @@ struct own_tiles {
 
 constexpr int STRIDE = WARPGROUPS * BLOCK_N;  // keys from one tile of a warpgroup to its next
 
-KGEN_DEVICE own_tiles share_of(const assignment& work, int head_k, uint32_t shared, int warpgroup) {
-    const int passed = warpgroup * BLOCK_N;  // keys of the preceding warpgroups
+KGEN_DEVICE own_tiles share_of(const assignment& work, tile_range tiles, int head_k, uint32_t shared, int warpgroup) {
+    const int passed = (tiles.first + warpgroup) * BLOCK_N;  // keys of later splits and of the preceding warpgroups
     const uint32_t stages = shared + STAGES_OFFSET + warpgroup * WARPGROUP_BYTES;
-    return {(work.tiles() - warpgroup + WARPGROUPS - 1) / WARPGROUPS,
+    return {(tiles.count - warpgroup + WARPGROUPS - 1) / WARPGROUPS,
             work.keys.first_row + work.end - passed - BLOCK_N,
             head_k,
             work.keys.packed ? 0 : work.batch,
@@ -517,15 +537,14 @@ KGEN_DEVICE float join_sink(float& sum, float& max, float log2_scale, float sink
 }
 
 // Merges O and the sums of all warpgroups, relative to the largest of their maxima. A warpgroup finishes and writes
-// SHARE chunks of columns, of all rows.
+// SHARE chunks of columns, of all rows. `with_keys`: the first warpgroups, which have any tiles.
 //
 // Every thread holds the same elements of O as the threads with its number in other warpgroups, so adjacent threads
 // read adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
-KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work,
-                       uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
+KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work, int split,
+                       int with_keys, uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int thread = static_cast<int>(thread_index() % 128);
-    const int with_keys = min(work.tiles(), WARPGROUPS);  // warpgroups that have any tiles
     const auto part_of = [&](int w, int chunk) {
         return shared + STAGES_OFFSET + w * WARPGROUP_BYTES + (chunk * 128 + thread) * 16;
     };
@@ -552,7 +571,8 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
     block_sync();
 
     float factor[WARPGROUPS][2], most[2], sum[2];
-    const float sink = sink_of(p, work.head);
+    // Of several splits none has the sink: fwd_combine adds it once.
+    const float sink = given.splits > 1 ? -infinity() : sink_of(p, work.head);
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         float part_max[WARPGROUPS], part_sum[WARPGROUPS];
@@ -604,6 +624,24 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
     }
 
+    if (given.splits > 1) {
+        // Neighbouring lanes exchange two columns: the even one writes four of its upper row, the odd one of the lower.
+        const int odd = lane_index() % 2, row = work.first_query + lane_row + odd * 8;
+        const int64_t place = split_workspace_row(p, split, work.queries, work.batch, max(0, row), work.head);
+        auto* part = reinterpret_cast<floats4*>(split_output(p, place)) + first_chunk * 2 + lane_index() % 4 / 2;
+        KGEN_UNROLL
+        for (int c = 0; c < SHARE; ++c) {
+            const float(&own)[4] = mine[c];
+            const float given_up[2] = {odd ? own[0] : own[2], odd ? own[1] : own[3]};
+            const float taken[2] = {shuffle_xor(given_up[0], 1), shuffle_xor(given_up[1], 1)};
+            if (row < 0 || !has_chunk(c)) continue;
+            store_global(part + c * 2, odd ? floats4{taken[0], taken[1], own[2], own[3]}
+                                           : floats4{own[0], own[1], taken[0], taken[1]});
+        }
+        if (row >= 0 && warpgroup == 0 && lane_index() % 4 < 2)
+            store_global(split_lse(p, place), log_sum_exp(odd ? sum[1] : sum[0], odd ? most[1] : most[0]));
+        return;
+    }
     uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride,
                                                                  p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
@@ -653,19 +691,24 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
     }
     if (thread_index() == 32) {
-        // The block's query tile and head, computed by a warp that is idle here: four divisions, which would take each
-        // warp longer than reading the results from shared memory.
-        const uint32_t place = block_index() / query_tiles(p), head = place % p.num_heads;
-        store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head,
-                                                   head / (p.num_heads / p.num_heads_k)});
+        // The block's query tile, batch and head, computed by a warp that is idle here: four divisions, which would
+        // take each warp longer than reading the results from shared memory. The splits of a tile lie as far apart as
+        // can be:
+        // blocks that run at once read the same keys.
+        const uint32_t index = given.splits > 1 ? block_index() % given.tiles : block_index();
+        const uint32_t place = index / query_tiles(p), head = place % p.num_heads;
+        store_shared(shared + PLACE_OFFSET,
+                     words4{index % query_tiles(p), place / p.num_heads, head, head / (p.num_heads / p.num_heads_k)});
     }
     block_sync();
     const words4 place = load_shared(shared + PLACE_OFFSET);
+    const int split = given.splits > 1 ? static_cast<int>(block_index() / given.tiles) : 0;
     let_later_kernels_start();  // as early as possible: the next one's blocks begin where this one's end
     await_earlier_kernels();    // from here on this kernel accesses memory that earlier kernels may have written
     const assignment work = work_of(p, place.y, place.z, place.x);
     if (work.is_empty()) return;
-    const own_tiles keys = share_of(work, place.w, shared, warpgroup);
+    const tile_range tiles = tiles_of_split(work.tiles(), split, given.splits);
+    const own_tiles keys = share_of(work, tiles, place.w, shared, warpgroup);
     if (fetches) fetch_first(given, work, keys, shared, barrier);
     warp_sync();
     score_factors factors;
@@ -675,7 +718,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
     clear(o);
     if (keys.count > 0) attend(o, state, given, keys, shared, barrier, log2_scale, factors);
-    merge(o, state, given, work, shared, barrier, warpgroup, log2_scale);
+    merge(o, state, given, work, split, min(tiles.count, WARPGROUPS), shared, barrier, warpgroup, log2_scale);
 }
 
 }  // namespace
@@ -688,9 +731,15 @@ extern "C" int flash_fwd_short_hdim128_bf16_window_softcap_alibi_sinks_sm90(cons
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
-    const uint64_t items = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
+    params.splits = p.num_splits > 1 ? p.num_splits : 1;
+    const uint64_t tiles = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch),
+        items = product(tiles, params.splits);
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
+    if (params.splits > 1) {
+        if (const int code = check_shared_tiles(p, self.name)) return code;
+    }
+    params.tiles = static_cast<uint32_t>(tiles);
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
     if (p.seqlen_k > 0) {
         if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;

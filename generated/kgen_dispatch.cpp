@@ -80,11 +80,13 @@
     KERNEL(flash_fwd_hdim128_bf16_causal_paged_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED, 0, nullptr, 90, 90, 90, 222400, 232448, 0, 192, 64, 80, 1, 1870, 780, 2973, 1087, 2045, true, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 0, 2268, 3314, 2714, false, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 198816, 232448, 0, 128, 64, 128, 1, 1870, 780, 2973, 1626, 2181, true, true) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_splitkv_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SPLITKV, 0, nullptr, 90, 90, 90, 198816, 232448, 0, 128, 64, 128, 1, 1870, 780, 2973, 1626, 2181, true, true) \
     KERNEL(flash_fwd_hdim128_bf16_m128_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_M128, 0, nullptr, 90, 90, 90, 230560, 232448, 0, 128, 64, 160, 1, 1870, 780, 2973, 1985, 2726, true, true) \
     KERNEL(flash_fwd_hdim128_bf16_packgqa_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_PACKGQA, 0, nullptr, 90, 90, 90, 222400, 232448, 0, 192, 64, 80, 1, 3610, 750, 2490, 1087, 2290, true, false) \
     KERNEL(flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 64, 64, 64, 3, 2800, 0, 2268, 1957, 1357, false, false) \
     KERNEL(flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 148608, 232448, 0, 128, 64, 80, 1, 1870, 780, 2973, 1087, 1363, true, false) \
     KERNEL(flash_fwd_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 0, 2268, 3314, 2714, false, false) \
+    KERNEL(flash_fwd_hdim128_bf16_splitkv_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_SPLITKV, 0, nullptr, 90, 90, 90, 181440, 232448, 0, 192, 64, 80, 1, 1870, 780, 2973, 1087, 2045, true, true) \
     KERNEL(flash_fwd_hdim128_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false, false) \
     KERNEL(flash_fwd_hdim128_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 1870, 780, 2973, 1087, 2045, true, false) \
     KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false, false) \
@@ -255,7 +257,8 @@ struct wanted {
 constexpr uint32_t SECOND_TILES = KGEN_FEATURE_LONG | KGEN_FEATURE_M128;
 
 // The features that change no result, of which each kernel is a candidate of its own.
-constexpr uint32_t OTHER_FORMS = KGEN_FEATURE_PACKGQA | SECOND_TILES;
+constexpr uint32_t DENSE_FORMS = SECOND_TILES | KGEN_FEATURE_SPLITKV;
+constexpr uint32_t OTHER_FORMS = KGEN_FEATURE_PACKGQA | DENSE_FORMS;
 
 // The properties that all variants of a group share and that a request specifies exactly.
 struct group_key {
@@ -576,7 +579,7 @@ struct candidate {
     int64_t own_arrivals;       // words of these; 0: a merge by last blocks uses the caller's
 };
 
-constexpr int MOST_CANDIDATES = 9 + MOST_SPLIT_COUNTS;
+constexpr int MOST_CANDIDATES = 9 + MOST_SPLIT_COUNTS + 2 * MOST_SHARERS;
 static_assert(MOST_CANDIDATES <= KGEN_MOST_CANDIDATES, "kgen.h promises room for all");
 
 constexpr const char* NOT_HELD = "the library holds no such kernel for this device";
@@ -741,14 +744,16 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
         time_of(r, kernel, device, {c.told.path == KGEN_PATH_PACKED, 1, false, 1}), 0, 0}; });
 }
 
-// Considers the dense kernels with a second tile that the library holds. Tiles of 128 queries pay by fewer or shorter
-// rounds, which are not known of unequal lengths.
-void weigh_second_tiles(const request& asked, candidates& all) {
+// Considers the other dense kernels that the library holds. Tiles of 128 queries pay by fewer or shorter rounds, which
+// are not known of unequal lengths. A kernel whose blocks may share keys has the first tile, and is a little slower
+// where they do not.
+void weigh_other_forms(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
     const bool has_first = find(wanted_whole(p, KGEN_PATH_DENSE), all.capability).best != nullptr;
-    for (const uint32_t form : {KGEN_FEATURE_LONG, KGEN_FEATURE_M128}) {
+    for (const uint32_t form : {KGEN_FEATURE_LONG, KGEN_FEATURE_M128, KGEN_FEATURE_SPLITKV}) {
         const kgen_variant* held = find(wanted_whole(p, KGEN_PATH_DENSE, form), all.capability).best;
         if (held == nullptr) continue;
+        if (form == KGEN_FEATURE_SPLITKV && has_first) continue;
         candidate& c = all.add(KGEN_PATH_DENSE, 1, nullptr);
         enter_whole(all, p, c, held);
         if (form != KGEN_FEATURE_M128 || !has_first || all.multiprocessors == 0) continue;
@@ -909,6 +914,41 @@ void weigh_splits(const request& asked, candidates& all) {
     else if (most == 1) scheduled = NOT_WORTH_SPLITTING;
 }
 
+// Considers a kernel whose blocks may share the keys of a query tile, with several blocks for each tile: for few
+// queries and many keys, where whole tiles are too few to fill the device, or fill it a little more than once.
+void weigh_shared_tiles(const request& asked, candidates& all, int32_t path, uint32_t form) {
+    const kgen_fwd_params& p = asked.params;
+    const kgen_variant* held = find(wanted_whole(p, path, form), all.capability).best;
+    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
+    if (held == nullptr || combine == nullptr || p.num_splits == 1 || p.seqlen_k == 0 || p.split_counts != nullptr)
+        return;
+    const int32_t shared_bytes = device_shared_memory();
+    const kernel_cost kernel = cost_of(*held, shared_bytes), combine_cost = cost_of(*combine, shared_bytes);
+    const device_cost device = cost_of_device(all.capability, all.multiprocessors);
+    const request_cost r = cost_of_request(p);
+    const auto add = [&](int32_t num_splits) {
+        candidate& c = all.add(path, num_splits, nullptr);
+        c.attention = held, c.combine = combine;
+        c.told.variant = held->name;
+        tell_times(c.told, r, [&](const request_cost& guess) {
+            const double splits = num_splits;
+            return path_time{time_of(guess, kernel, device, {false, splits, false, splits}),
+                             combine_ns(guess, combine_cost, device, splits), 0};
+        });
+        if (path == KGEN_PATH_DENSE && (r.unequal_queries || r.unequal_keys)) c.told.excluded = ROUNDS_UNKNOWN;
+        else if (asked.merging == KGEN_FLAG_MERGE_BY_LAST_BLOCK)
+            c.told.excluded = "its partial results are merged by a launch";
+        need_workspace(asked, p, *held, c);
+    };
+    if (p.num_splits > 0) {
+        add(p.num_splits);
+        return;
+    }
+    int32_t counts[MOST_SHARERS];
+    const int number = sharers_to_weigh(r, kernel, device, counts);
+    for (int i = 0; i < number; ++i) add(counts[i]);
+}
+
 // Considers two kernels for a batch in which some sequences have many queries and most have few, as when engines mix
 // prefill and decoding; the keys of sequences with few queries may be split.
 void weigh_mixed(const request& asked, candidates& all) {
@@ -1016,16 +1056,18 @@ void weigh(const request& asked, candidates& all) {
         enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr),
                     find(wanted_whole(p, KGEN_PATH_SHORT), all.capability).best);
         weigh_splits(asked, all);
+        weigh_shared_tiles(asked, all, KGEN_PATH_SHORT, 0);
         weigh_mixed(asked, all);
     }
     weigh_packed(asked, all);
-    weigh_second_tiles(asked, all);
+    weigh_other_forms(asked, all);
+    if (all.multiprocessors != 0) weigh_shared_tiles(asked, all, KGEN_PATH_DENSE, KGEN_FEATURE_SPLITKV);
     bool splits = false;
     for (int i = 0; i < all.count; ++i) {
         kgen_candidate& told = all.list[i].told;
         if (asked.paths != 0 && (asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0)
             told.excluded = "the flags name other paths";
-        splits = splits || (splits_keys(told.path) && all.list[i].combine != nullptr && told.excluded == nullptr);
+        splits = splits || (all.list[i].combine != nullptr && told.excluded == nullptr);
     }
     if (all.multiprocessors != 0) leave_out_empty_grids(p, all);
     const bool in_one_tile = static_cast<int64_t>(p.seqlen_q) * (p.num_heads_k > 0 ? p.num_heads / p.num_heads_k : 0) <=
@@ -1084,9 +1126,9 @@ int launch_mixed(const candidate& c, kgen_fwd_params few, cudaStream_t stream) {
 }
 
 int launch(const request& asked, const candidate& c, cudaStream_t stream) {
-    if (!splits_keys(c.told.path)) return c.attention->launch(&asked.params, stream);
     kgen_fwd_params p = asked.params;
     p.num_splits = c.told.num_splits;
+    if (!splits_keys(c.told.path) && c.combine == nullptr) return c.attention->launch(&p, stream);
     p.concurrent_blocks = c.concurrent_blocks;
     uint32_t* const arrivals = p.arrivals;
     p.arrivals = nullptr;
@@ -1115,8 +1157,8 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
 void refuse(const request& asked, candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
     const bool mixed = c.told.path == KGEN_PATH_MIXED,
-        whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;
-    const wanted same = wanted_whole(p, mixed ? KGEN_PATH_DENSE : c.told.path, c.attention->features & SECOND_TILES);
+        whole = (c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED) && c.combine == nullptr;
+    const wanted same = wanted_whole(p, mixed ? KGEN_PATH_DENSE : c.told.path, c.attention->features & DENSE_FORMS);
     const kgen_variant* next = mixed || whole ? find(same, all.capability, c.attention).best : nullptr;
     if (next == nullptr) c.told.excluded = UNREADABLE;
     else if (whole) enter_whole(all, p, c, next);

@@ -681,7 +681,8 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
  * table; likewise variants for an FP8 cache, for qv and for new rows. KGEN_FEATURE_PACKGQA does not change results: the
  * queries of all heads that read one key head share a tile, which is faster for few queries (KGEN_PATH_PACKED). Nor
  * do KGEN_FEATURE_LONG and KGEN_FEATURE_M128, second tiles of a kernel, which kgen_fwd() weighs beside the first: the
- * fastest for long sequences, and one of 128 queries. */
+ * fastest for long sequences, and one of 128 queries. Blocks of a kernel with KGEN_FEATURE_SPLITKV may share the keys
+ * of a query tile, num_splits of them, as those of fwd_short may. */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u
@@ -700,6 +701,7 @@ int kgen_rmsnorm(const kgen_rmsnorm_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_DROPOUT 32768u
 #define KGEN_FEATURE_LONG 65536u
 #define KGEN_FEATURE_M128 131072u
+#define KGEN_FEATURE_SPLITKV 262144u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
@@ -736,7 +738,7 @@ int kgen_fwd_metadata(const kgen_fwd_params* params, cudaStream_t stream);
 /* Paths of kgen_fwd(). */
 enum {
     KGEN_PATH_DENSE = 0,    /* fwd; a candidate for each tile */
-    KGEN_PATH_SHORT = 1,    /* fwd_short */
+    KGEN_PATH_SHORT = 1,    /* fwd_short; with several splits also fwd_combine */
     KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine; with one split, or merged by last blocks, fwd_split alone */
     KGEN_PATH_SCHEDULED = 3, /* prepare_scheduler, then the same: sequences get splits according to their lengths */
     KGEN_PATH_MIXED = 4,    /* fwd for sequences with many queries, fwd_split for the others; paged K and V only */
@@ -765,7 +767,7 @@ typedef struct kgen_candidate {
 } kgen_candidate;
 
 /* Large enough for every candidate of this version. */
-#define KGEN_MOST_CANDIDATES 32
+#define KGEN_MOST_CANDIDATES 48
 
 /* The choice of kgen_fwd() and its candidates. The caller fills in the first four fields. */
 typedef struct kgen_choice {

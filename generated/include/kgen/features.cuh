@@ -37,6 +37,7 @@ constexpr feature_row FEATURE_ROWS[] = {
     {KGEN_FEATURE_DROPOUT, "dropout", nullptr, false},
     {KGEN_FEATURE_LONG, "long", nullptr, false},
     {KGEN_FEATURE_M128, "m128", nullptr, false},
+    {KGEN_FEATURE_SPLITKV, "splitkv", nullptr, false},
 };
 
 // The features that kernels cannot ignore: they serve only requests that use them.

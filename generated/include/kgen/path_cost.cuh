@@ -158,6 +158,9 @@ constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 // first group the heads by what L2 holds.
 constexpr double READ_AGAIN = 0.071;
 
+// A partial tile beside more whole tiles than this, less one, is a small part of what reads the keys.
+constexpr double TILES_IN_STEP = 3;
+
 // Rows of a sequence before its first key.
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
 
@@ -233,10 +236,13 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double readers = fmin(d.multiprocessors, (s.packed ? 1 : r.heads / r.heads_k) * tiles_of_sequence);
     const bool out_of_step = !k.longest_first && blocks > d.multiprocessors && keys_bytes > d.l2_bytes;
-    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0);
+    // A partial tile takes its steps faster than the whole ones beside it, and reads all keys by itself.
+    const bool runs_ahead = k.longest_first && !s.packed && whole_tiles > 0 && last_tile > 0 &&
+                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes > d.l2_bytes;
+    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
     const double from_dram =
         fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone));
-    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4
+    const double partial = s.packed || s.splits > 1 ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4
                                     : 0;
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
     // A slot's first tile is not hidden at all; further tiles start and end while other blocks fetch.
@@ -248,6 +254,11 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
             tail * k.chain_cycles / d.cycles_per_ns};
 }
 
+// fwd_combine with more rows than BLOCKS_OF_ROWS blocks on each multiprocessor: its warps, WARPS_OF_ROWS in a block, merge
+// one row after another and read SPLITS_AT_ONCE splits with each group of lanes. Cycles of a row, and of each round of
+// reads.
+constexpr double BLOCKS_OF_ROWS = 8, WARPS_OF_ROWS = 4, SPLITS_AT_ONCE = 2, ROW_CYCLES = 5500, ROUND_CYCLES = 700;
+
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
 // columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
@@ -258,11 +269,17 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     const double rounds = ceil(splits * pieces / k.keys);
     const double slots = d.multiprocessors * k.resident;
     const double launched = r.batch * r.longest_queries * r.heads;
+    const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
+    if (launched > d.multiprocessors * BLOCKS_OF_ROWS) {
+        const double warps = d.multiprocessors * BLOCKS_OF_ROWS * WARPS_OF_ROWS;
+        const double rounds_of_warp = ceil(splits / fmax(1, 32 / pieces) / SPLITS_AT_ONCE) * fmax(1, pieces / 32);
+        const double merged = ceil(launched / warps) * (ROW_CYCLES + rounds_of_warp * ROUND_CYCLES) / d.cycles_per_ns;
+        return k.launch_ns + fmax(merged, (bytes + rows_with_keys * r.head_dim_v * 2) / d.l2_bytes_per_ns);
+    }
     const double empty = (launched - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
     const double merged = ceil(rows_with_keys / slots) * rounds * k.chain_cycles;
     const double started = fmin(launched, slots) / d.multiprocessors * k.step_cycles;  // hidden for further blocks
     const double busy = (ceil(rows / slots) * k.tile_cycles + merged + empty + started) / d.cycles_per_ns;
-    const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
@@ -335,6 +352,24 @@ inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, co
     for (const int32_t splits : ROUND) add(splits);
     add(filling);
     add(2 * filling);
+    return count;
+}
+
+// The numbers of blocks to evaluate that share the keys of a query tile, in rising order; none whose shares are shorter
+// than two steps of a block, or that fill the device more often than MOST_FILLED times: more rounds end no more evenly.
+constexpr int MOST_SHARERS = 10;
+constexpr double MOST_FILLED = 12;
+
+inline int sharers_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d,
+                            int32_t counts[MOST_SHARERS]) {
+    constexpr int32_t COUNTS[MOST_SHARERS] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 24};
+    const double tiles = r.batch * r.heads * tile_count(r, r.queries, k.rows);
+    const double most = fmin(fmin(r.longest_keys, most_seen_by(r, k.rows)) / (2 * k.keys),
+                             MOST_FILLED * d.multiprocessors * k.resident / tiles);
+    int count = 0;
+    for (const int32_t splits : COUNTS) {
+        if (splits <= most) counts[count++] = splits;
+    }
     return count;
 }
 

@@ -94,6 +94,17 @@ inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
+// Checks a launch of fwd_short whose blocks share the keys of a query tile. Each sequence has num_splits splits, which
+// fwd_combine merges.
+inline int check_shared_tiles(const kgen_fwd_params& p, const char* name) {
+    if (const int code = check_split_numbers(p, name)) return code;
+    if (p.split_counts != nullptr || p.arrivals != nullptr) {
+        return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s is given; this kernel has num_splits splits of each sequence, merged "
+                    "by a launch of fwd_combine", name, p.split_counts != nullptr ? "split_counts" : "arrivals");
+    }
+    return check_split_workspace(p, name);
+}
+
 // Row tiles of one sequence of seqlen_q queries, over all key heads: fewer than 2^59.
 inline int64_t split_tiles(const kgen_fwd_params& p) {
     const uint64_t rows = product(p.seqlen_q, p.num_heads / p.num_heads_k);

@@ -101,8 +101,8 @@ inline uint64_t slowest_block(const head_items& of, uint32_t heads, uint32_t cou
     return slowest;
 }
 
-// Heads (of all batch entries) per group, where a sequence has `own_heads`: its query heads, or its key heads if their
-// query heads are packed.
+// Heads (of all batch entries) per group, where a sequence has `own_heads`: its query heads, its key heads if their
+// query heads are packed, or each head once for every split of its keys, which changes no ratio of items' times.
 //
 // All of them if each item has a block to itself: groups would wait for one another. Otherwise, for short sequences: as
 // many heads as make two rounds, one forwards and one backwards, or one round if L2 cannot hold that many keys. For
