@@ -8,8 +8,8 @@
 // The weight of a split is exp(LSE of the split - total LSE); the head's sink, if the call has sinks, is part of the
 // total.
 //
-// Few rows (queries of a head), as in decoding: one block of 128 threads for each. Threads read 8 columns each; if a
-// row has fewer than 128 such pieces, several splits are read at once.
+// Few rows (queries of a head), as in decoding: one block of 128 threads for each.
+// Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
 // More rows than blocks that run at once, as of prompts: one warp for each.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:

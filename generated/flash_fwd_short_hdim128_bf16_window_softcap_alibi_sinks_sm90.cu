@@ -693,8 +693,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     if (thread_index() == 32) {
         // The block's query tile, batch and head, computed by a warp that is idle here: four divisions, which would
         // take each warp longer than reading the results from shared memory. The splits of a tile lie as far apart as
-        // can be:
-        // blocks that run at once read the same keys.
+        // can be: blocks that run at once read the same keys.
         const uint32_t index = given.splits > 1 ? block_index() % given.tiles : block_index();
         const uint32_t place = index / query_tiles(p), head = place % p.num_heads;
         store_shared(shared + PLACE_OFFSET,

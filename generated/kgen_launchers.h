@@ -95,11 +95,9 @@ int flash_fwd_hdim128_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream
 int flash_fwd_hdim128_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_splitkv_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_m128_sm90(const kgen_fwd_params* params, cudaStream_t stream);
-int flash_fwd_hdim128_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
-int flash_fwd_hdim128_bf16_splitkv_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_window_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_window_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);

@@ -242,7 +242,8 @@ fn the_tile_of_128_queries_is_chosen_where_tiles_of_192_leave_a_round_or_a_tile_
         let arguments: Vec<String> = sizes.into_iter().chain(given).collect();
         let found = json(&mut kgen_with_cache(folder.path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()));
         let candidates = found["candidates"].as_array().expect("a list");
-        assert_eq!(candidates.iter().filter(|one| one["path"] == "dense").count(), 2, "{found}");
+        let of_tiles = candidates.iter().filter(|one| one["path"] == "dense" && one["num_splits"] == 1);
+        assert_eq!(of_tiles.count(), 2, "{found}");
         candidates[found["chosen"].as_u64().expect("an index") as usize]["kernel"].clone()
     };
     assert_eq!(chosen("128", [3, 11, 11, 868, 868], None), "flash_fwd_hdim128_bf16_m128_sm90");
@@ -252,6 +253,32 @@ fn the_tile_of_128_queries_is_chosen_where_tiles_of_192_leave_a_round_or_a_tile_
     assert_eq!(chosen("128", [2, 16, 16, 8192, 8192], None), "flash_fwd_hdim128_bf16_sm90");
     assert_eq!(chosen("64", [2, 32, 32, 8192, 8192], None), "flash_fwd_hdim64_bf16_sm90");
     assert_eq!(chosen("64", [8, 16, 16, 4000, 4000], Some(16000)), "flash_fwd_hdim64_bf16_sm90");
+}
+
+/// Measured beside kernels without splits and FlashAttention-3 (docs/results/2026-11-29-few-queries-h200.md).
+#[test]
+fn keys_of_few_query_tiles_are_shared_and_those_of_many_are_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let chosen = |head_dim: &str, [batch, heads, heads_k, queries, keys]: [u32; 5]| {
+        let sizes = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
+        let numbers =
+            [("batch", batch), ("heads", heads), ("heads-k", heads_k), ("seqlen-q", queries), ("seqlen-k", keys)].into_iter();
+        let given = numbers.flat_map(|(name, number)| [format!("--{name}"), number.to_string()]);
+        let arguments: Vec<String> = sizes.into_iter().chain(given).collect();
+        let found = json(&mut kgen_with_cache(folder.path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+        let one = &found["candidates"][found["chosen"].as_u64().expect("an index") as usize];
+        (one["kernel"].as_str().expect("a name").to_owned(), one["num_splits"].as_u64().expect("a number"))
+    };
+    let shared = |head_dim: u32, splits| (format!("flash_fwd_hdim{head_dim}_bf16_splitkv_sm90"), splits);
+    assert_eq!(chosen("96", [5, 5, 5, 147, 29518]), shared(96, 5));
+    assert_eq!(chosen("128", [12, 12, 12, 164, 15717]), shared(128, 8));
+    assert_eq!(chosen("64", [27, 2, 1, 536, 42726]), shared(64, 4));
+    // Two tiles of 150 queries read the keys twice: the smallest tile shares them.
+    assert_eq!(chosen("192", [3, 19, 19, 150, 20230]), ("flash_fwd_short_hdim192_bf16_sm90".to_owned(), 3));
+    for (head_dim, sizes) in [("128", [2, 16, 16, 8192, 8192]), ("128", [8, 16, 16, 2048, 2048]), ("64", [32, 32, 32, 512, 512])]
+    {
+        assert_eq!(chosen(head_dim, sizes), (format!("flash_fwd_hdim{head_dim}_bf16_sm90"), 1), "{sizes:?}");
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
 }
 
 /// The usable candidates of a plain request: (path, splits).
-fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i32, u32)> {
+fn weighed(Ask { capability, multiprocessors, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i32, u32)> {
     let windowed = r.most_seen.is_some();
     let has_split = r.head_dim != 96;
     let mut expected = vec![(DENSE, 1)];
@@ -84,9 +84,29 @@ fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i3
         }
         assert!(scheduled.excluded.is_some() || (r.keys.unequal && (2..=255).contains(&scheduled.splits)), "{r:?} {scheduled:?}");
     }
+    // Blocks of the short kernel, which has tiles of 64 queries and steps of 128 keys, share the keys of a tile.
+    if *capability == 90 && has_split && !windowed {
+        let tiles = f64::from(r.batch) * f64::from(r.heads) * tiles_of_64(r);
+        let most = (f64::from(r.keys.longest) / 256.0).min(12.0 * f64::from(*multiprocessors) / tiles);
+        let counts = [2, 3, 4, 5, 6, 8, 10, 12, 16, 24].into_iter().filter(|splits| f64::from(*splits) <= most);
+        expected.extend(counts.map(|splits| (SHORT, splits)));
+    }
     let has_groups = r.heads != r.heads_k;
     expected.extend((r.head_dim == PACKED_HEADS && has_groups).then_some((PACKED, 1)));
     expected
+}
+
+/// Tiles of 64 queries of a sequence; with unequal lengths the last one is half full on average.
+fn tiles_of_64(r: &Request) -> f64 {
+    let mean = match (r.queries.unequal && r.batch > 1, r.queries.total) {
+        (false, _) => return f64::from(r.queries.longest).div_euclid(64.0) + f64::from(u8::from(r.queries.longest % 64 != 0)),
+        (true, 0) => {
+            let longest = f64::from(r.queries.longest);
+            (longest + f64::from(r.batch - 1) * f64::from(r.queries.longest.div_ceil(2))) / f64::from(r.batch)
+        }
+        (true, total) => (f64::from(total) / f64::from(r.batch)).max(1.0).min(f64::from(r.queries.longest)),
+    };
+    (mean / 64.0 + 0.5).max(1.0)
 }
 
 const NOT_WORTH_SPLITTING: &str = "no sequence is worth a second split";
@@ -166,7 +186,7 @@ fn said_by(name: &str) -> String {
 /// The rules of docs/dispatch.md.
 #[test]
 fn the_formulas_give_what_is_computed_by_hand() {
-    assert_eq!(said_by("formula"), "264 compared\n");
+    assert_eq!(said_by("formula"), "266 compared\n");
 }
 
 /// The dispatcher's view of requests, devices and kernels, and its assumptions for unknown lengths.
@@ -375,8 +395,13 @@ fn a_path_that_is_asked_for_is_taken_or_refused() {
 fn who_asks_for_splits_and_brings_the_room_gets_them() {
     let little = Ask { num_splits: 4, ..ask(1, [8, 8], [512, 512], 64) };
     let split = answer(little);
-    assert_eq!((split.chosen().path, split.chosen().splits), (SPLIT, 4));
-    assert_eq!(split.of(SHORT).next().and_then(|told| told.excluded.as_deref()), Some("num_splits asks for splits"));
-    assert_eq!(answer(Ask { room: split.workspace, ..little }).chosen().path, SPLIT);
-    assert_eq!(answer(Ask { room: split.workspace - 1, ..little }).chosen().path, SHORT);
+    // Four blocks of the short kernel for each tile, which write as much as those of the split-KV kernel.
+    assert_eq!((split.chosen().path, split.chosen().splits), (SHORT, 4));
+    let by_path = |path| split.of(path).map(|told| (told.splits, told.excluded.as_deref())).collect::<Vec<_>>();
+    assert_eq!(by_path(SHORT), [(1, Some("num_splits asks for splits")), (4, None)]);
+    assert!(by_path(SPLIT).contains(&(4, None)), "{:?}", by_path(SPLIT));
+    let with_room = |room| answer(Ask { room, ..little }).chosen().splits;
+    assert_eq!((with_room(split.workspace), with_room(split.workspace - 1)), (4, 1));
+    let elsewhere = answer(Ask { capability: 80, ..little });
+    assert_eq!((elsewhere.chosen().path, elsewhere.chosen().splits), (SPLIT, 4));
 }

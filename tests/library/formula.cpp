@@ -230,10 +230,17 @@ static void splits() {
     expect("64 splits: bytes", merge(with(packed), 64), 700 + 1064.96);
     expect("9 columns of 8", merge(WITH(packed(r), r.head_dim_v = 65), 8), 700 + 400 + 50 + 128);
     expect("the same, 9 splits", merge(WITH(packed(r), r.head_dim_v = 65), 9), 700 + 400 + 2 * 50 + 128);
-    expect("256 rows", merge(WITH(packed(r), r.heads = 32), 8), 700 + 2 * 400 + 2 * 50 + 320);
-    expect("rows that others lack", merge(WITH(packed(r), r.longest_queries = 32), 32), 700 + 400 + 100 + 144 + 320);
+    // More than 8 blocks on each of 10 multiprocessors: 320 warps, which read 16 splits of 64 columns in two rounds.
+    constexpr double TURN = 6500 + 900;
+    expect("256 rows", merge(WITH(packed(r), r.heads = 32), 8), 700 + TURN);
+    expect("512 rows, two turns", merge(WITH(packed(r), r.heads = 64), 8), 700 + 2 * TURN);
+    expect("16 splits, two rounds", merge(WITH(packed(r), r.heads = 32), 16), 700 + TURN + 900);
+    expect("rows that others lack", merge(WITH(packed(r), r.longest_queries = 32), 8), 700 + TURN);
+    // Not less than 80 rows with a block each, half of which have keys.
+    kernel_cost slow = COMBINE;
+    slow.tile_cycles = 40000;
     const request_cost half = WITH(packed(r), r.heads = 32, r.causal = true, r.keys = 4);
-    expect("half of 256 rows with keys", merge(half, 8), 700 + 800 + 50 + 320);
+    expect("as 80 blocks", combine_ns(half, slow, DEVICE, 8), 700 + 40000 + 50 + 160);
 
     expect("another clock", combine_ns(with(packed), COMBINE, TWICE_AS_FAST, 1), 700 + 578 / 2.0);
     expect("8 columns, 128 splits", merge(WITH(packed(r), r.head_dim_v = 8), 128), 700 + 578);

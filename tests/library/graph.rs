@@ -75,7 +75,7 @@ fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
 #[test]
 fn a_graph_of_the_mixed_path_divides_sequences_between_two_kernels() {
     let all = contents(&["24", "32", "mixed"]);
-    assert_eq!(all[0][1], "prepare:1 split:20 combine:192 fwd:24, 798720 bytes");
+    assert_eq!(all[0][1], "prepare:1 split:20 combine:32 fwd:24, 798720 bytes");
 }
 
 #[test]

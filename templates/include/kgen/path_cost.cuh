@@ -236,14 +236,16 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double readers = fmin(d.multiprocessors, (s.packed ? 1 : r.heads / r.heads_k) * tiles_of_sequence);
     const bool out_of_step = !k.longest_first && blocks > d.multiprocessors && keys_bytes > d.l2_bytes;
-    // A partial tile takes its steps faster than the whole ones beside it, and reads all keys by itself.
+    // A partial tile takes its steps faster than the whole ones beside it. It reads all keys by itself if L2 cannot
+    // hold those of the heads, or parts of heads, that are processed at once.
+    const double parts = r.batch * r.heads_k * s.splits, at_once = fmin(parts, d.multiprocessors / tiles_of_sequence);
     const bool runs_ahead = k.longest_first && !s.packed && whole_tiles > 0 && last_tile > 0 &&
-                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes > d.l2_bytes;
+                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes / parts * at_once > d.l2_bytes;
     const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
     const double from_dram =
         fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone));
-    const double partial = s.packed || s.splits > 1 ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4
-                                    : 0;
+    const double partial = s.packed || s.splits > 1
+                               ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
     // A slot's first tile is not hidden at all; further tiles start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
@@ -254,10 +256,11 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
             tail * k.chain_cycles / d.cycles_per_ns};
 }
 
-// fwd_combine with more rows than BLOCKS_OF_ROWS blocks on each multiprocessor: its warps, WARPS_OF_ROWS in a block, merge
-// one row after another and read SPLITS_AT_ONCE splits with each group of lanes. Cycles of a row, and of each round of
-// reads.
-constexpr double BLOCKS_OF_ROWS = 8, WARPS_OF_ROWS = 4, SPLITS_AT_ONCE = 2, ROW_CYCLES = 5500, ROUND_CYCLES = 700;
+// fwd_combine with more rows than BLOCKS_OF_ROWS blocks on each multiprocessor: its warps, WARPS_OF_ROWS in a block,
+// merge one row after another and read SPLITS_AT_ONCE splits with each group of lanes. Cycles of a row, and of each
+// round of reads, from 1,600 to 60,000 rows on an H200. Not less than for as many rows as have blocks of their own, so
+// that more work never takes less time.
+constexpr double BLOCKS_OF_ROWS = 8, WARPS_OF_ROWS = 4, SPLITS_AT_ONCE = 2, ROW_CYCLES = 6500, ROUND_CYCLES = 900;
 
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
 // columns at once.
@@ -269,18 +272,19 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     const double rounds = ceil(splits * pieces / k.keys);
     const double slots = d.multiprocessors * k.resident;
     const double launched = r.batch * r.longest_queries * r.heads;
-    const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
-    if (launched > d.multiprocessors * BLOCKS_OF_ROWS) {
+    // The fraction of the rows that could have a block each.
+    const double by_blocks = fmin(1, d.multiprocessors * BLOCKS_OF_ROWS / launched);
+    const double empty = (launched - rows) * by_blocks / slots * (WITHOUT_KEYS * k.tile_cycles);
+    const double merged = ceil(rows_with_keys * by_blocks / slots) * rounds * k.chain_cycles;
+    const double started = fmin(launched * by_blocks, slots) / d.multiprocessors * k.step_cycles;  // hidden for more
+    double busy = ceil(rows * by_blocks / slots) * k.tile_cycles + merged + empty + started;
+    if (by_blocks < 1) {
         const double warps = d.multiprocessors * BLOCKS_OF_ROWS * WARPS_OF_ROWS;
-        const double rounds_of_warp = ceil(splits / fmax(1, 32 / pieces) / SPLITS_AT_ONCE) * fmax(1, pieces / 32);
-        const double merged = ceil(launched / warps) * (ROW_CYCLES + rounds_of_warp * ROUND_CYCLES) / d.cycles_per_ns;
-        return k.launch_ns + fmax(merged, (bytes + rows_with_keys * r.head_dim_v * 2) / d.l2_bytes_per_ns);
+        const double reads = ceil(splits / fmax(1, 32 / pieces) / SPLITS_AT_ONCE) * fmax(1, pieces / 32);
+        busy = fmax(busy, ceil(launched / warps) * (ROW_CYCLES + reads * ROUND_CYCLES));
     }
-    const double empty = (launched - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
-    const double merged = ceil(rows_with_keys / slots) * rounds * k.chain_cycles;
-    const double started = fmin(launched, slots) / d.multiprocessors * k.step_cycles;  // hidden for further blocks
-    const double busy = (ceil(rows / slots) * k.tile_cycles + merged + empty + started) / d.cycles_per_ns;
-    return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
+    const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
+    return k.launch_ns + fmax(busy / d.cycles_per_ns, bytes / d.l2_bytes_per_ns);
 }
 
 // Extra ns of a split-KV kernel that writes O itself: it finishes rows and stores O to the caller's tensor. Fitted to

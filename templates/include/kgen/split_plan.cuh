@@ -99,7 +99,8 @@ inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
 inline int check_shared_tiles(const kgen_fwd_params& p, const char* name) {
     if (const int code = check_split_numbers(p, name)) return code;
     if (p.split_counts != nullptr || p.arrivals != nullptr) {
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s is given; this kernel has num_splits splits of each sequence, merged "
+        return fail(KGEN_ERROR_UNSUPPORTED,
+                    "%s: %s is given; this kernel has num_splits splits of each sequence, merged "
                     "by a launch of fwd_combine", name, p.split_counts != nullptr ? "split_counts" : "arrivals");
     }
     return check_split_workspace(p, name);

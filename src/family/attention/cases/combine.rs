@@ -91,8 +91,8 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
             80,
         ),
     ]);
-    // More rows than blocks that run at once on one multiprocessor: a warp merges several. The last one has that many on
-    // a GPU too.
+    // More rows than blocks that run at once on one multiprocessor: a warp merges several. The last one has that many
+    // on a GPU too.
     let several = Problem::new(&[(9, 9), (0, 4), (30, 0), (14, 5)], 3, 1).on(1);
     list.extend([
         (several.clone().lengths(Lengths::Used).layout(Layout::Padded), 6, Some(vec![6, 0, 1, 4]), Near, Bf16, 160),
