@@ -10,7 +10,7 @@
 //
 // Few rows (queries of a head), as in decoding: one block of 128 threads for each.
 // Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
-// More rows than blocks that run at once, as of prompts: one warp for each.
+// More rows than blocks that run at once, as of prompts, of up to 256 columns: one warp for each.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_combine_sm80.cu
@@ -123,13 +123,15 @@ struct many_rows {
 
 constexpr int WARPS = THREADS / 32;
 
+constexpr int MOST_COLUMNS = 32 * PIECE;  // of a row that a warp reads at once
+
 // A warp merges one row after another: with a block each, starting blocks would take longer than merging. Lanes read 8
 // columns each, and a warp several splits at once if a row has fewer than 32 such pieces.
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, BLOCKS_AT_ONCE) combine_many(KGEN_PARAMETER many_rows given) {
     constexpr int AT_ONCE = 2;  // splits whose loads a lane has in flight
     const kgen_fwd_params& p = given.call;
-    const int width = min(32, threads_a_row(p.head_dim_v)), team = lane_index() / width, teams = 32 / width;
+    const int width = threads_a_row(p.head_dim_v), team = lane_index() / width, teams = 32 / width;
     const int64_t split_stride = split_total_rows(p) * p.num_heads;
     KGEN_ROLLED
     for (uint32_t row = block_index() * WARPS + warp_index(); row < given.rows; row += given.warps) {
@@ -148,41 +150,38 @@ KGEN_KERNEL(THREADS, BLOCKS_AT_ONCE) combine_many(KGEN_PARAMETER many_rows given
         uint16_t* to = static_cast<uint16_t*>(p.o) +
                        sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
                        query * p.o_row_stride;
+        const int column = lane_index() % width * PIECE;
+        const bool has_columns = column < p.head_dim_v;
+        float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         KGEN_ROLLED
-        for (int first_column = 0; first_column < p.head_dim_v; first_column += width * PIECE) {
-            const int column = first_column + lane_index() % width * PIECE;
-            const bool has_columns = column < p.head_dim_v;
-            float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-            KGEN_ROLLED
-            for (int split = team; has_columns && split < splits; split += teams * AT_ONCE) {
-                floats4 low[AT_ONCE], high[AT_ONCE];
-                float factor[AT_ONCE];
-                KGEN_UNROLL
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    const int other = split + i * teams;
-                    const float lse = other < splits ? lse_of(other) : -infinity();
-                    factor[i] = merged.factor(lse);
-                    low[i] = {0.0f, 0.0f, 0.0f, 0.0f}, high[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-                    if (lse == -infinity()) continue;  // its O is undefined
-                    const auto* from =
-                        reinterpret_cast<const floats4*>(split_output(p, first_row + other * split_stride) + column);
-                    low[i] = load_global(from), high[i] = load_global(from + 1);
-                }
-                KGEN_UNROLL
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    const float part[PIECE] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z,
-                                               high[i].w};
-                    KGEN_UNROLL
-                    for (int c = 0; c < PIECE; ++c) o[c] = fused_multiply_add(factor[i], part[c], o[c]);
-                }
+        for (int split = team; has_columns && split < splits; split += teams * AT_ONCE) {
+            floats4 low[AT_ONCE], high[AT_ONCE];
+            float factor[AT_ONCE];
+            KGEN_UNROLL
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int other = split + i * teams;
+                const float lse = other < splits ? lse_of(other) : -infinity();
+                factor[i] = merged.factor(lse);
+                low[i] = {0.0f, 0.0f, 0.0f, 0.0f}, high[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+                if (lse == -infinity()) continue;  // its O is undefined
+                const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + other * split_stride) +
+                                                                    column);
+                low[i] = load_global(from), high[i] = load_global(from + 1);
             }
-            KGEN_ROLLED
-            for (int step = width; step < 32; step *= 2) {
+            KGEN_UNROLL
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const float part[PIECE] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z,
+                                           high[i].w};
                 KGEN_UNROLL
-                for (int c = 0; c < PIECE; ++c) o[c] += shuffle_xor(o[c], step);
+                for (int c = 0; c < PIECE; ++c) o[c] = fused_multiply_add(factor[i], part[c], o[c]);
             }
-            if (team == 0 && has_columns) store_columns<VECTOR>(to + column, o, p.dtype);
         }
+        KGEN_ROLLED
+        for (int step = width; step < 32; step *= 2) {
+            KGEN_UNROLL
+            for (int c = 0; c < PIECE; ++c) o[c] += shuffle_xor(o[c], step);
+        }
+        if (team == 0 && has_columns) store_columns<VECTOR>(to + column, o, p.dtype);
     }
 }
 
@@ -272,7 +271,7 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     const int multiprocessors = multiprocessor_count();
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;  // last_error holds the reason
     const uint64_t at_once = static_cast<uint64_t>(multiprocessors) * BLOCKS_AT_ONCE;
-    if (blocks > at_once) {
+    if (blocks > at_once && params.head_dim_v <= MOST_COLUMNS) {
         const uint32_t launched = static_cast<uint32_t>(tiles_of(blocks, WARPS) < at_once ? tiles_of(blocks, WARPS)
                                                                                           : at_once);
         const many_rows given_to_kernel = {params, static_cast<uint32_t>(blocks), launched * WARPS};

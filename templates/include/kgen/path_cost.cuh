@@ -260,6 +260,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
 // merge one row after another and read SPLITS_AT_ONCE splits with each group of lanes. Cycles of a row, and of each
 // round of reads, from 1,600 to 60,000 rows on an H200. Not less than for as many rows as have blocks of their own, so
 // that more work never takes less time.
+constexpr double COLUMNS_OF_WARP = 256;
 constexpr double BLOCKS_OF_ROWS = 8, WARPS_OF_ROWS = 4, SPLITS_AT_ONCE = 2, ROW_CYCLES = 6500, ROUND_CYCLES = 900;
 
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
@@ -273,14 +274,15 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     const double slots = d.multiprocessors * k.resident;
     const double launched = r.batch * r.longest_queries * r.heads;
     // The fraction of the rows that could have a block each.
-    const double by_blocks = fmin(1, d.multiprocessors * BLOCKS_OF_ROWS / launched);
+    const double by_blocks = r.head_dim_v > COLUMNS_OF_WARP ? 1
+                                                            : fmin(1, d.multiprocessors * BLOCKS_OF_ROWS / launched);
     const double empty = (launched - rows) * by_blocks / slots * (WITHOUT_KEYS * k.tile_cycles);
     const double merged = ceil(rows_with_keys * by_blocks / slots) * rounds * k.chain_cycles;
     const double started = fmin(launched * by_blocks, slots) / d.multiprocessors * k.step_cycles;  // hidden for more
     double busy = ceil(rows * by_blocks / slots) * k.tile_cycles + merged + empty + started;
     if (by_blocks < 1) {
         const double warps = d.multiprocessors * BLOCKS_OF_ROWS * WARPS_OF_ROWS;
-        const double reads = ceil(splits / fmax(1, 32 / pieces) / SPLITS_AT_ONCE) * fmax(1, pieces / 32);
+        const double reads = ceil(splits / (32 / pieces) / SPLITS_AT_ONCE);
         busy = fmax(busy, ceil(launched / warps) * (ROW_CYCLES + reads * ROUND_CYCLES));
     }
     const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
