@@ -99,7 +99,7 @@ fn weighed(Ask { capability, multiprocessors, request: r, .. }: &Ask, answer: &A
 /// Tiles of 64 queries of a sequence; with unequal lengths the last one is half full on average.
 fn tiles_of_64(r: &Request) -> f64 {
     let mean = match (r.queries.unequal && r.batch > 1, r.queries.total) {
-        (false, _) => return f64::from(r.queries.longest).div_euclid(64.0) + f64::from(u8::from(r.queries.longest % 64 != 0)),
+        (false, _) => return f64::from(r.queries.longest.div_ceil(64)),
         (true, 0) => {
             let longest = f64::from(r.queries.longest);
             (longest + f64::from(r.batch - 1) * f64::from(r.queries.longest.div_ceil(2))) / f64::from(r.batch)
