@@ -228,19 +228,24 @@ fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
     assert_eq!(chosen("2", "8192"), "flash_fwd_hdim64_bf16_causal_long_sm90");
 }
 
+/// What `explain --call` says about a bf16 call on an H200: batch, heads of Q, of K and V, queries, keys; with the total
+/// of both, if lengths are unequal.
+fn call_on_h200(folder: &Path, head_dim: &str, sizes: [u32; 5], total: Option<u32>) -> Value {
+    let of = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
+    let names = ["batch", "heads", "heads-k", "seqlen-q", "seqlen-k"];
+    let totals = total.into_iter().flat_map(|total| [("total-q", total), ("total-k", total)]);
+    let given = names.into_iter().zip(sizes).chain(totals).flat_map(|(name, number)| [format!("--{name}"), number.to_string()]);
+    let arguments: Vec<String> = of.into_iter().chain(given).collect();
+    json(&mut kgen_with_cache(folder, &arguments.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
 /// Calls with few tiles, or of lengths that fill 192 rows badly: fewer or shorter rounds of tiles of 128 rows. At long
 /// equal lengths 192 rows read K and V less often.
 #[test]
 fn the_tile_of_128_queries_is_chosen_where_tiles_of_192_leave_a_round_or_a_tile_nearly_empty() {
     let folder = tempfile::tempdir().expect("a folder");
-    let chosen = |head_dim: &str, [batch, heads, heads_k, queries, keys]: [u32; 5], total: Option<u32>| {
-        let sizes = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
-        let numbers =
-            [("batch", batch), ("heads", heads), ("heads-k", heads_k), ("seqlen-q", queries), ("seqlen-k", keys)].into_iter();
-        let totals = total.into_iter().flat_map(|total| [("total-q", total), ("total-k", total)]);
-        let given = numbers.chain(totals).flat_map(|(name, number)| [format!("--{name}"), number.to_string()]);
-        let arguments: Vec<String> = sizes.into_iter().chain(given).collect();
-        let found = json(&mut kgen_with_cache(folder.path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    let chosen = |head_dim: &str, sizes: [u32; 5], total: Option<u32>| {
+        let found = call_on_h200(folder.path(), head_dim, sizes, total);
         let candidates = found["candidates"].as_array().expect("a list");
         let of_tiles = candidates.iter().filter(|one| one["path"] == "dense" && one["num_splits"] == 1);
         assert_eq!(of_tiles.count(), 2, "{found}");
@@ -259,13 +264,8 @@ fn the_tile_of_128_queries_is_chosen_where_tiles_of_192_leave_a_round_or_a_tile_
 #[test]
 fn keys_of_few_query_tiles_are_shared_and_those_of_many_are_not() {
     let folder = tempfile::tempdir().expect("a folder");
-    let chosen = |head_dim: &str, [batch, heads, heads_k, queries, keys]: [u32; 5]| {
-        let sizes = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
-        let numbers =
-            [("batch", batch), ("heads", heads), ("heads-k", heads_k), ("seqlen-q", queries), ("seqlen-k", keys)].into_iter();
-        let given = numbers.flat_map(|(name, number)| [format!("--{name}"), number.to_string()]);
-        let arguments: Vec<String> = sizes.into_iter().chain(given).collect();
-        let found = json(&mut kgen_with_cache(folder.path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    let chosen = |head_dim: &str, sizes: [u32; 5]| {
+        let found = call_on_h200(folder.path(), head_dim, sizes, None);
         let one = &found["candidates"][found["chosen"].as_u64().expect("an index") as usize];
         (one["kernel"].as_str().expect("a name").to_owned(), one["num_splits"].as_u64().expect("a number"))
     };

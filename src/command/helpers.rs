@@ -4,7 +4,7 @@
 use super::Observer;
 use crate::{
     grid::Grid,
-    kernel::{Feature, Kind, Target, Variant},
+    kernel::{Kind, Target, Variant},
     plan::runs_on,
 };
 use itertools::Itertools;
@@ -39,16 +39,10 @@ struct Missing {
     nowhere: BTreeSet<(Kind, Target)>,
 }
 
-/// The helpers of a kernel: those of its kind, and of dense kernels whose blocks share keys the one that merges.
-fn helpers_of(variant: &Variant) -> &'static [Kind] {
-    let shares_keys = variant.features().is_some_and(|features| features.has(Feature::SplitKv));
-    if shares_keys { &[Kind::FwdCombine] } else { variant.kind().helpers() }
-}
-
 fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
     let mut missing = Missing::default();
     let needed: BTreeSet<(Kind, Target)> =
-        selected.iter().flat_map(|variant| helpers_of(variant).iter().map(|kind| (*kind, variant.target()))).collect();
+        selected.iter().flat_map(|variant| variant.helpers().map(|kind| (kind, variant.target()))).collect();
     for (kind, target) in needed {
         let serves = |helper: &&Variant| helper.kind() == kind && runs_on(helper.target(), target.compute_capability(), true);
         match grid.variants().iter().filter(serves).max_by_key(|helper| helper.target()) {
@@ -67,7 +61,7 @@ fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::HeadDim;
+    use crate::kernel::{Feature, HeadDim};
     use crate::{family::attention, grid::Selection};
 
     fn missing_of(grid: &Grid, kinds: &[attention::Kind], targets: &[Target]) -> Missing {

@@ -118,6 +118,8 @@ pub struct FeatureInfo {
     pub is_second_tile: bool,
     /// True if templates include a part with its name.
     pub has_part: bool,
+    /// Kinds that a library must contain to use kernels that have it.
+    pub helpers: &'static [Kind],
     /// Compatibility rules of kernels that have it.
     pub rules: &'static [FeatureRule],
 }
@@ -141,6 +143,7 @@ const OF_ROWS: FeatureInfo = FeatureInfo {
     has_own_head_dims: false,
     is_second_tile: false,
     has_part: true,
+    helpers: &[],
     rules: &[],
 };
 
@@ -360,6 +363,7 @@ const INFO: &[FeatureInfo] = &[
         has_own_head_dims: true,
         is_second_tile: true,
         has_part: false,
+        helpers: &[Kind::FwdCombine],
         rules: &[FeatureRule {
             excludes: &[Feature::Long, Feature::M128],
             reason: "`splitkv` is for the first tile of a kernel: no `long`, no `m128`",

@@ -1,6 +1,7 @@
 //! One kernel: its kind and its position on the axes of the grid.
 
 use super::{Axis, Dtype, Features, HeadDim, Kind, Target, kind::DtypeWord};
+use itertools::Itertools;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
@@ -90,6 +91,13 @@ impl Variant {
     /// The features of the kernel; `None` for a kind without that axis.
     pub fn features(&self) -> Option<Features> {
         self.at.features
+    }
+
+    /// Kinds that a library must contain to use the kernel: those of its kind and of its features.
+    pub fn helpers(&self) -> impl Iterator<Item = Kind> {
+        let features = self.at.features.unwrap_or_default();
+        let of_features: Vec<Kind> = features.iter().flat_map(|feature| feature.info().helpers).copied().collect();
+        self.kind.helpers().iter().copied().chain(of_features).unique()
     }
 
     /// Element type of the inputs of a kind whose only other axis is the target.

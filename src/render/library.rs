@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     family::{self, FAMILIES, Words},
-    kernel::Target,
-    kernel::{Axis, Kind},
+    kernel::{Axis, Kind, Target, Variant},
     plan::{self, Plan},
 };
 use itertools::Itertools;
@@ -255,8 +254,11 @@ struct Helped {
 
 fn helped(plans: &[Plan]) -> Vec<Helped> {
     let kinds = plans.iter().map(|plan| plan.variant.kind()).unique();
-    let of = |kind: Kind| Helped { kind: kind.name(), helpers: kind.helpers().iter().map(|helper| helper.name()).collect() };
-    kinds.map(of).filter(|helped| !helped.helpers.is_empty()).collect()
+    let helpers = |kind: Kind| {
+        let of_kind = plans.iter().map(|plan| &plan.variant).filter(move |variant| variant.kind() == kind);
+        of_kind.flat_map(Variant::helpers).unique().map(Kind::name).collect()
+    };
+    kinds.map(|kind| Helped { kind: kind.name(), helpers: helpers(kind) }).filter(|helped| !helped.helpers.is_empty()).collect()
 }
 
 /// The kernels of one kind, as the README lists them.

@@ -15,6 +15,7 @@ mod lists;
 mod mla_cases;
 pub(super) mod refusals;
 mod scheduler;
+mod shared_tiles;
 pub(super) mod split;
 
 use super::{Kind, Point};
@@ -28,7 +29,7 @@ pub(super) fn cases_of(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Ca
         Kind::Fwd | Kind::FwdShort => {
             let mut cases = forward::cases(subject, level);
             if subject.variant.shares_tiles() {
-                cases.extend(split::shared_tiles(subject, level));
+                cases.extend(shared_tiles::cases(subject, level));
             }
             cases
         }

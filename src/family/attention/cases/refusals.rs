@@ -8,7 +8,7 @@ use self::{
     score::{holds, of_score},
     splitting::{COMBINE, LIMITED_TILES, PARTIAL, SCHEDULER, SHARED_TILES, SPLIT, SPLITTING, many_rows_without_batch},
 };
-use super::{backward::BackwardCase, combine, forward, scheduler, split};
+use super::{backward::BackwardCase, combine, forward, scheduler, shared_tiles, split};
 use crate::{
     check::{
         Case, Change,
@@ -353,7 +353,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
     let sharing = if variant.shares_tiles() {
-        let base: Rc<dyn Case> = Rc::new(split::of_shared_tiles(subject, split_problem(variant), 2));
+        let base: Rc<dyn Case> = Rc::new(shared_tiles::case(subject, split_problem(variant), 2));
         let paged: &[Change] = if variant.features.has(Feature::Paged) { LIMITED_TILES } else { &[] };
         changed(&base, &[PARTIAL, SHARED_TILES, paged])
     } else {

@@ -6,7 +6,7 @@ use super::{
     feature_cases, forward, mla_cases,
 };
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
+    check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs},
     family::{
         attention,
@@ -26,7 +26,6 @@ use crate::{
         },
     },
     kernel::{Dtype, Feature},
-    plan::Tiling,
 };
 use itertools::Itertools;
 
@@ -100,7 +99,7 @@ struct SplitCase {
 
 /// How a kernel divides the keys that a query tile sees.
 #[derive(Debug, Clone, Copy)]
-enum Division {
+pub(super) enum Division {
     /// In units of [`SPLIT_KEYS`] from the first key, as in `kgen/split_params.cuh`.
     Units,
     /// In tiles of so many keys from the last one, as in `hopper/tiles_of_split.tera`.
@@ -122,36 +121,6 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     });
     // Without splits, several entries of the lists may be equal.
     boxed.unique_by(|case| case.name()).collect()
-}
-
-/// The cases of a kernel whose blocks may share the keys of a query tile.
-pub(super) fn shared_tiles(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let listed =
-        listed(subject.variant, level).into_iter().flat_map(|(parts, _)| parts).map(|(problem, splits, _)| (problem, splits));
-    // Long lists of sequences are for counts, which these kernels do not read; they would have a block for every split.
-    let fits = |(problem, splits): &(Problem, usize)| {
-        *splits > 1 && problem.options.query_limits == [0; 2] && problem.sequences.len() <= 8
-    };
-    let cases = several_tiles(&subject.tiling).into_iter().chain(listed).filter(fits);
-    let boxed = cases.map(|(problem, splits)| Box::new(of_shared_tiles(subject, problem, splits)) as Box<dyn Case>);
-    boxed.unique_by(|case| case.name()).collect()
-}
-
-/// A problem for such a kernel.
-pub(super) fn of_shared_tiles(subject: &Subject<Point>, problem: Problem, splits: usize) -> impl Case + use<> {
-    let division = Division::TilesFromEnd(subject.tiling.n);
-    SplitCase { division, ..parts_case(subject.variant, (problem, splits, None)) }
-}
-
-/// Problems with several query tiles, and one in which each stage of a block is used three times.
-fn several_tiles(tiling: &Tiling) -> [(Problem, usize); 3] {
-    let often = 2 * (2 * tiling.stages + 1) * tiling.round() + 3;
-    let unlike = [(70, 200), (3, 0), (0, 40), (64, 130), (1, 64)];
-    [
-        (Problem::new(&[(1, often)], 1, 1), 2),
-        (Problem::new(&[(66, 200)], 2, 1).layout(Layout::Padded), 3),
-        (Problem::new(&unlike, 2, 1).lengths(Lengths::Packed), 2),
-    ]
 }
 
 /// The cases of a kernel that writes new rows.
@@ -186,7 +155,7 @@ fn in_type_of(variant: Point, list: impl Iterator<Item = Listed>) -> impl Iterat
 }
 
 /// The cases with partial results and those without a workspace; first those of the smoke test.
-fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
+pub(super) fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     let features = variant.features;
     let both = |list: Vec<Listed>| (list.clone(), list);
     let thoroughly = level == Level::Thorough;
@@ -323,6 +292,11 @@ impl Case for WholeCase {
 /// A problem.
 pub(super) fn case(variant: Point, listed: Listed) -> impl Case + use<> {
     parts_case(variant, listed)
+}
+
+/// A problem of a kernel that divides the keys in another way than the split-KV kernels.
+pub(super) fn case_divided(variant: Point, listed: Listed, division: Division) -> impl Case + use<> {
+    SplitCase { division, ..parts_case(variant, listed) }
 }
 
 fn parts_case(variant: Point, (problem, splits, counts): Listed) -> SplitCase {
