@@ -71,6 +71,44 @@ KGEN_DEVICE void store_columns(uint16_t* to, const float (&o)[PIECE], int dtype)
     }
 }
 
+// A row of the launch, which a block or a warp merges: a query of a head.
+struct output_row {
+    int head, query, batch, splits;
+    sequence queries;
+    int64_t first_part, split_stride;  // the workspace's rows of its first split, and between two splits
+
+    KGEN_DEVICE output_row(const kgen_fwd_params& p, uint32_t index)
+        : head(index % p.num_heads), query(index / p.num_heads % p.seqlen_q), batch(index / p.num_heads / p.seqlen_q),
+          splits(split_count(p, batch)),
+          queries(sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)),
+          first_part(split_workspace_row(p, 0, queries, batch, query, head)),
+          split_stride(split_total_rows(p) * p.num_heads) {}
+
+    // The row is beyond its sequence, or complete.
+    KGEN_DEVICE bool needs_nothing(const kgen_fwd_params& p) const {
+        return query >= queries.rows || writes_whole(p, splits);
+    }
+
+    KGEN_DEVICE float lse_of(const kgen_fwd_params& p, int split) const {
+        return load_global(split_lse(p, first_part + split * split_stride));
+    }
+
+    KGEN_DEVICE const floats4* part_of(const kgen_fwd_params& p, int split, int column) const {
+        return reinterpret_cast<const floats4*>(split_output(p, first_part + split * split_stride) + column);
+    }
+
+    KGEN_DEVICE uint16_t* output(const kgen_fwd_params& p, int column) const {
+        return static_cast<uint16_t*>(p.o) +
+               sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
+               query * p.o_row_stride + column;
+    }
+
+    KGEN_DEVICE void store_lse(const kgen_fwd_params& p, float lse) const {
+        const int64_t sequence_start = queries.packed ? queries.first_row : batch * p.lse_batch_stride;
+        store_global(p.lse + sequence_start + head * p.lse_head_stride + query, lse);
+    }
+};
+
 // A head's sink; -infinity if there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
@@ -132,40 +170,28 @@ KGEN_KERNEL(THREADS, BLOCKS_AT_ONCE) combine_many(KGEN_PARAMETER many_rows given
     constexpr int AT_ONCE = 2;  // splits whose loads a lane has in flight
     const kgen_fwd_params& p = given.call;
     const int width = threads_a_row(p.head_dim_v), team = lane_index() / width, teams = 32 / width;
-    const int64_t split_stride = split_total_rows(p) * p.num_heads;
     KGEN_ROLLED
-    for (uint32_t row = block_index() * WARPS + warp_index(); row < given.rows; row += given.warps) {
-        const int head = row % p.num_heads, query = row / p.num_heads % p.seqlen_q,
-            batch = row / p.num_heads / p.seqlen_q;
-        const int splits = split_count(p, batch);
-        const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-        if (query >= queries.rows || writes_whole(p, splits)) continue;
-        const int64_t first_row = split_workspace_row(p, 0, queries, batch, query, head);
-        const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
-        const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);
-        if (p.lse != nullptr && lane_index() == 0) {
-            const int64_t sequence_start = queries.packed ? queries.first_row : batch * p.lse_batch_stride;
-            store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
-        }
-        uint16_t* to = static_cast<uint16_t*>(p.o) +
-                       sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
-                       query * p.o_row_stride;
+    for (uint32_t index = block_index() * WARPS + warp_index(); index < given.rows; index += given.warps) {
+        const output_row row(p, index);
+        if (row.needs_nothing(p)) continue;
+        const auto lse_of = [&](int split) { return row.lse_of(p, split); };
+        const merged_row merged = merge_row(row.splits, read_sink(p, row.head), lse_of);
+        if (p.lse != nullptr && lane_index() == 0) row.store_lse(p, merged.lse);
         const int column = lane_index() % width * PIECE;
         const bool has_columns = column < p.head_dim_v;
         float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         KGEN_ROLLED
-        for (int split = team; has_columns && split < splits; split += teams * AT_ONCE) {
+        for (int split = team; has_columns && split < row.splits; split += teams * AT_ONCE) {
             floats4 low[AT_ONCE], high[AT_ONCE];
             float factor[AT_ONCE];
             KGEN_UNROLL
             for (int i = 0; i < AT_ONCE; ++i) {
                 const int other = split + i * teams;
-                const float lse = other < splits ? lse_of(other) : -infinity();
+                const float lse = other < row.splits ? lse_of(other) : -infinity();
                 factor[i] = merged.factor(lse);
                 low[i] = {0.0f, 0.0f, 0.0f, 0.0f}, high[i] = {0.0f, 0.0f, 0.0f, 0.0f};
                 if (lse == -infinity()) continue;  // its O is undefined
-                const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + other * split_stride) +
-                                                                    column);
+                const floats4* from = row.part_of(p, other, column);
                 low[i] = load_global(from), high[i] = load_global(from + 1);
             }
             KGEN_UNROLL
@@ -181,36 +207,28 @@ KGEN_KERNEL(THREADS, BLOCKS_AT_ONCE) combine_many(KGEN_PARAMETER many_rows given
             KGEN_UNROLL
             for (int c = 0; c < PIECE; ++c) o[c] += shuffle_xor(o[c], step);
         }
-        if (team == 0 && has_columns) store_columns<VECTOR>(to + column, o, p.dtype);
+        if (team == 0 && has_columns) store_columns<VECTOR>(row.output(p, column), o, p.dtype);
     }
 }
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
-    const int head = block_index() % p.num_heads;
-    const int query = block_index() / p.num_heads % p.seqlen_q;
-    const int batch = block_index() / p.num_heads / p.seqlen_q;
-    const int splits = split_count(p, batch);
-    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    if (query >= queries.rows || writes_whole(p, splits)) return;
-
-    const int64_t first_row = split_workspace_row(p, 0, queries, batch, query, head);
-    const int64_t split_stride = split_total_rows(p) * p.num_heads;
-    const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
-
-    const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);  // each warp computes it for itself
+    const output_row row(p, block_index());
+    if (row.needs_nothing(p)) return;
+    const auto lse_of = [&](int split) { return row.lse_of(p, split); };
+    // each warp computes it for itself
+    const merged_row merged = merge_row(row.splits, read_sink(p, row.head), lse_of);
 
     const int width = threads_a_row(p.head_dim_v);
     const int piece = thread_index() % width, team = thread_index() / width, teams = THREADS / width;
     const bool has_columns = piece * PIECE < p.head_dim_v;
     float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (has_columns) {
-        for (int split = team; split < splits; split += teams) {
+        for (int split = team; split < row.splits; split += teams) {
             const float lse = lse_of(split);
             if (lse == -infinity()) continue;  // its O is undefined
             const float w = merged.factor(lse);
-            const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + split * split_stride) +
-                                                                piece * PIECE);
+            const floats4* from = row.part_of(p, split, piece * PIECE);
             const floats4 low = load_global(from), high = load_global(from + 1);
             const float part[PIECE] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
             KGEN_UNROLL
@@ -222,10 +240,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     store_shared(mine + 16, floats4{o[4], o[5], o[6], o[7]});
     block_sync();  // every team's part is visible
 
-    if (p.lse != nullptr && thread_index() == 0) {
-        const int64_t sequence_start = queries.packed ? queries.first_row : batch * p.lse_batch_stride;
-        store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
-    }
+    if (p.lse != nullptr && thread_index() == 0) row.store_lse(p, merged.lse);
     if (team != 0 || !has_columns) return;
     for (int other = 1; other < teams; ++other) {
         const uint32_t theirs = mine + other * width * (PIECE * sizeof(float));
@@ -234,10 +249,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
         KGEN_UNROLL
         for (int i = 0; i < PIECE; ++i) o[i] += part[i];
     }
-    uint16_t* to = static_cast<uint16_t*>(p.o) +
-                   sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
-                   query * p.o_row_stride + piece * PIECE;
-    store_columns<VECTOR>(to, o, p.dtype);
+    store_columns<VECTOR>(row.output(p, piece * PIECE), o, p.dtype);
 }
 
 }  // namespace

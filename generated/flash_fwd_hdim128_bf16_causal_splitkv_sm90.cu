@@ -521,8 +521,15 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
     }
 }
 
-// Writes a warp's rows of a split: O in fp32, divided by the sum of its weights, and the log-sum-exp. Neighbouring
-// lanes exchange two columns: the even one writes four of its upper row, the odd one of the lower.
+// Writes a lane's share of 8 columns of partial results, two in each of two rows. Neighbouring lanes exchange two
+// columns: the even one writes four of its upper row, the odd one of the lower. `to`: of the row that the lane writes.
+KGEN_DEVICE void store_part(floats4* to, const float (&own)[4], bool odd, bool has_row) {
+    const float first = shuffle_xor(odd ? own[0] : own[2], 1), second = shuffle_xor(odd ? own[1] : own[3], 1);
+    if (has_row)
+        store_global(to, odd ? floats4{first, second, own[2], own[3]} : floats4{own[0], own[1], first, second});
+}
+
+// Writes a warp's rows of a split: O in fp32, divided by the sum of its weights, and the log-sum-exp.
 KGEN_DEVICE void write_part(const output& o, const row_state& state, const parameters& given, const assignment& work,
                             int split, int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
@@ -534,13 +541,8 @@ KGEN_DEVICE void write_part(const output& o, const row_state& state, const param
     auto* to = reinterpret_cast<floats4*>(split_output(p, place)) + lane_index() % 4 / 2;
     KGEN_UNROLL
     for (int j = 0; j < HEAD_DIM / 8; ++j) {
-        const float upper[2] = {o[j][0] * factor[0], o[j][1] * factor[0]},
-            lower[2] = {o[j][2] * factor[1], o[j][3] * factor[1]};
-        const float first = shuffle_xor(odd ? upper[0] : lower[0], 1),
-            second = shuffle_xor(odd ? upper[1] : lower[1], 1);
-        if (row >= 0)
-            store_global(to + j * 2,
-                         odd ? floats4{first, second, lower[0], lower[1]} : floats4{upper[0], upper[1], first, second});
+        const float own[4] = {o[j][0] * factor[0], o[j][1] * factor[0], o[j][2] * factor[1], o[j][3] * factor[1]};
+        store_part(to + j * 2, own, odd, row >= 0);
     }
     if (row >= 0 && lane_index() % 4 < 2) {
         store_global(split_lse(p, place),

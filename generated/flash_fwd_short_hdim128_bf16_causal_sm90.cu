@@ -425,6 +425,14 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
+// Writes a lane's share of 8 columns of partial results, two in each of two rows. Neighbouring lanes exchange two
+// columns: the even one writes four of its upper row, the odd one of the lower. `to`: of the row that the lane writes.
+KGEN_DEVICE void store_part(floats4* to, const float (&own)[4], bool odd, bool has_row) {
+    const float first = shuffle_xor(odd ? own[0] : own[2], 1), second = shuffle_xor(odd ? own[1] : own[3], 1);
+    if (has_row)
+        store_global(to, odd ? floats4{first, second, own[2], own[3]} : floats4{own[0], own[1], first, second});
+}
+
 // Merges O and the sums of all warpgroups, relative to the largest of their maxima. A warpgroup finishes and writes
 // SHARE chunks of columns, of all rows. `with_keys`: the first warpgroups, which have any tiles.
 //
@@ -511,19 +519,12 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
     }
 
     if (given.splits > 1) {
-        // Neighbouring lanes exchange two columns: the even one writes four of its upper row, the odd one of the lower.
-        const int odd = lane_index() % 2, row = work.first_query + lane_row + odd * 8;
+        const bool odd = lane_index() % 2 != 0;
+        const int row = work.first_query + lane_row + (odd ? 8 : 0);
         const int64_t place = split_workspace_row(p, split, work.queries, work.batch, max(0, row), work.head);
         auto* part = reinterpret_cast<floats4*>(split_output(p, place)) + first_chunk * 2 + lane_index() % 4 / 2;
         KGEN_UNROLL
-        for (int c = 0; c < SHARE; ++c) {
-            const float(&own)[4] = mine[c];
-            const float given_up[2] = {odd ? own[0] : own[2], odd ? own[1] : own[3]};
-            const float taken[2] = {shuffle_xor(given_up[0], 1), shuffle_xor(given_up[1], 1)};
-            if (row < 0 || !has_chunk(c)) continue;
-            store_global(part + c * 2, odd ? floats4{taken[0], taken[1], own[2], own[3]}
-                                           : floats4{own[0], own[1], taken[0], taken[1]});
-        }
+        for (int c = 0; c < SHARE; ++c) store_part(part + c * 2, mine[c], odd, row >= 0 && has_chunk(c));
         if (row >= 0 && warpgroup == 0 && lane_index() % 4 < 2)
             store_global(split_lse(p, place), log_sum_exp(odd ? sum[1] : sum[0], odd ? most[1] : most[0], log2_scale));
         return;

@@ -577,7 +577,7 @@ struct candidate {
     int64_t own_arrivals;       // words of these; 0: a merge by last blocks uses the caller's
 };
 
-constexpr int MOST_CANDIDATES = 9 + MOST_SPLIT_COUNTS + 2 * MOST_SHARERS;
+constexpr int MOST_CANDIDATES = 10 + MOST_SPLIT_COUNTS + 2 * MOST_SHARERS;
 static_assert(MOST_CANDIDATES <= KGEN_MOST_CANDIDATES, "kgen.h promises room for all");
 
 constexpr const char* NOT_HELD = "the library holds no such kernel for this device";
@@ -585,6 +585,7 @@ constexpr const char* NOT_WORTH_SPLITTING = "no sequence is worth a second split
 constexpr const char* SPLITS_WANTED = "num_splits asks for splits";
 constexpr const char* NOTHING_TO_PACK = "one query head reads each key head: the dense path has the same tiles";
 constexpr const char* ROUNDS_UNKNOWN = "lengths are unequal: how many rounds its tiles take is unknown";
+constexpr const char* ORDER_IS_LOST = "lengths are unequal: with splits the longest sequences would not come first";
 constexpr const char* EMPTY_GRIDS = "seqlen_q makes most of its blocks empty";
 constexpr const char* UNREADABLE = "its kernel cannot read tensors that lie so in memory";
 
@@ -920,6 +921,8 @@ void weigh_shared_tiles(const request& asked, candidates& all, int32_t path, uin
     const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     if (held == nullptr || combine == nullptr || p.num_splits == 1 || p.seqlen_k == 0 || p.split_counts != nullptr)
         return;
+    // Kernels with other features, pages among them, have run with splits on the emulator only.
+    if ((held->features & ~(KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SPLITKV)) != 0) return;
     const int32_t shared_bytes = device_shared_memory();
     const kernel_cost kernel = cost_of(*held, shared_bytes), combine_cost = cost_of(*combine, shared_bytes);
     const device_cost device = cost_of_device(all.capability, all.multiprocessors);
@@ -933,7 +936,7 @@ void weigh_shared_tiles(const request& asked, candidates& all, int32_t path, uin
             return path_time{time_of(guess, kernel, device, {false, splits, false, splits}),
                              combine_ns(guess, combine_cost, device, splits), 0};
         });
-        if (path == KGEN_PATH_DENSE && (r.unequal_queries || r.unequal_keys)) c.told.excluded = ROUNDS_UNKNOWN;
+        if (path == KGEN_PATH_DENSE && (r.unequal_queries || r.unequal_keys)) c.told.excluded = ORDER_IS_LOST;
         else if (asked.merging == KGEN_FLAG_MERGE_BY_LAST_BLOCK)
             c.told.excluded = "its partial results are merged by a launch";
         need_workspace(asked, p, *held, c);

@@ -151,7 +151,9 @@ typedef struct kgen_fwd_params {
 
     /* Split-KV: the keys of a sequence are divided among up to this many blocks, whose partial results are then merged.
      * 0: the library chooses (1 without a workspace); 1: not split (one split if flags name the split path);
-     * more: that many, if the library can split the request and the workspace has room. At most 256. */
+     * more: that many, if the library can split the request and the workspace has room. At most 256. Launchers of
+     * fwd_short, and of fwd with KGEN_FEATURE_SPLITKV, write partial results for fwd_combine if it is more than 1;
+     * those of other kernels of fwd compute O whatever it is. */
     int32_t num_splits;
     int32_t concurrent_blocks; /* prepare_scheduler only: concurrent blocks of fwd_split; 0: two per multiprocessor */
     int32_t* split_counts;   /* one per batch entry, device memory: the splits that each sequence uses, at most

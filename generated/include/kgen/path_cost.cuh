@@ -158,7 +158,7 @@ constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 // first group the heads by what L2 holds.
 constexpr double READ_AGAIN = 0.071;
 
-// A partial tile beside more whole tiles than this, less one, is a small part of what reads the keys.
+// In a sequence of more tiles than this, a partial one is a small part of what reads the keys.
 constexpr double TILES_IN_STEP = 3;
 
 // Rows of a sequence before its first key.
@@ -256,10 +256,10 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
             tail * k.chain_cycles / d.cycles_per_ns};
 }
 
-// fwd_combine with more rows than BLOCKS_OF_ROWS blocks on each multiprocessor: its warps, WARPS_OF_ROWS in a block,
-// merge one row after another and read SPLITS_AT_ONCE splits with each group of lanes. Cycles of a row, and of each
-// round of reads, from 1,600 to 60,000 rows on an H200. Not less than for as many rows as have blocks of their own, so
-// that more work never takes less time.
+// fwd_combine of rows of up to COLUMNS_OF_WARP columns, if there are more than BLOCKS_OF_ROWS for each multiprocessor:
+// its warps, WARPS_OF_ROWS in a block, merge one row after another and read SPLITS_AT_ONCE splits with each group of
+// lanes. Cycles of a row, and of each round of reads, from 1,600 to 60,000 rows on an H200. Not less than for as many
+// rows as have blocks of their own, so that more work never takes less time.
 constexpr double COLUMNS_OF_WARP = 256;
 constexpr double BLOCKS_OF_ROWS = 8, WARPS_OF_ROWS = 4, SPLITS_AT_ONCE = 2, ROW_CYCLES = 6500, ROUND_CYCLES = 900;
 
@@ -362,7 +362,8 @@ inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, co
 }
 
 // The numbers of blocks to evaluate that share the keys of a query tile, in rising order; none whose shares are shorter
-// than two steps of a block, or that fill the device more often than MOST_FILLED times: more rounds end no more evenly.
+// than two steps of a block, or that fill the device more than MOST_FILLED times: of so many rounds the last costs
+// little.
 constexpr int MOST_SHARERS = 10;
 constexpr double MOST_FILLED = 12;
 

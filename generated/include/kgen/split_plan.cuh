@@ -94,8 +94,8 @@ inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Checks a launch of fwd_short whose blocks share the keys of a query tile. Each sequence has num_splits splits, which
-// fwd_combine merges.
+// Checks a launch of fwd or fwd_short whose blocks share the keys of a query tile. Each sequence has num_splits splits,
+// which fwd_combine merges.
 inline int check_shared_tiles(const kgen_fwd_params& p, const char* name) {
     if (const int code = check_split_numbers(p, name)) return code;
     if (p.split_counts != nullptr || p.arrivals != nullptr) {
