@@ -228,8 +228,8 @@ fn the_tile_for_long_sequences_is_chosen_for_long_sequences_alone() {
     assert_eq!(chosen("2", "8192"), "flash_fwd_hdim64_bf16_causal_long_sm90");
 }
 
-/// What `explain --call` says about a bf16 call on an H200: batch, heads of Q, of K and V, queries, keys; with the total
-/// of both, if lengths are unequal.
+/// What `explain --call` says about a bf16 call on an H200: batch, heads of Q, of K and V, queries, keys; with the
+/// total of both, if lengths are unequal.
 fn call_on_h200(folder: &Path, head_dim: &str, sizes: [u32; 5], total: Option<u32>) -> Value {
     let of = ["explain", "--call", "--gpu", "h200", "--head-dim", head_dim, "--dtype", "bf16"].map(str::to_owned);
     let names = ["batch", "heads", "heads-k", "seqlen-q", "seqlen-k"];
