@@ -111,7 +111,8 @@ def measured_regret(row, key="own_us"):
 
 
 def label(candidate):
-    return candidate["path"] + (f" {candidate['splits']}" if candidate["path"] in ("split", "scheduled") else "")
+    counted = candidate["path"] in ("split", "scheduled") or candidate["splits"] > 1
+    return candidate["path"] + (f" {candidate['splits']}" if counted else "")
 
 
 def ratio_of(row):
@@ -450,11 +451,12 @@ def measure(bench, shape, library, old):
     for place, c in enumerate(map(told, candidates)):
         details, way = {"request": shape, **c, "chosen": place == chosen}, label(c)
         way += f", candidate {place}" if way in contenders else ""
-        splits = c["splits"] if c["path"] not in ("dense", "short") else 0
+        whole = c["path"] in ("dense", "short") and c["splits"] <= 1
+        splits = 0 if whole else c["splits"]
         try:
             if not c["excluded"]:
                 # A flag forces the path; of its tiles, the dispatcher would then take one. Dense kernels are launched.
-                contenders[way] = request.contender(library, details, c["variant"]) if c["path"] == "dense" else \
+                contenders[way] = request.contender(library, details, c["variant"]) if whole and c["path"] == "dense" else \
                     request.contender(library, details, num_splits=splits, flags=FLAG_PATHS[c["path"].upper()])
         except (MemoryError, torch.cuda.OutOfMemoryError) as error:
             details["excluded"] = str(error).splitlines()[0]
