@@ -451,13 +451,13 @@ def measure(bench, shape, library, old):
     for place, c in enumerate(map(told, candidates)):
         details, way = {"request": shape, **c, "chosen": place == chosen}, label(c)
         way += f", candidate {place}" if way in contenders else ""
-        whole = c["path"] in ("dense", "short") and c["splits"] <= 1
-        splits = 0 if whole else c["splits"]
+        whole = c["path"] == "dense" and c["splits"] <= 1
+        forced = {"num_splits": max(1, c["splits"]), "flags": FLAG_PATHS[c["path"].upper()]}
         try:
             if not c["excluded"]:
                 # A flag forces the path; of its tiles, the dispatcher would then take one. Dense kernels are launched.
-                contenders[way] = request.contender(library, details, c["variant"]) if whole and c["path"] == "dense" else \
-                    request.contender(library, details, num_splits=splits, flags=FLAG_PATHS[c["path"].upper()])
+                contenders[way] = request.contender(library, details, c["variant"]) if whole else \
+                    request.contender(library, details, **forced)
         except (MemoryError, torch.cuda.OutOfMemoryError) as error:
             details["excluded"] = str(error).splitlines()[0]
         always += [way] if place == chosen else []
