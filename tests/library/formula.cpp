@@ -64,6 +64,30 @@ static void even_work() {
     expect("a tile that lacks rows", times(WITH(r.queries = r.longest_queries = 20), WHOLE, groups).step, 300);
 }
 
+static void diagonals_and_places() {
+    // 30 tiles for 20 slots; the diagonal takes a fifth of the keys: 64 of 320. Below, all tiles are as long.
+    const auto chunk = [](request_cost& r) {
+        r.causal = true, r.heads = 15, r.queries = r.longest_queries = 128;
+    };
+    const kernel_time steep = times(WITH(chunk(r), r.keys = r.longest_keys = 319));
+    expect("a long diagonal", steep.chain, 1.875 * (287.0 / 64 + 0.5) * 100 + (1.5 + 0.75 - 1) * 500);
+    expect("a short one", times(WITH(chunk(r), r.keys = r.longest_keys = 320)).chain, 2 * 500 + 500);
+    // A quarter of the slots is free of charge, and from 5/8 on the launch takes all of the extra time.
+    kernel_cost first = KERNEL;
+    first.longest_first = true;
+    const auto launch = [&](double heads) { return times(WITH(r.heads = heads), WHOLE, first).launch; };
+    expect("5 of 20 slots", launch(5), 1000);
+    expect("8 of 20 slots", launch(8), 1000 + 0.4 * 300);
+    expect("13 of 20 slots", launch(13), 1300);
+    // 80 and 64 queries: a whole tile and one that lacks groups of rows, which reads all keys by itself.
+    first.group_rows = 16;
+    const auto ahead = [](request_cost& r) { r.queries = r.longest_queries = 80, r.keys = r.longest_keys = 40000; };
+    expect("a tile that runs ahead", times(with(ahead), WHOLE, first).memory, 2 * 102400);
+    expect("of splits", times(with(ahead), {false, 4, false, 4}, first).memory, 102400);
+    first.orders_batch = true;
+    expect("of unequal lengths", times(WITH(ahead(r), r.unequal = true), WHOLE, first).memory, 102400);
+}
+
 static void bytes() {
     // K and V of up to 0.4 of the usable L2 hit L2; from 0.64 on all of them come from device memory; in between, a
     // part.
@@ -78,7 +102,9 @@ static void bytes() {
     expect("half lines", times(WITH(r.heads = 11, r.head_dim = r.head_dim_v = 32)).memory, 1171.456);
     // Two heads read the same keys. If their blocks share multiprocessors, the second fetches 0.071 of them again.
     const auto long_keys = [](request_cost& r) { r.keys = r.longest_keys = 10000; };
-    expect("in step", times(WITH(long_keys(r), r.heads = 10, r.heads_k = 5)).memory, 128000);
+    const auto five_heads = [&](request_cost& r) { long_keys(r), r.heads = 10, r.heads_k = 5; };
+    expect("in step", times(with(five_heads), {true, 1, false, 1}).memory, 128000);
+    expect("not packed", times(with(five_heads)).memory, 128000 * 1.071);
     expect("out of step", times(WITH(long_keys(r), r.heads = 12, r.heads_k = 6)).memory, 153600 * 1.071);
     const auto in_l2 = [](request_cost& r) { r.keys = r.longest_keys = 5000, r.heads = 12, r.heads_k = 6; };
     expect("out of step in L2", times(with(in_l2)).memory, 76800);
@@ -211,6 +237,17 @@ static void splits() {
     kernel_cost groups = KERNEL;
     groups.group_rows = 16;
     expect("half a tile", times(with(packed), {true, 4, false, 4}, groups).step, 90);
+    // A tile of fwd_split with 8 rows of 64 columns, 0.85 cycles each; one of 20 rows has two tiles of 10.
+    groups.rows = 16;
+    const auto tile_of = [&](double queries) {
+        return times(WITH(packed(r), r.queries = r.longest_queries = queries), {true, 4, false, 4}, groups).tile;
+    };
+    expect("8 rows", tile_of(2), 500 + 435.2);
+    expect("10 rows a tile", tile_of(5), 500 + 544);
+    // A whole tile's four blocks write 64 rows each instead of O. What exceeds a tenth of L2 goes to device memory.
+    expect("parts of a tile", times(one_tile(), {false, 4, false, 4}).tile, 350);
+    constexpr device_cost SMALL_L2 = {10, 1, 10, 1000, 1e5, 1e6};
+    expect("parts in device memory", time_of(one_tile(), KERNEL, SMALL_L2, {false, 4, false, 4}).memory, 5656);
     // Longer sequences get more splits of 2 steps each; with three splits the longest has 4.
     const auto unequal = [&](request_cost& r) {
         packed(r), r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320;
@@ -318,6 +355,7 @@ static void weighed_counts(const char* of, double heads_k, double queries, doubl
 
 int main() {
     even_work();
+    diagonals_and_places();
     bytes();
     masks();
     unequal_lengths();

@@ -151,6 +151,17 @@ fn panel_widths(head_dim: u32) -> u32 {
     u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
 }
 
+/// Cycles of a tile for the panel widths after the first: one of 32 columns costs less than a narrower one.
+fn cycles_of_widths(HeadDim { qk, v }: HeadDim) -> u32 {
+    let of = |head_dim: u32| {
+        let rest = head_dim % 64;
+        let of_32 = if head_dim > 64 && rest >= 32 { 1030 } else { 0 };
+        let narrower = if head_dim > 32 && !rest.is_multiple_of(32) { 1630 } else { 0 };
+        of_32 + narrower
+    };
+    of(qk).max(of(v))
+}
+
 /// The larger [`panel_widths`] of the two head dims.
 fn most_widths(HeadDim { qk, v }: HeadDim) -> u32 {
     panel_widths(qk).max(panel_widths(v))
@@ -205,7 +216,7 @@ impl KernelCost {
     }
 
     /// 0.6 µs per launch; per tile, 0.9 µs and 14 ns per column in addition to its steps; per step of 64 keys per
-    /// warpgroup, 0.6 µs and 1.5 ns per column. A last panel of less than 64 columns costs half of the missing columns
+    /// warpgroup, 0.5 µs and 1.4 ns per column. A last panel of less than 64 columns costs half of the missing columns
     /// as well. If no prologue is hidden, 0.3 µs more, and 0.2 µs for each panel width but one.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (mean(taken(point.head_dim)), f64::from(design.tile.n));
@@ -216,28 +227,30 @@ impl KernelCost {
             launch_ns: 590,
             crowded_ns: 310 + 240 * (most_widths(point.head_dim) - 1),
             tile_cycles: rounded(1660.0 + 25.0 * head_dim),
-            chain_cycles: rounded((1000.0 + 2.6 * head_dim) * n / 64.0),
+            chain_cycles: rounded((950.0 + 2.5 * head_dim) * n / 64.0),
             step_cycles: rounded(Busy::of(point, design).total()),
             ..Self::default()
         }
     }
 
-    /// 1.9 µs per launch; per tile, 1.2 µs and 4 ns per column, and 0.9 µs for each panel width but one. If no prologue
-    /// is hidden, 0.8 µs more, and 1.7 µs for each width but one. A step runs in sequence from Q Kᵀ to P V. With packed
-    /// rows, a launch takes 1.7 µs longer, and without pages a step about an eighth. With the tile of `long`, twice as
+    /// 1.9 µs per launch; per tile, 1.2 µs and 4 ns per column, and for each panel width but one 0.6 or 0.9 µs. If no
+    /// prologue is hidden, 0.8 µs more, and for each width but one 1 µs, with tiles of 128 queries 0.3. A step runs in
+    /// sequence from Q Kᵀ to P V. With packed rows, a launch takes 1.7 µs longer, a tile 0.3 µs, as rows of several heads
+    /// are stored one by one, and without pages a step about an eighth. With the tile of `long`, twice as
     /// many keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with
     /// nothing, is longer.
     fn hopper(point: Point, design: &Design) -> Self {
         let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
         let chain_cycles = rounded(190.0 + 5.2 * n + 0.047 * n * head_dim);
         let step = Busy::of(point, design).total();
+        let crowded_by_width = if point.features.has(Feature::M128) { 330 } else { 1000 };
         let whole = Self {
             rows: design.tile.m,
             group_rows: 64,
             keys: design.tile.n,
             launch_ns: 1870,
-            crowded_ns: 780 + 1730 * (widths - 1),
-            tile_cycles: rounded(2090.0 + 6.9 * head_dim) + 1630 * (widths - 1),
+            crowded_ns: 780 + crowded_by_width * (widths - 1),
+            tile_cycles: rounded(2090.0 + 6.9 * head_dim) + cycles_of_widths(point.head_dim),
             chain_cycles,
             step_cycles: rounded(step),
             longest_first: true,
@@ -258,7 +271,7 @@ impl KernelCost {
         Self {
             launch_ns: 3610,
             crowded_ns: 750 + 520 * (widths - 1),
-            tile_cycles: rounded(1620.0 + 6.8 * head_dim) + 460 * (widths - 1),
+            tile_cycles: rounded(2620.0 + 6.8 * head_dim) + 460 * (widths - 1),
             step_cycles: rounded(slower * step),
             ..whole
         }
@@ -280,9 +293,9 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs per launch, 0.9 µs less if it starts early, 1 µs more if blocks share multiprocessors from the start; 2.7
-    /// µs and 5 ns per column per tile: Q is read before the first product, and the warps' results are merged in shared
-    /// memory. A step waits for the oldest of its stages.
+    /// 1.1 µs per launch, 0.9 µs less if it starts early, 0.8 µs more if blocks share multiprocessors from the start; 2.3
+    /// µs and 5 ns per column per tile, and more for each row that it has: Q is read before the first product, and the
+    /// warps' results are merged in shared memory. A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let (n, head_dim, busy) = (f64::from(tile.n), mean(point.head_dim), Busy::of(point, design));
@@ -291,8 +304,8 @@ impl KernelCost {
             group_rows: tile.m,
             keys: tile.n,
             launch_ns: if design.early { 260 } else { 1120 },
-            crowded_ns: 1000,
-            tile_cycles: rounded(4690.0 + 8.5 * head_dim),
+            crowded_ns: 800,
+            tile_cycles: rounded(4090.0 + 8.5 * head_dim),
             chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.044 * n * head_dim + busy.widening),
             step_cycles: rounded(busy.total()),
             ..Self::default()
