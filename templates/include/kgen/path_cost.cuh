@@ -262,14 +262,14 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const bool in_step = k.longest_first || (s.packed && blocks <= d.multiprocessors);
     const bool out_of_step = !in_step && keys_bytes > d.l2_bytes;
     // A partial tile takes its steps faster than the whole ones beside it. It reads all keys by itself if L2 cannot
-    // hold those of the heads that are processed at once.
-    const double parts = r.batch * r.heads_k, at_once = fmin(parts, d.multiprocessors / tiles_of_sequence);
-    const bool runs_ahead = k.longest_first && !s.packed && s.splits <= 1 && !r.unequal && whole_tiles > 0 &&
-                            last_tile > 0 && tiles_of_sequence <= TILES_IN_STEP &&
-                            keys_bytes / parts * at_once > d.l2_bytes;
-    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
+    // hold those of the heads, or parts of heads, that are processed at once, beside the partial results. Tiles of
+    // unequal sequences are ordered by their lengths: it is not beside them.
     const double partial = s.packed || s.splits > 1
                                ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
+    const double parts = r.batch * r.heads_k * s.splits, at_once = fmin(parts, d.multiprocessors / tiles_of_sequence);
+    const bool runs_ahead = k.longest_first && !s.packed && !r.unequal && whole_tiles > 0 && last_tile > 0 &&
+                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes / parts * at_once + partial > d.l2_bytes;
+    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
     const double from_dram = fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone)) +
                              (s.splits > 1 ? fmax(0, partial - PARTS_KEPT * d.l2_bytes) : 0);
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
