@@ -235,10 +235,10 @@ impl KernelCost {
 
     /// 1.9 µs per launch; per tile, 1.2 µs and 4 ns per column, and for each panel width but one 0.6 or 0.9 µs. If no
     /// prologue is hidden, 0.8 µs more, and for each width but one 1 µs, with tiles of 128 queries 0.3. A step runs in
-    /// sequence from Q Kᵀ to P V. With packed rows, a launch takes 1.7 µs longer, a tile 0.3 µs, as rows of several heads
-    /// are stored one by one, and without pages a step about an eighth. With the tile of `long`, twice as
-    /// many keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with
-    /// nothing, is longer.
+    /// sequence from Q Kᵀ to P V. With packed rows, a launch takes 1.7 µs longer, a tile 0.3 µs, as rows of several
+    /// heads are stored one by one, and without pages a step about an eighth. With the tile of `long`, twice as many
+    /// keys, what is fixed in a step counts half as often, and the first step of a tile, which overlaps with nothing,
+    /// is longer.
     fn hopper(point: Point, design: &Design) -> Self {
         let (n, head_dim, widths) = (f64::from(design.tile.n), mean(point.head_dim), most_widths(point.head_dim));
         let chain_cycles = rounded(190.0 + 5.2 * n + 0.047 * n * head_dim);
@@ -293,9 +293,9 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs per launch, 0.9 µs less if it starts early, 0.8 µs more if blocks share multiprocessors from the start; 2.3
-    /// µs and 5 ns per column per tile, and more for each row that it has: Q is read before the first product, and the
-    /// warps' results are merged in shared memory. A step waits for the oldest of its stages.
+    /// 1.1 µs per launch, 0.9 µs less if it starts early, 0.8 µs more if blocks share multiprocessors from the start;
+    /// 2.3 µs and 5 ns per column per tile, and more for each row that it has: Q is read before the first product, and
+    /// the warps' results are merged in shared memory. A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let (n, head_dim, busy) = (f64::from(tile.n), mean(point.head_dim), Busy::of(point, design));
