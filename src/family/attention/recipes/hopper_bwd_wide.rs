@@ -18,8 +18,8 @@ static TILES: LazyLock<TileFile> = tile_file!("hopper_bwd_wide.toml");
 /// counters. The operands of dV and dK take the place of S and dP.
 const OTHER_REGISTERS: u32 = 32;
 
-/// Registers per thread of the producer warpgroup, of those of dV and dK, and of that of dQ: two parts of 64 columns, of
-/// which one is multiplied while the other is added.
+/// Registers per thread of the producer warpgroup, of those of dV and dK, and of that of dQ, which has a part of 64
+/// columns at a time.
 const PRODUCER_REGISTERS: u32 = 24;
 const SUM_REGISTERS: u32 = 192;
 const QUERY_REGISTERS: u32 = 104;
