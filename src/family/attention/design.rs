@@ -270,6 +270,9 @@ pub struct Backward {
     pub dq_warps_d: u32,
     /// Bytes of Q, dO, softmax shifts and deltas of one step.
     pub stage_bytes: u32,
+    /// Registers per thread of a warpgroup for dQ alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_registers: Option<u32>,
     /// The deterministic dQ kernel.
     #[serde(flatten)]
     pub deterministic: DeterministicTile,

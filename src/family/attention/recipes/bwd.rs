@@ -158,6 +158,7 @@ impl Recipe for PortableBackward {
             dq_warps_m: tile.warps / dq_warps_d,
             dq_warps_d,
             stage_bytes: stage_bytes(variant, tile),
+            query_registers: None,
             deterministic: DeterministicTile::of(variant),
         })
     }

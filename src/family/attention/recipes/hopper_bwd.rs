@@ -23,18 +23,26 @@ const OTHER_REGISTERS: u32 = 32;
 const PRODUCER_REGISTERS: u32 = 24;
 const CONSUMER_REGISTERS: u32 = 240;
 
-/// True if the kernel of `variant` has this recipe; the others have that of sm80.
-pub(super) fn serves(variant: Point) -> bool {
+/// True if there are backward kernels of `wgmma` for what `variant` is, apart from its head dim; the others have sm80's
+/// recipe.
+pub(super) fn has_form(variant: Point) -> bool {
     let Point { head_dim, dtype, features, target, .. } = variant;
     let sixteen_bits = matches!(dtype, Dtype::Fp16 | Dtype::Bf16);
-    target == Target::Sm90 && sixteen_bits && features.is_empty() && head_dim.is_equal() && (64..=128).contains(&head_dim.qk)
+    target == Target::Sm90 && sixteen_bits && features.is_empty() && head_dim.is_equal()
 }
 
-fn columns(variant: Point) -> u32 {
+/// True if the kernel of `variant` has this recipe.
+pub(super) fn serves(variant: Point) -> bool {
+    has_form(variant) && (64..=128).contains(&variant.head_dim.qk)
+}
+
+/// Columns of a row in shared memory.
+pub(super) fn columns(variant: Point) -> u32 {
     variant.head_dim.qk.next_multiple_of(16)
 }
 
-fn aligned(bytes: u32) -> u32 {
+/// Bytes of a tile in shared memory.
+pub(super) fn aligned(bytes: u32) -> u32 {
     bytes.next_multiple_of(TMA_TILE_ALIGNMENT)
 }
 
@@ -132,6 +140,7 @@ impl Recipe for HopperBackward {
             dq_warps_m: 1,
             dq_warps_d: 2,
             stage_bytes: aligned(tile.m * columns(variant) * 2),
+            query_registers: None,
             deterministic: DeterministicTile::of(variant),
         })
     }

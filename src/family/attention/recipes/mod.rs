@@ -9,6 +9,7 @@ mod fwd_sm75;
 mod helpers;
 mod hopper;
 mod hopper_bwd;
+mod hopper_bwd_wide;
 mod hopper_fp8;
 mod hopper_short;
 mod ladder;

@@ -9,6 +9,7 @@ use super::{
     helpers::{COMBINE, PREPARE},
     hopper::HopperForward,
     hopper_bwd::{self, HopperBackward},
+    hopper_bwd_wide::{self, WideHopperBackward},
     hopper_fp8::HopperFp8Forward,
     hopper_short::HopperShort,
     mla::LatentForward,
@@ -44,6 +45,7 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),
         Kind::Bwd if hopper_bwd::serves(variant) => Ok(&HopperBackward),
+        Kind::Bwd if hopper_bwd_wide::serves(variant) => Ok(&WideHopperBackward),
         Kind::Bwd => Ok(&PortableBackward),
     }
 }
