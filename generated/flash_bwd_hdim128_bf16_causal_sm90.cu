@@ -67,15 +67,16 @@ constexpr int BLOCK_N = 128;  // keys per block
 constexpr int BLOCK_M = 64;  // queries per step, the rows of a product
 constexpr int STAGES = 2;
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
-constexpr int WARPGROUP_KEYS = BLOCK_N / CONSUMERS;
+constexpr int KEY_TILES = CONSUMERS;    // of K and of V, one per warpgroup
+constexpr int TILE_KEYS = BLOCK_N / KEY_TILES;
 constexpr int GRADIENT_THREADS = 128 * (1 + CONSUMERS);
 constexpr int CONSUMER_THREADS = 128 * CONSUMERS;
 constexpr int THREADS = 256;  // of the first and last kernel
 constexpr int N_TILES = 1;    // 16-key tiles of a warp
 
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;        // Q, dO
-using key_tile = shared_tile<WARPGROUP_KEYS, HEAD_DIM_PADDED>;   // K, V of a warpgroup
-using gradient_tile = shared_tile<BLOCK_M, WARPGROUP_KEYS>;      // dS of a warpgroup's keys
+using key_tile = shared_tile<TILE_KEYS, HEAD_DIM_PADDED>;   // K, V of a warpgroup
+using gradient_tile = shared_tile<BLOCK_M, TILE_KEYS>;      // dS of a warpgroup's keys
 
 // The columns of dQ of a step are divided among the warpgroups: halves if they are alike, otherwise the first panel and
 // the others.
@@ -336,10 +337,10 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     const auto [batch, head_k, first_key, keys] = work.keys;
     const int k_batch = keys.packed ? 0 : batch, k_row = keys.first_row + first_key;
     KGEN_UNROLL
-    for (int w = 0; w < CONSUMERS; ++w) {
-        fetch_tile(shared + K_OFFSET + w * key_tile::bytes, given.k, barrier.keys(), k_row + w * WARPGROUP_KEYS, head_k,
+    for (int t = 0; t < KEY_TILES; ++t) {
+        fetch_tile(shared + K_OFFSET + t * key_tile::bytes, given.k, barrier.keys(), k_row + t * TILE_KEYS, head_k,
                    k_batch);
-        fetch_tile(shared + V_OFFSET + w * key_tile::bytes, given.v, barrier.keys(), k_row + w * WARPGROUP_KEYS, head_k,
+        fetch_tile(shared + V_OFFSET + t * key_tile::bytes, given.v, barrier.keys(), k_row + t * TILE_KEYS, head_k,
                    k_batch);
     }
     const int group = p.num_heads / p.num_heads_k;
@@ -379,36 +380,32 @@ KGEN_DEVICE void take_exponentials(scores& s, weights& w, float log2_scale, uint
     }
 }
 
-// dS^T = P^T (dP^T - delta), with one delta per query.
-KGEN_DEVICE void score_gradients(weights& ds, const scores& p, const scores& dp, uint32_t deltas) {
+// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of the tile.
+KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4], uint32_t deltas) {
+    float delta[2];
+    load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
     KGEN_UNROLL
-    for (int j = 0; j < BLOCK_M / 8; ++j) {
-        float delta[2];
-        load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[0][j][2 * h] * (dp[0][j][2 * h] - delta[0]),
-                                                        p[0][j][2 * h + 1] * (dp[0][j][2 * h + 1] - delta[1]));
-        }
-    }
+    for (int h = 0; h < 2; ++h)
+        ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
+                                                    p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
 }
 
 // Writes dS of a warp's 16 keys, starting at column `warp_key` of the tile.
 KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
     const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
-    const uint32_t lane = tile + swizzled<WARPGROUP_KEYS>(row, chunk);
+    const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
     KGEN_UNROLL
     for (int step = 0; step < BLOCK_M / 16; ++step)
-        stmatrix_x4_transposed(lane + step * (16 * WARPGROUP_KEYS * 2), ds[0][step]);
+        stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[0][step]);
 }
-
-using query_sums = float[DQ_COLUMNS / 8][4];
 
 // Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
 // for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
 KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
     return tile + (column_block * 128 + thread) * 4;
 }
+
+using query_sums = float[DQ_COLUMNS / 8][4];
 
 // Starts dQ = dS K of the warpgroup's queries and columns. WARPGROUP is the warpgroup's number, or 0 if both have the
 // same code.
@@ -459,7 +456,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
     const uint32_t k_tiles = shared + K_OFFSET, k = k_tiles + warpgroup * key_tile::bytes,
         v = shared + V_OFFSET + warpgroup * key_tile::bytes;
     const int warp_key = warp_index() % 4 * 16;  // of the warpgroup's keys
-    const int lane_key = warpgroup * WARPGROUP_KEYS + warp_key + static_cast<int>(lane_index() / 4);
+    const int lane_key = warpgroup * TILE_KEYS + warp_key + static_cast<int>(lane_index() / 4);
     const int consumer = static_cast<int>(thread_index()) - 128;
     // What lies behind a sequence may be NaN, which no weight of zero removes.
     const auto clear_behind = [&](uint32_t tile, int rows) {
@@ -483,8 +480,8 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
     clear(dv[0]);
     if (work.has_queries()) {
         mbarrier_wait(barrier.keys(), 0);
-        const int own_rows = max(0, work.key_rows() - warpgroup * WARPGROUP_KEYS);
-        if (own_rows < WARPGROUP_KEYS) {
+        const int own_rows = max(0, work.key_rows() - warpgroup * TILE_KEYS);
+        if (own_rows < TILE_KEYS) {
             clear_rows_from<key_tile>(k, own_rows, static_cast<int>(thread_index() % 128), 128);
             clear_rows_from<key_tile>(v, own_rows, static_cast<int>(thread_index() % 128), 128);
             fence_proxy_async();
@@ -540,7 +537,8 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         multiply_by_columns<element, query_tile, HEAD_DIM>(dv[0], w[0], dout);
         wgmma_commit();
         wgmma_wait<1>(dp[0]);
-        score_gradients(ds, s, dp, deltas);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) score_gradients_of(ds, j, s[0][j], dp[0][j], deltas);
         wgmma_fence();
         multiply_by_columns<element, query_tile, HEAD_DIM>(dk[0], ds[0], q);
         wgmma_commit();
@@ -599,7 +597,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq, warpgroup);
     }
     barrier_wait(1, CONSUMER_THREADS);  // no warpgroup still reads K
-    const int first = work.keys.first_key + warpgroup * WARPGROUP_KEYS;
+    const int first = work.keys.first_key + warpgroup * TILE_KEYS;
     if (given.vector) {
         write_key_gradients<true>(p, work.keys, first, dk, dv, k, v);
     } else {

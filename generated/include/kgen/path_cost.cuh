@@ -22,7 +22,7 @@ struct kernel_cost {
     double keys;          // keys of a block per step
     double resident;      // blocks that a multiprocessor holds at once
     double launch_ns;     // from the launch to the first product, plus from the last store to the end
-    double crowded_ns;    // extra launch time if the blocks fill more than half of the slots
+    double crowded_ns;    // extra launch time if the blocks fill more than half of the slots; longest_first: CROWDED
     double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
     // a step when enough blocks share a multiprocessor to keep its units busy; fwd_combine: to start a block
@@ -153,13 +153,34 @@ constexpr double LINE_BYTES = 128, OF_LINE = 0.3;
 // more not at all: the last writes have evicted the data that is read first.
 constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 
-// Blocks that read the same K and V share what L2 holds. If blocks share multiprocessors, their paces differ, and if
-// L2 is too small for all keys, each further block fetches this fraction again. Kernels that assign the longest tiles
-// first group the heads by what L2 holds.
+// Blocks that read the same K and V share what L2 holds. If L2 is too small for all keys and their paces differ, each
+// further block fetches this fraction again. Blocks of fwd_split keep step if each has a multiprocessor to itself, and
+// kernels that assign the longest tiles first group the heads by what L2 holds.
 constexpr double READ_AGAIN = 0.071;
 
 // In a sequence of more tiles than this, a partial one is a small part of what reads the keys.
 constexpr double TILES_IN_STEP = 3;
+
+// Under a causal mask, tiles are about equally long if the diagonal takes at most this part of the keys: a turn that is
+// not full then takes as long as a full one.
+constexpr double SHORT_DIAGONAL = 0.2;
+
+// Cycles of a column of a valid row in the first tile of a slot in fwd_split: Q is read, and the results of the warps
+// are merged in shared memory and written. From 1 to 16 rows of 64 to 256 columns on an H200. In 41472 tiles on an
+// H100, later ones took no longer.
+constexpr double OF_ROWS_AND_COLUMNS = 0.85;
+
+// A tile of fwd or fwd_short that writes partial results takes this fraction of another one, without their steps:
+// nothing is converted or staged, and its last stores overlap with the start of fwd_combine.
+constexpr double STORES_PARTS = 0.7;
+
+// Partial results beyond this fraction of L2 are written to device memory, since K and V, which are read meanwhile,
+// evict them.
+constexpr double PARTS_KEPT = 0.1;
+
+// The extra launch time of kernels that assign the longest tiles first begins where their blocks fill the first
+// fraction of the slots, and is complete from the second on: the fewer slots a call leaves, the more of the next wait.
+constexpr double CROWDED_FROM = 0.25, CROWDED_TO = 0.625;
 
 // Rows of a sequence before its first key.
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
@@ -199,6 +220,9 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double with_keys = without_keys > 0 ? fmin(1, ceil(seen * group / k.rows) / tiles_of_sequence) : 1;
     const double full_tiles = with_keys + WITHOUT_KEYS * (1 - with_keys);
 
+    const double tile_cycles = k.tile_cycles * (s.splits > 1 && !s.packed ? STORES_PARTS : 1);
+    const double of_rows = s.packed && k.rows <= SPLIT_TILE_ROWS
+                               ? OF_ROWS_AND_COLUMNS * r.head_dim_v * r.queries * group / tiles_of_sequence : 0;
     const double slots = d.multiprocessors * k.resident;
     const double blocks_with_keys = blocks * with_keys;
     // Blocks end at different times only if these need more than one turn.
@@ -206,7 +230,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double drain = r.unequal && k.orders_batch ? DRAIN_OF_SHORTEST : DRAIN;
     // numbers processed one after another: tiles and steps per slot, steps per multiprocessor
     double tiles, in_slot, in_multiprocessor;
-    if (diagonal || r.unequal) {
+    if (r.unequal || (diagonal && seen - span > SHORT_DIAGONAL * longest_keys)) {
         const auto turns = [&](double places) {
             return fmax(longest, blocks * average / places + (in_turns > places ? drain * average + tail : 0));
         };
@@ -235,22 +259,26 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double keys_bytes = key_bytes * r.batch * fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k;
     const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
     const double readers = fmin(d.multiprocessors, (s.packed ? 1 : r.heads / r.heads_k) * tiles_of_sequence);
-    const bool out_of_step = !k.longest_first && blocks > d.multiprocessors && keys_bytes > d.l2_bytes;
+    const bool in_step = k.longest_first || (s.packed && blocks <= d.multiprocessors);
+    const bool out_of_step = !in_step && keys_bytes > d.l2_bytes;
     // A partial tile takes its steps faster than the whole ones beside it. It reads all keys by itself if L2 cannot
-    // hold those of the heads, or parts of heads, that are processed at once.
-    const double parts = r.batch * r.heads_k * s.splits, at_once = fmin(parts, d.multiprocessors / tiles_of_sequence);
-    const bool runs_ahead = k.longest_first && !s.packed && whole_tiles > 0 && last_tile > 0 &&
-                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes / parts * at_once > d.l2_bytes;
-    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
-    const double from_dram =
-        fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone));
+    // hold those of the heads, or parts of heads, that are processed at once, beside the partial results. Tiles of
+    // unequal sequences are ordered by their lengths: it is not beside them.
     const double partial = s.packed || s.splits > 1
                                ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
+    const double parts = r.batch * r.heads_k * s.splits, at_once = fmin(parts, d.multiprocessors / tiles_of_sequence);
+    const bool runs_ahead = k.longest_first && !s.packed && !r.unequal && whole_tiles > 0 && last_tile > 0 &&
+                            tiles_of_sequence <= TILES_IN_STEP && keys_bytes / parts * at_once + partial > d.l2_bytes;
+    const double fetches = 1 + (out_of_step ? READ_AGAIN * (readers - 1) : 0) + (runs_ahead ? 1 : 0);
+    const double from_dram = fmax(0, rows_bytes - d.kept_bytes) + fetches * keys_bytes * fmin(1, fmax(0, keys_gone)) +
+                             (s.splits > 1 ? fmax(0, partial - PARTS_KEPT * d.l2_bytes) : 0);
     const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
     // A slot's first tile is not hidden at all; further tiles start and end while other blocks fetch.
-    const double later = (tiles - 1) * k.tile_cycles;
-    const double launch = k.launch_ns + (blocks > slots / 2 ? k.crowded_ns : 0);
-    return {launch, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
+    const double later = (tiles - 1) * tile_cycles;
+    const double crowded = k.longest_first ? (blocks / slots - CROWDED_FROM) / (CROWDED_TO - CROWDED_FROM)
+                                           : blocks > slots / 2;
+    const double launch = k.launch_ns + k.crowded_ns * fmin(1, fmax(0, crowded));
+    return {launch, (tile_cycles + of_rows) / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
             (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
             fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) +
             tail * k.chain_cycles / d.cycles_per_ns};

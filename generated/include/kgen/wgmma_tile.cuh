@@ -46,28 +46,30 @@ KGEN_DEVICE void multiply_by_some_rows(float (&s)[ROWS / 8][4], uint32_t a_tile,
     }
 }
 
-// O += W X for one step of 16 rows of X: one product for each run of panels of one width.
-template <class Element, class X, int COLUMNS, int START = 0>
+// O += W X for one step of 16 rows of X: one product of up to WIDEST columns, a multiple of 64, for each run of panels
+// of one width.
+template <class Element, class X, int COLUMNS, int WIDEST = 256, int START = 0>
 KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile,
                                           int row) {
     if constexpr (START < COLUMNS) {
         constexpr int width = X::panel_columns(START);
-        constexpr int run = width == 64 ? X::columns / 64 * 64 : width;
+        constexpr int of_width = width == 64 ? X::columns / 64 * 64 - START : width;
+        constexpr int run = of_width < WIDEST ? of_width : WIDEST;
         constexpr int columns = COLUMNS - START < run ? COLUMNS - START : run;
         const uint64_t x = advance(panel_descriptor<width>(x_tile, X::rows * width * 2),
                                    X::panel_offset(START) + row * width * 2);
         wgmma_transposed<Element, columns, START / 8>(o, w, x, true);
-        multiply_step_by_columns<Element, X, COLUMNS, START + run>(o, w, x_tile, row);
+        multiply_step_by_columns<Element, X, COLUMNS, WIDEST, START + run>(o, w, x_tile, row);
     }
 }
 
 // O += W X, with W (64 rows) in registers and the first COLUMNS columns of `X`.
-template <class Element, class X, int COLUMNS>
+template <class Element, class X, int COLUMNS, int WIDEST = 256>
 KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[X::rows / 16][4],
                                      uint32_t x_tile) {
     KGEN_UNROLL
     for (int step = 0; step < X::rows / 16; ++step)
-        multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
+        multiply_step_by_columns<Element, X, COLUMNS, WIDEST>(o, w[step], x_tile, step * 16);
 }
 
 // D += A X for one step of 16 rows of X and its columns FIRST .. FIRST + COLUMNS, from the first of a panel on.
