@@ -61,8 +61,8 @@ impl Recipe for WideHopperBackward {
         if m != WARPGROUP_ROWS {
             return Some(format!("`m` is {m}; dQ of a step is one product of 64 queries"));
         }
-        if n != WARPGROUP_ROWS && n != 2 * WARPGROUP_ROWS {
-            return Some(format!("`n` is {n}; one or two products of 64 keys make it 64 or 128"));
+        if n != WARPGROUP_ROWS {
+            return Some(format!("`n` is {n}; dK and dV of more than 64 keys have no registers"));
         }
         if warps != 16 {
             return Some(format!("`warps` is {warps}; three warpgroups that multiply and one that fetches make it 16"));
@@ -84,8 +84,8 @@ impl Recipe for WideHopperBackward {
         tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
     }
 
-    /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; P of a tile of
-    /// keys; dS of two steps; mbarriers: a stage's two full and two empty ones, those of dS and of each warp's P, and that
+    /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; P; dS of two
+    /// steps; mbarriers: a stage's two full and two empty ones, those of dS and of each warp's P, and that
     /// of K and V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row = columns(variant) * 2;
@@ -94,7 +94,7 @@ impl Recipe for WideHopperBackward {
             ("stages of dO", tile.stages * aligned(tile.m * row), Some("DOUT_OFFSET")),
             ("K (then dK)", tile.n * row, Some("K_OFFSET")),
             ("V (then dV)", tile.n * row, Some("V_OFFSET")),
-            ("P", tile.m * WARPGROUP_ROWS * 4, Some("WEIGHTS_OFFSET")),
+            ("P", tile.m * tile.n * 4, Some("WEIGHTS_OFFSET")),
             ("dS of two steps", 2 * tile.m * tile.n * 2, Some("GRADIENTS_OFFSET")),
             ("stages of shifts and deltas", tile.stages * 2 * tile.m * 4, Some("SHIFTS_OFFSET")),
             ("mbarriers", (4 * tile.stages + 13) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
@@ -102,9 +102,9 @@ impl Recipe for WideHopperBackward {
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// A thread of the value or key warpgroup has half a row of dV or dK for each tile of 64 keys, and of S or dP.
+    /// A thread of the value or key warpgroup has half a row of dV or dK, and of S or dP.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
-        RegisterEstimate::sum(tile.n / WARPGROUP_ROWS * variant.head_dim.qk / 2, tile.m / 2, 0, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim.qk / 2, tile.m / 2, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
