@@ -45,8 +45,8 @@
     KERNEL(flash_bwd_hdim192_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim192_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim192_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim224_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 205992, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim256_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim256_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \
     KERNEL(flash_bwd_hdim256_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false) \

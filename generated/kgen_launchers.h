@@ -40,10 +40,10 @@ int flash_bwd_hdim192_fp16_causal_sm80(const kgen_bwd_params* params, cudaStream
 size_t flash_bwd_hdim192_fp16_causal_sm80_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim192_fp16_sm80(const kgen_bwd_params* params, cudaStream_t stream);
 size_t flash_bwd_hdim192_fp16_sm80_workspace(const kgen_bwd_params* params);
-int flash_bwd_hdim224_bf16_causal_sm100(const kgen_bwd_params* params, cudaStream_t stream);
-size_t flash_bwd_hdim224_bf16_causal_sm100_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim224_bf16_causal_sm120(const kgen_bwd_params* params, cudaStream_t stream);
 size_t flash_bwd_hdim224_bf16_causal_sm120_workspace(const kgen_bwd_params* params);
+int flash_bwd_hdim224_bf16_causal_sm90(const kgen_bwd_params* params, cudaStream_t stream);
+size_t flash_bwd_hdim224_bf16_causal_sm90_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim256_bf16_causal_sm80(const kgen_bwd_params* params, cudaStream_t stream);
 size_t flash_bwd_hdim256_bf16_causal_sm80_workspace(const kgen_bwd_params* params);
 int flash_bwd_hdim256_bf16_sm80(const kgen_bwd_params* params, cudaStream_t stream);

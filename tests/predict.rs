@@ -118,7 +118,7 @@ fn held_out_calls_are_predicted_as_well_as_published() {
         let of_axis = axes.iter().find(|validation| validation["held"] == axis).expect(axis);
         let all = &of_axis["errors"][0];
         assert_eq!(all["of"], "all");
-        assert!(all["calls"].as_u64() > Some(750), "{all}");
+        assert!(all["calls"].as_u64() > Some(740), "{all}");
         assert!(number(all, "mean") < mean && number(all, "p95") < p95, "{axis}: {all}");
         assert!(number(all, "mean") < 0.5 * number(of_axis, "estimate_mean"), "{axis}: the correction earns its keep");
     }

@@ -121,16 +121,16 @@ mod tests {
 
     #[test]
     fn a_kernel_that_differs_only_in_its_name_and_comments_is_checked_by_its_least_capable_twin() {
-        let made = requests(|name| name.starts_with("flash_bwd_hdim192_bf16_causal_sm"));
+        let made = requests(|name| name.starts_with("flash_bwd_hdim128_bf16_window_sm"));
         assert_eq!(
             names(&made),
             [
                 vec![
-                    "flash_bwd_hdim192_bf16_causal_sm80",
-                    "flash_bwd_hdim192_bf16_causal_sm90",
-                    "flash_bwd_hdim192_bf16_causal_sm100"
+                    "flash_bwd_hdim128_bf16_window_sm80",
+                    "flash_bwd_hdim128_bf16_window_sm90",
+                    "flash_bwd_hdim128_bf16_window_sm100"
                 ],
-                vec!["flash_bwd_hdim192_bf16_causal_sm120"],
+                vec!["flash_bwd_hdim128_bf16_window_sm120"],
             ]
         );
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn one_changed_character_tiling_or_device_makes_another_program() {
-        let made = requests(|name| name.starts_with("flash_bwd_hdim192_bf16_causal_sm") && !name.ends_with("sm120"));
+        let made = requests(|name| name.starts_with("flash_bwd_hdim128_bf16_window_sm") && !name.ends_with("sm120"));
         assert_eq!(groups(&made, family::cases, Level::Smoke, None).len(), 1);
         let changed = |change: &dyn Fn(&mut CheckRequest)| {
             let mut made = made.clone();

@@ -474,10 +474,11 @@ mod tests {
     /// The published rows from which the built-in lessons are made: files, and how the ids of their runs begin. Of
     /// `backward` those of Hopper's kernels: sm80's have no rows of another card at most head dims, so that the errors
     /// with a card held out would say little.
-    const ROWS: [(&str, &str); 3] = [
+    const ROWS: [(&str, &str); 4] = [
         ("2026-11-27-timings-h200.jsonl", ""),
         ("2026-11-27-timings-h100.jsonl", ""),
         ("2026-11-28-backward-h200.jsonl", "79269de4"),
+        ("2026-11-29-backward-wide-h200.jsonl", ""),
     ];
 
     fn published() -> Vec<Lesson> {

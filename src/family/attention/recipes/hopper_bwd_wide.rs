@@ -30,8 +30,8 @@ const CONSUMERS: u32 = 3;
 /// Columns of a part of dQ.
 const PART: u32 = 64;
 
-/// Columns of a product of dK or dV, at most: wider ones have more registers than ptxas grants a thread before it claims
-/// others.
+/// Columns of a product of dK or dV, at most: wider ones have more registers than ptxas grants a thread before it
+/// claims others.
 const WIDEST: u32 = 192;
 
 /// True if the kernel of `variant` has this recipe.
@@ -84,8 +84,8 @@ impl Recipe for WideHopperBackward {
         tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
     }
 
-    /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; P; dS of two
-    /// steps; mbarriers: a stage's two full and two empty ones, those of dS and of each warp's P, and that
+    /// Stages of Q and dO with the row statistics, then K and V, whose memory is reused to store dK and dV; P; dS of
+    /// two steps; mbarriers: a stage's two full and two empty ones, those of dS and of each warp's P, and that
     /// of K and V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row = columns(variant) * 2;

@@ -1,0 +1,926 @@
+// flash_bwd_hdim224_bf16_causal_sm90
+//
+// Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's LSE:
+//   P = exp(scale S - LSE) below the mask,  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
+//   dK = scale dS^T Q,  dQ = scale dS K
+// where delta is the row sum of O dO, minus dLSE if LSE has a gradient. dK and dV of a key head are summed over the
+// query heads that read it.
+// Head dim 224, bf16, causal (aligned to the bottom right), compute capability 9.0.
+//
+// Three kernels, in sequence:
+//   prepare    computes delta of every row, and zeroes the sums of dQ
+//   gradients  one block takes 64 keys and iterates over the queries in tiles of 64
+//   finish     converts dQ from fp32 sums to its own type
+// With KGEN_FLAG_DETERMINISTIC the second omits dQ, whose parts arrive in no fixed order, and the last is replaced by
+//   query_gradients  computes dQ on its own, one block per 64 queries
+//
+// A block of the second kernel has a warpgroup for each gradient (wgmma), and a producer warpgroup, of which one thread
+// fetches (TMA): K and V once, Q and dO of each step into 2 stages each.
+//   values   S^T = K Q^T, P^T, dV += P^T dO       dV in registers
+//   keys     dP^T = V dO^T, dS^T, dK += dS^T Q    dK in registers
+//   queries  dQ = dS K, in parts of 64 columns     added to the sums in device memory
+// P and dS stay in the registers from which dV and dK take them. P passes from the values to the keys in fp32, from
+// warp to warp, and dS in bf16 from the keys to the queries, whose warpgroup may be a step late:
+// no warpgroup waits for a later one, except for a place to write to.
+//
+// TMA fetches whole tiles. Rows behind the last of a sequence are zeros or, in a packed tensor or one with unused rows,
+// those of others, which the consumers clear.
+//
+// Plan: 205992 bytes of shared memory; dV and S, or dK and dP, need about 176 of 192
+// registers.
+// Made by kgen 0.1.0 from templates/attention/bwd_wide_sm90.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_bwd_hdim224_bf16_causal_sm90.cu
+
+#include "kgen.h"
+#include "kgen/blocks.cuh"
+#include "kgen/bwd_params.cuh"
+#include "kgen/bwd_tma.cuh"
+#include "kgen/cp_async.cuh"
+#include "kgen/floats.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/global.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/mma.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/registers.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/stmatrix.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tensor_map.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/tma.cuh"
+#include "kgen/tma_tile.cuh"
+#include "kgen/types.cuh"
+#include "kgen/wgmma.cuh"
+#include "kgen/wgmma_tile.cuh"
+
+KGEN_WGMMA_WIDTH(32)
+KGEN_WGMMA_WIDTH(64)
+KGEN_WGMMA_WIDTH(192)
+
+namespace {
+
+using namespace kgen;
+using element = bf16;
+
+constexpr int HEAD_DIM = 224;
+constexpr int HEAD_DIM_PADDED = 224;
+constexpr int BLOCK_N = 64;  // keys per block
+constexpr int BLOCK_M = 64;  // queries per step, the rows of a product
+constexpr int STAGES = 2;
+constexpr int CONSUMERS = 3;  // warpgroups that multiply: for dV, dK and dQ
+constexpr int KEY_TILES = 1;  // of K and of V
+constexpr int TILE_KEYS = BLOCK_N;
+constexpr int GRADIENT_THREADS = 128 * (1 + CONSUMERS);
+constexpr int CONSUMER_THREADS = 128 * CONSUMERS;
+constexpr int THREADS = 256;  // of the first and last kernel
+constexpr int N_TILES = 1;    // 16-key tiles of a warp
+
+using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;  // Q, dO
+using key_tile = shared_tile<TILE_KEYS, HEAD_DIM_PADDED>;  // K, V
+using gradient_tile = shared_tile<BLOCK_M, TILE_KEYS>;     // dS
+
+// dQ of a step is computed in parts of 64 columns, one after the other: the other warpgroups keep the tensor cores busy
+// while a part is added to the sums.
+constexpr int DQ_COLUMNS = 64;
+constexpr int DQ_PARTS = (HEAD_DIM + DQ_COLUMNS - 1) / DQ_COLUMNS;
+
+// Columns of a product of dV or dK: wider ones have more registers than a thread has before it claims others, which
+// ptxas refuses.
+constexpr int WIDEST = 192;
+
+// Shared memory:
+//   stages of Q at 0 (57344 bytes)
+//   stages of dO at 57344 (57344 bytes)
+//   K (then dK) at 114688 (28672 bytes)
+//   V (then dV) at 143360 (28672 bytes)
+//   P at 172032 (16384 bytes)
+//   dS of two steps at 188416 (16384 bytes)
+//   stages of shifts and deltas at 204800 (1024 bytes)
+//   mbarriers at 205824 (168 bytes)
+constexpr uint32_t Q_OFFSET = 0;
+constexpr uint32_t DOUT_OFFSET = 57344;
+constexpr uint32_t K_OFFSET = 114688;
+constexpr uint32_t V_OFFSET = 143360;
+constexpr uint32_t WEIGHTS_OFFSET = 172032;
+constexpr uint32_t GRADIENTS_OFFSET = 188416;
+constexpr uint32_t SHIFTS_OFFSET = 204800;
+constexpr uint32_t BARRIERS_OFFSET = 205824;
+constexpr uint32_t SHARED_BYTES = 205992;
+constexpr uint32_t STAGE_BYTES = 28672;  // a stage of Q or of dO
+constexpr uint32_t GRADIENT_BYTES = gradient_tile::bytes;  // dS of a step
+constexpr uint32_t ROW_BYTES = 2 * BLOCK_M * sizeof(float);  // shifts and deltas of a step
+
+constexpr float LOG2_E = 1.44269504088896341f;
+
+constexpr bwd_tiling TILING = {BLOCK_M, BLOCK_M * HEAD_DIM_PADDED};
+
+using scores = float[N_TILES][BLOCK_M / 8][4];       // S^T or dP^T of a warp's keys
+using weights = uint32_t[N_TILES][BLOCK_M / 16][4];  // P^T or dS^T of a warp's keys, as A operands
+using key_sums = float[N_TILES][HEAD_DIM / 8][4];    // dV or dK of a warp's keys
+
+template <class Array>
+KGEN_DEVICE void clear(Array& values) {
+    float* all = reinterpret_cast<float*>(&values);
+    KGEN_UNROLL
+    for (int i = 0; i < static_cast<int>(sizeof(Array) / sizeof(float)); ++i) all[i] = 0.0f;
+}
+
+// Lane offsets are computed where they are used, from a lane index that is opaque to the compiler: otherwise it would
+// keep all of them in registers throughout the loop, and there are none to spare.
+KGEN_DEVICE uint32_t fresh_lane() { return opaque(lane_index()); }
+
+// S += A B^T over STEPS 16-column steps of both, starting at `a_tile` and `b_tile`.
+template <class A, class B, int STEPS, int TILES>
+KGEN_DEVICE void multiply_steps(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, lane_offsets a_lanes,
+                                uint32_t b_tile, lane_offsets b_lanes) {
+    KGEN_UNROLL
+    for (int step = 0; step < STEPS; ++step) {
+        uint32_t a[TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < TILES; ++t) ldmatrix_x4(a[t], fragment_address<A>(a_tile, a_lanes, t * 16, step));
+        KGEN_UNROLL
+        for (int j = 0; j < B::rows / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4(b, fragment_address<B>(b_tile, b_lanes, j * 16, step));
+            KGEN_UNROLL
+            for (int t = 0; t < TILES; ++t) {
+                mma_m16n8k16<element>(s[t][2 * j], a[t], b[0], b[1]);
+                mma_m16n8k16<element>(s[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// A B^T for TILES 16-row tiles of A from `row` on: S^T = K Q^T, dP^T = V dO^T.
+template <class A, class B, int TILES>
+KGEN_DEVICE void multiply(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, int row, uint32_t b_tile) {
+    const lane_offsets a_lanes = lanes_by_row(row, fresh_lane());
+    const lane_offsets b_lanes = lanes_by_chunk(fresh_lane());
+    clear(s);
+    multiply_steps<A, B, HEAD_DIM_PADDED / 16>(s, a_tile, a_lanes, b_tile, b_lanes);
+}
+
+// sums += W X, with W in registers: dV += P^T dO, dK += dS^T Q.
+template <class X, int TILES>
+KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_t (&w)[TILES][X::rows / 16][4],
+                            uint32_t x_tile) {
+    const lane_offsets x_lanes = lanes_by_row(0, fresh_lane());
+    KGEN_UNROLL
+    for (int step = 0; step < X::rows / 16; ++step) {
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4_transposed(b, fragment_address<X>(x_tile, x_lanes, step * 16, j));
+            KGEN_UNROLL
+            for (int t = 0; t < TILES; ++t) {
+                mma_m16n8k16<element>(sums[t][2 * j], w[t][step], b[0], b[1]);
+                if (2 * j + 1 < HEAD_DIM / 8) mma_m16n8k16<element>(sums[t][2 * j + 1], w[t][step], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// Columns [low, high) of a tile that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Masks all but the columns `seen` in a lane's part of row h * 8 + lane / 4 of 16 rows. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
+    const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+    }
+}
+
+// The queries of a tile that see a warp's rows of S^T, which are keys. Columns are counted from the tile's first query.
+struct view {
+    int diagonal;  // the first query that sees the lane's first key; no query sees rows after the last key
+
+    // The queries that see key r, counted from the lane's first.
+    KGEN_DEVICE interval of_row(int r) const { return {diagonal + r, INT32_MAX}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
+    KGEN_UNROLL
+    for (int t = 0; t < N_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t * 16 + h * 8));
+    }
+}
+
+// Writes a warp's rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
+template <class Tile, bool VECTOR, int TILES>
+KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row,
+                            uint16_t* to, int64_t row_stride, int valid_rows) {
+    KGEN_UNROLL
+    for (int t = 0; t < TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            KGEN_UNROLL
+            for (int j = 0; j < HEAD_DIM / 8; ++j) {
+                store_shared(tile + chunk_offset<Tile>(row + t * 16 + h * 8 + lane_index() / 4, j * 8) + lane_index() %
+                             4 * 4, pack<element>(sums[t][j][2 * h] * factor, sums[t][j][2 * h + 1] * factor));
+            }
+        }
+    }
+    warp_sync();
+    store_warp_rows<Tile, HEAD_DIM, TILES * 16, VECTOR>(to, row_stride, tile, row, valid_rows);
+}
+
+struct parameters {
+    bwd_arguments call;
+    tile_maps<query_tile> q, dout;
+    tile_maps<key_tile> k, v;
+    tensor_map rows;  // the shifts and deltas of the query tiles
+    bool vector;      // dK and dV are written in 16-byte pieces
+};
+
+inline int make_maps(parameters& given, const char* name) {
+    const bwd_arguments& p = given.call;
+    if (const int code = require_totals(p, name)) return code;
+    if (const int code = require_tile_maps(given.q, bwd_queries(p), name, "Q")) return code;
+    if (const int code = require_tile_maps(given.k, bwd_keys(p), name, "K")) return code;
+    if (const int code = require_tile_maps(given.v, bwd_values(p), name, "V")) return code;
+    if (const int code = require_tile_maps(given.dout, bwd_output_gradients(p), name, "dO")) return code;
+    return make_tensor_map(given.rows, bwd_row_statistics(p, BLOCK_M), name, "the shifts and deltas");
+}
+
+// The mbarriers. A full barrier counts the producer thread's arrivals, one per copy, and their bytes, or the warps that
+// have written; an empty one counts the warps that have read. P passes from each warp of the value warpgroup to the one
+// of the key warpgroup that has the same keys.
+struct barriers {
+    uint32_t base;
+
+    KGEN_DEVICE uint32_t q_full(uint32_t stage) const { return base + stage * 8; }
+    KGEN_DEVICE uint32_t q_empty(uint32_t stage) const { return base + (STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t dout_full(uint32_t stage) const { return base + (2 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t dout_empty(uint32_t stage) const { return base + (3 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t ds_full(uint32_t stage) const { return base + (4 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t ds_empty(uint32_t stage) const { return base + (4 * STAGES + 2 + stage) * 8; }
+    KGEN_DEVICE uint32_t p_full(uint32_t warp) const { return base + (4 * STAGES + 4 + warp) * 8; }
+    KGEN_DEVICE uint32_t p_empty(uint32_t warp) const { return base + (4 * STAGES + 8 + warp) * 8; }
+    KGEN_DEVICE uint32_t keys() const { return base + (4 * STAGES + 12) * 8; }
+};
+
+// The named barriers.
+constexpr int VALUE_BARRIER = 1;     // of the value warpgroup
+constexpr int KEY_BARRIER = 2;       // of the key warpgroup
+constexpr int CONSUMER_BARRIER = 3;  // of all that multiply
+
+KGEN_DEVICE void init_barriers(barriers barrier) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+        mbarrier_init(barrier.q_full(stage), 2);   // Q, and the shifts and deltas
+        mbarrier_init(barrier.q_empty(stage), 8);  // the value and key warps
+        mbarrier_init(barrier.dout_full(stage), 1);
+        mbarrier_init(barrier.dout_empty(stage), 8);
+    }
+    for (int stage = 0; stage < 2; ++stage) {
+        mbarrier_init(barrier.ds_full(stage), 4);
+        mbarrier_init(barrier.ds_empty(stage), 4);
+    }
+    for (int warp = 0; warp < 4; ++warp) {
+        mbarrier_init(barrier.p_full(warp), 1);
+        mbarrier_init(barrier.p_empty(warp), 1);
+    }
+    mbarrier_init(barrier.keys(), 2);  // K and V
+    fence_mbarrier_init();
+}
+
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
+template <int COUNT>
+struct ring_place {
+    uint32_t stage = 0, parity = 0;
+
+    KGEN_DEVICE void next() {
+        if (++stage == COUNT) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// The keys of a block: blocks are ordered by batch, key head, then key tile, the longest columns first.
+struct assignment {
+    int batch, head_k, first_key;
+    sequence keys;
+};
+
+KGEN_DEVICE assignment assigned_keys(const bwd_arguments& p) {
+    const uint32_t block = block_index();
+    const uint32_t n_blocks = (p.seqlen_k + BLOCK_N - 1) / BLOCK_N;
+    const int batch = block / n_blocks / p.num_heads_k;
+    const int head_k = block / n_blocks % p.num_heads_k;
+    const int first_key = block % n_blocks * BLOCK_N;
+    return {batch, head_k, first_key, sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k)};
+}
+
+// What a block does: its keys, and the tiles of queries that see them.
+struct block_work {
+    assignment keys;
+    sequence queries;
+    int first_tile, end_query;
+    int first_seeing;  // the first query, possibly below 0, that sees the block's first key
+
+    KGEN_DEVICE int key_rows() const { return keys.keys.rows - keys.first_key; }
+    KGEN_DEVICE bool has_queries() const { return first_tile * BLOCK_M < end_query; }
+};
+
+KGEN_DEVICE block_work work_of_block(const bwd_arguments& p) {
+    const assignment work = assigned_keys(p);
+    const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const int key_rows = work.keys.rows - work.first_key;
+
+    // The queries to iterate over: from tile `first_tile` to the last, for each query head of the group.
+    const int end_query = queries.rows;
+    // the first query, possibly below 0, that sees the block's first key
+    const int first_seeing = queries.rows - key_rows;
+    const int first_tile = max(0, first_seeing) / BLOCK_M;
+    return {work, queries, first_tile, end_query, first_seeing};
+}
+
+// The producer thread: fetches K and V of the block, then Q and dO of each step.
+KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t shared, barriers barrier) {
+    const bwd_arguments& p = given.call;
+    const auto [batch, head_k, first_key, keys] = work.keys;
+    const int k_batch = keys.packed ? 0 : batch, k_row = keys.first_row + first_key;
+    KGEN_UNROLL
+    for (int t = 0; t < KEY_TILES; ++t) {
+        fetch_tile(shared + K_OFFSET + t * key_tile::bytes, given.k, barrier.keys(), k_row + t * TILE_KEYS, head_k,
+                   k_batch);
+        fetch_tile(shared + V_OFFSET + t * key_tile::bytes, given.v, barrier.keys(), k_row + t * TILE_KEYS, head_k,
+                   k_batch);
+    }
+    const int group = p.num_heads / p.num_heads_k;
+    const int q_batch = work.queries.packed ? 0 : batch;
+    ring_place<STAGES> place;
+    for (int head = head_k * group; head < (head_k + 1) * group; ++head) {
+        const int head_place = first_tile_of<BLOCK_M>(p, work.queries, batch, head);
+        for (int tile = work.first_tile; tile * BLOCK_M < work.end_query; ++tile, place.next()) {
+            const int row = work.queries.first_row + tile * BLOCK_M;
+            mbarrier_wait(barrier.q_empty(place.stage), place.parity ^ 1);
+            fetch_tile(shared + Q_OFFSET + place.stage * STAGE_BYTES, given.q, barrier.q_full(place.stage), row, head,
+                       q_batch);
+            mbarrier_arrive_expect_tx(barrier.q_full(place.stage), ROW_BYTES);
+            tma_load(shared + SHIFTS_OFFSET + place.stage * ROW_BYTES, given.rows, barrier.q_full(place.stage), 0,
+                     head_place + tile);
+            mbarrier_wait(barrier.dout_empty(place.stage), place.parity ^ 1);
+            fetch_tile(shared + DOUT_OFFSET + place.stage * STAGE_BYTES, given.dout, barrier.dout_full(place.stage),
+                       row, head, q_batch);
+        }
+    }
+}
+
+// P^T = exp2(log2_scale S^T + shift), with one shift per query, in place of S^T and as A operands: the accumulator
+// layout of S is the A-operand layout of P.
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, float log2_scale, uint32_t shifts) {
+    KGEN_UNROLL
+    for (int j = 0; j < BLOCK_M / 8; ++j) {
+        float shift[2];
+        load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
+            low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
+            high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
+            w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
+        }
+    }
+}
+
+// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of the tile.
+KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4], uint32_t deltas) {
+    float delta[2];
+    load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h)
+        ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
+                                                    p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
+}
+
+// Writes dS of a warp's 16 keys, starting at column `warp_key` of the tile.
+KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
+    const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
+    const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
+    KGEN_UNROLL
+    for (int step = 0; step < BLOCK_M / 16; ++step)
+        stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[0][step]);
+}
+
+// Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
+// for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
+KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
+    return tile + (column_block * 128 + thread) * 4;
+}
+
+// The steps of a block: the tiles of queries that see its keys, for each query head of the group.
+struct query_steps {
+    int tile, heads_left;
+    int head_place;  // of tile 0 of the head, in the workspace
+    ring_place<STAGES> place;
+
+    KGEN_DEVICE query_steps(const bwd_arguments& p, const block_work& work) : tile(work.first_tile) {
+        const int group = p.num_heads / p.num_heads_k;
+        heads_left = work.has_queries() ? group : 0;
+        head_place = first_tile_of<BLOCK_M>(p, work.queries, work.keys.batch, work.keys.head_k * group);
+    }
+
+    KGEN_DEVICE bool left() const { return heads_left > 0; }
+
+    KGEN_DEVICE void next(const bwd_arguments& p, const block_work& work) {
+        place.next();
+        if (++tile * BLOCK_M >= work.end_query) {
+            tile = work.first_tile;
+            head_place += p.query_tiles;
+            --heads_left;
+        }
+    }
+};
+
+// One arrival for a warp whose lanes have converged.
+KGEN_DEVICE void release(uint32_t barrier) {
+    if (lane_index() == 0) mbarrier_arrive(barrier);
+}
+
+// Clears the rows of K or V behind the sequence, by the warpgroup that multiplies them first: they may be NaN, which no
+// weight of zero removes.
+KGEN_DEVICE void clear_keys_behind(uint32_t tile, int key_rows, int named_barrier) {
+    if (key_rows >= BLOCK_N) return;
+    clear_rows_from<key_tile>(tile, key_rows, static_cast<int>(thread_index() % 128), 128);
+    fence_proxy_async();
+    barrier_wait(named_barrier, 128);
+}
+
+// P^T is passed on in fp32, so that dS is rounded once, in the order in which threads hold it: for each 8 queries, four
+// floats per thread.
+constexpr uint32_t WEIGHTS_STEP = 128 * 16;
+
+// The thread's first four.
+KGEN_DEVICE uint32_t place_of_weights(uint32_t shared) { return shared + WEIGHTS_OFFSET + thread_index() % 128 * 16; }
+
+KGEN_DEVICE void pass_weights(const scores& s, uint32_t to) {
+    KGEN_UNROLL
+    for (int j = 0; j < BLOCK_M / 8; ++j)
+        store_shared(to + j * WEIGHTS_STEP, floats4{s[0][j][0], s[0][j][1], s[0][j][2], s[0][j][3]});
+}
+
+// The value warpgroup: P^T of every step, which the key warpgroup needs too, and dV += P^T dO.
+KGEN_DEVICE void sum_values(const bwd_arguments& p, const block_work& work, uint32_t shared, barriers barrier,
+                            key_sums& dv) {
+    const uint32_t k = shared + K_OFFSET, weights_to = place_of_weights(shared);
+    const uint32_t warp = warp_index() % 4;
+    uint32_t parity = 0;  // of P
+    mbarrier_wait(barrier.keys(), 0);
+    clear_keys_behind(k, work.key_rows(), VALUE_BARRIER);
+    for (query_steps steps(p, work); steps.left(); steps.next(p, work)) {
+        const auto [stage, stage_parity] = steps.place;
+        const uint32_t q = shared + Q_OFFSET + stage * STAGE_BYTES, dout = shared + DOUT_OFFSET + stage * STAGE_BYTES;
+        const uint32_t shifts = shared + SHIFTS_OFFSET + stage * ROW_BYTES;
+        mbarrier_wait(barrier.q_full(stage), stage_parity);
+        // Rows behind a sequence may be NaN: this warpgroup clears those of Q and dO, and the key warpgroup reads them
+        // only after the first P.
+        if (const int rows = work.queries.rows - steps.tile * BLOCK_M; rows < BLOCK_M) {
+            mbarrier_wait(barrier.dout_full(stage), stage_parity);
+            const int thread = static_cast<int>(thread_index() % 128);
+            clear_rows_from<query_tile>(q, rows, thread, 128);
+            clear_rows_from<query_tile>(dout, rows, thread, 128);
+            fence_proxy_async();
+            barrier_wait(VALUE_BARRIER, 128);
+        }
+        scores s;
+        wgmma_fence();
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(s[0], opaque(k), q);
+        wgmma_commit();
+        wgmma_wait<0>(s[0]);
+        const int lane_key = static_cast<int>(warp * 16 + lane_index() / 4);
+        // The first query of the tile that sees the block's first key.
+        const int diagonal = work.first_seeing - steps.tile * BLOCK_M;
+        if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
+        weights w;
+        take_exponentials(s, w, p.log2_scale, shifts);
+        mbarrier_wait(barrier.p_empty(warp), parity ^ 1);
+        pass_weights(s, weights_to);
+        warp_sync();
+        release(barrier.p_full(warp));
+        parity ^= 1;
+        release(barrier.q_empty(stage));
+        mbarrier_wait(barrier.dout_full(stage), stage_parity);
+        wgmma_fence();
+        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dv[0], w[0], dout);
+        wgmma_commit();
+        wgmma_wait<0>(dv[0]);
+        release(barrier.dout_empty(stage));
+    }
+}
+
+// The key warpgroup: dS^T of every step, which the query warpgroup needs too, and dK += dS^T Q.
+KGEN_DEVICE void sum_keys(const bwd_arguments& p, const block_work& work, uint32_t shared, barriers barrier,
+                          key_sums& dk) {
+    const uint32_t v = shared + V_OFFSET, weights_from = place_of_weights(shared);
+    const uint32_t warp = warp_index() % 4;
+    const bool sums_dq = p.dq_sums != nullptr;
+    uint32_t parity = 0;  // of P
+    ring_place<2> ds_place;
+    mbarrier_wait(barrier.keys(), 0);
+    clear_keys_behind(v, work.key_rows(), KEY_BARRIER);
+    for (query_steps steps(p, work); steps.left(); steps.next(p, work)) {
+        const auto [stage, stage_parity] = steps.place;
+        const uint32_t q = shared + Q_OFFSET + stage * STAGE_BYTES, dout = shared + DOUT_OFFSET + stage * STAGE_BYTES;
+        const uint32_t deltas = shared + SHIFTS_OFFSET + stage * ROW_BYTES + BLOCK_M * 4;
+        mbarrier_wait(barrier.dout_full(stage), stage_parity);
+        // Rows behind the sequence are cleared before the step's first P is passed on.
+        if (work.queries.rows - steps.tile * BLOCK_M < BLOCK_M) mbarrier_wait(barrier.p_full(warp), parity);
+        mbarrier_wait(barrier.q_full(stage), stage_parity);
+        scores dp;
+        wgmma_fence();
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp[0], opaque(v), dout);
+        wgmma_commit();
+        wgmma_wait<0>(dp[0]);
+        release(barrier.dout_empty(stage));
+        weights ds;
+        mbarrier_wait(barrier.p_full(warp), parity);
+        parity ^= 1;
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) {
+            const floats4 passed = load_shared_floats(weights_from + j * WEIGHTS_STEP);
+            const float weight[4] = {passed.x, passed.y, passed.z, passed.w};
+            score_gradients_of(ds, j, weight, dp[0][j], deltas);
+        }
+        warp_sync();
+        release(barrier.p_empty(warp));
+        wgmma_fence();
+        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dk[0], ds[0], q);
+        wgmma_commit();
+        if (sums_dq) {
+            mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1);
+            store_gradients(ds, shared + GRADIENTS_OFFSET + ds_place.stage * GRADIENT_BYTES,
+                            static_cast<int>(warp * 16));
+            fence_proxy_async();
+            warp_sync();
+            release(barrier.ds_full(ds_place.stage));
+            ds_place.next();
+        }
+        wgmma_wait<0>(dk[0]);
+        release(barrier.q_empty(stage));
+    }
+}
+
+// A part of dQ of a step. The last one may have fewer columns; it has an array of its own, since ptxas serialises all
+// products of a kernel where one of them fills a part of an array.
+constexpr int LAST_COLUMNS = HEAD_DIM - (DQ_PARTS - 1) * DQ_COLUMNS;
+template <int COLUMNS>
+using query_sums = float[COLUMNS / 8][4];
+
+// Starts a part of dQ = dS K.
+template <int PART, int COLUMNS>
+KGEN_DEVICE void start_part(query_sums<COLUMNS>& dq, uint32_t gradients, uint32_t k) {
+    wgmma_fence();
+    multiply_panel_by_columns<element, key_tile, PART * DQ_COLUMNS, COLUMNS>(dq, gradients, k, false);
+    wgmma_commit();
+}
+
+// Adds a part to the sums of the step's queries.
+template <int PART, int COLUMNS>
+KGEN_DEVICE void add_part(float* tile, const query_sums<COLUMNS>& dq) {
+    float* sums = first_sum_of(tile, PART * (DQ_COLUMNS / 8), static_cast<int>(thread_index() % 128));
+    KGEN_UNROLL
+    for (int j = 0; j < COLUMNS / 8; ++j) add_global(sums + j * 512, floats4{dq[j][0], dq[j][1], dq[j][2], dq[j][3]});
+}
+
+// Adds the parts from PART on to the sums of the step's queries; releases dS.
+template <int PART>
+KGEN_DEVICE void add_parts(float* tile, query_sums<DQ_COLUMNS>& dq, uint32_t gradients, uint32_t k, uint32_t empty) {
+    if constexpr (PART + 1 == DQ_PARTS && LAST_COLUMNS < DQ_COLUMNS) {
+        query_sums<LAST_COLUMNS> last;
+        start_part<PART, LAST_COLUMNS>(last, gradients, k);
+        wgmma_wait<0>(last);
+        release(empty);
+        add_part<PART, LAST_COLUMNS>(tile, last);
+    } else {
+        start_part<PART, DQ_COLUMNS>(dq, gradients, k);
+        wgmma_wait<0>(dq);
+        if constexpr (PART + 1 == DQ_PARTS) release(empty);
+        add_part<PART, DQ_COLUMNS>(tile, dq);
+        if constexpr (PART + 1 < DQ_PARTS) add_parts<PART + 1>(tile, dq, gradients, k, empty);
+    }
+}
+
+// The query warpgroup: dQ of every step, added to the sums in device memory.
+KGEN_DEVICE void sum_queries(const bwd_arguments& p, const block_work& work, uint32_t shared, barriers barrier) {
+    ring_place<2> place;  // of dS
+    if (work.has_queries()) mbarrier_wait(barrier.keys(), 0);
+    for (query_steps steps(p, work); steps.left(); steps.next(p, work), place.next()) {
+        const uint32_t gradients = shared + GRADIENTS_OFFSET + place.stage * GRADIENT_BYTES;
+        query_sums<DQ_COLUMNS> dq;
+        mbarrier_wait(barrier.ds_full(place.stage), place.parity);
+        add_parts<0>(p.dq_sums + static_cast<int64_t>(steps.head_place + steps.tile) * TILING.dq_floats, dq, gradients,
+                     shared + K_OFFSET, barrier.ds_empty(place.stage));
+    }
+}
+
+// Writes dK or dV of a warp's keys through the tile of K or V.
+KGEN_DEVICE void write_key_gradient(const key_sums& sums, float factor, const assignment& work, bool vector,
+                                    uint32_t tile, void* gradient, int64_t batch_stride, int64_t row_stride,
+                                    int64_t head_stride) {
+    uint16_t* to = static_cast<uint16_t*>(gradient) +
+                   sequence_offset(work.keys, work.batch, work.head_k, batch_stride, row_stride, head_stride);
+    const int warp_key = warp_index() % 4 * 16, rows = work.keys.rows - work.first_key;
+    to += work.first_key * row_stride;
+    if (vector) {
+        write_rows<key_tile, true>(sums, factor, tile, warp_key, to, row_stride, rows);
+    } else {
+        write_rows<key_tile, false>(sums, factor, tile, warp_key, to, row_stride, rows);
+    }
+}
+
+KGEN_KERNEL(GRADIENT_THREADS, 1) gradients(KGEN_PARAMETER parameters given) {
+    const bwd_arguments& p = given.call;
+    const block_work work = work_of_block(p);
+    if (work.key_rows() <= 0) return;
+    const uint32_t shared = shared_base();
+    const barriers barrier = {shared + BARRIERS_OFFSET};
+    if (thread_index() == 0) init_barriers(barrier);
+    block_sync();
+    const int warpgroup = static_cast<int>(warp_index() / 4);
+    if (warpgroup == 0) {
+        release_registers<24>();
+        if (thread_index() == 0 && work.has_queries()) fetch(given, work, shared, barrier);
+    } else if (warpgroup == 3) {
+        release_registers<104>();
+        if (p.dq_sums != nullptr) sum_queries(p, work, shared, barrier);
+        barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);
+    } else {
+        claim_registers<192>();
+        key_sums sums;
+        clear(sums);
+        if (warpgroup == 1) {
+            if (work.has_queries()) sum_values(p, work, shared, barrier, sums);
+            barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);  // nobody still reads V
+            write_key_gradient(sums, 1.0f, work.keys, given.vector, shared + V_OFFSET, p.dv, p.dv_batch_stride,
+                               p.dv_row_stride, p.dv_head_stride);
+        } else {
+            if (work.has_queries()) sum_keys(p, work, shared, barrier, sums);
+            barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);  // nobody still reads K
+            write_key_gradient(sums, p.softmax_scale, work.keys, given.vector, shared + K_OFFSET, p.dk,
+                               p.dk_batch_stride, p.dk_row_stride, p.dk_head_stride);
+        }
+    }
+}
+
+// The queries of a block in the other kernels: blocks are ordered by batch, head, then tile of ROWS queries.
+struct query_assignment {
+    int batch, head, tile;
+    sequence queries;
+};
+
+template <int ROWS>
+KGEN_DEVICE query_assignment assigned_queries(const bwd_arguments& p) {
+    const uint32_t block = block_index();
+    const uint32_t m_blocks = (p.seqlen_q + ROWS - 1) / ROWS;
+    const int batch = block / m_blocks / p.num_heads;
+    return {batch, static_cast<int>(block / m_blocks % p.num_heads), static_cast<int>(block % m_blocks),
+            sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
+}
+
+// Eight elements from device memory.
+template <bool VECTOR>
+KGEN_DEVICE words4 load_elements(const uint16_t* from) {
+    if constexpr (VECTOR) {
+        return load_global(reinterpret_cast<const words4*>(from));
+    } else {
+        uint32_t words[4];
+        KGEN_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t low = load_global(from + 2 * i);
+            const uint32_t high = load_global(from + 2 * i + 1);
+            words[i] = low | high << 16;
+        }
+        return {words[0], words[1], words[2], words[3]};
+    }
+}
+
+// For the rows of one query tile: the shift added to S before exp2, which is -LSE in powers of two, and delta = sum of
+// O dO - dLSE. Rows out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
+    const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
+    if (tile * BLOCK_M >= queries.rows) return;
+    const size_t place = first_tile_of<BLOCK_M>(p, queries, batch, head) + tile;
+
+    if (p.dq_sums != nullptr) {
+        float* sums = p.dq_sums + place * TILING.dq_floats;
+        KGEN_UNROLL
+        for (int i = 0; i < static_cast<int>(TILING.dq_floats / THREADS / 4); ++i) {
+            store_global(static_cast<void*>(sums + (i * THREADS + thread_index()) * 4), words4{0, 0, 0, 0});
+        }
+    }
+
+    constexpr int ROW_CHUNKS = HEAD_DIM / 8;
+    // lanes that share a row
+    constexpr int ROW_LANES = ROW_CHUNKS > 16 ? 32 : ROW_CHUNKS > 8 ? 16 : ROW_CHUNKS > 4 ? 8 : 4;
+    const int chunk = thread_index() % ROW_LANES;
+    const uint16_t* o = static_cast<const uint16_t*>(p.o) +
+                        sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    const uint16_t* dout =
+        static_cast<const uint16_t*>(p.dout) +
+        sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    const float* lse = p.lse + (queries.packed ? queries.first_row : batch * p.lse_batch_stride) +
+                       head * p.lse_head_stride;
+    float* shifts = p.row_shifts + place * (2 * BLOCK_M);
+    for (int first = 0; first < BLOCK_M; first += THREADS / ROW_LANES) {
+        const int row_in_tile = first + thread_index() / ROW_LANES;
+        const int row = tile * BLOCK_M + row_in_tile;
+        float delta = 0.0f;
+        if (row < queries.rows && chunk < ROW_CHUNKS) {  // values beyond, read from the next tile, are not used
+            const words4 a = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
+            const words4 b = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
+            const uint32_t left[4] = {a.x, a.y, a.z, a.w};
+            const uint32_t right[4] = {b.x, b.y, b.z, b.w};
+            KGEN_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                float a_low, a_high, b_low, b_high;
+                unpack<element>(left[i], a_low, a_high);
+                unpack<element>(right[i], b_low, b_high);
+                delta = fused_multiply_add(a_low, b_low, fused_multiply_add(a_high, b_high, delta));
+            }
+        }
+        KGEN_UNROLL
+        for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) delta += shuffle_xor(delta, lanes);
+        if (row_in_tile < BLOCK_M && chunk == 0) {
+            const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
+            store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
+            // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
+            if (p.dlse != nullptr && row_lse != -infinity()) {
+                const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
+                delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+            }
+            store_global(shifts + BLOCK_M + row_in_tile, delta);
+        }
+    }
+}
+
+// Rounds one tile of dQ and writes it through shared memory in 16-byte pieces.
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
+    const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
+    if (tile * BLOCK_M >= queries.rows) return;
+    float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats;
+    const uint32_t shared = shared_base();
+    constexpr int row_groups = BLOCK_M / 16, column_step = THREADS / 32 / row_groups;
+    const int warp = warp_index(), group = warp % row_groups;
+    const int row = group * 16 + lane_index() / 4;
+    KGEN_UNROLL
+    for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
+        const int column_block = j + warp / row_groups;
+        if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
+        const float* at = first_sum_of(sums, column_block, group * 32 + lane_index());
+        float x[4];
+        KGEN_UNROLL
+        for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;
+        const uint32_t to = lane_index() % 4 * 4;
+        store_shared(shared + chunk_offset<query_tile>(row, column_block * 8) + to, pack<element>(x[0], x[1]));
+        store_shared(shared + chunk_offset<query_tile>(row + 8, column_block * 8) + to, pack<element>(x[2], x[3]));
+    }
+    block_sync();
+    uint16_t* dq = static_cast<uint16_t*>(p.dq) + tile * BLOCK_M * p.dq_row_stride +
+                   sequence_offset(queries, batch, head, p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride);
+    if (warp < BLOCK_M / 16)
+        store_warp_rows<query_tile, HEAD_DIM, 16, VECTOR>(dq, p.dq_row_stride, shared, warp * 16,
+                                                          queries.rows - tile * BLOCK_M);
+}
+
+// The deterministic dQ: a block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of
+// 32, like the forward pass, recomputing P and dS. Each warp owns 16 queries, and no other thread adds to them.
+constexpr int DQ_M = 64;
+constexpr int DQ_N = 32;
+constexpr int DQ_THREADS = DQ_M / 16 * 32;
+using dq_query_tile = shared_tile<DQ_M, HEAD_DIM_PADDED>;
+using dq_key_tile = shared_tile<DQ_N, HEAD_DIM_PADDED>;
+constexpr uint32_t DQ_SHARED_BYTES = 2 * dq_query_tile::bytes + 2 * dq_key_tile::bytes;  // Q, dO, K, V
+
+template <bool VECTOR>
+KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
+    const auto [batch, head, tile, queries] = assigned_queries<DQ_M>(p);
+    const int first_query = tile * DQ_M;
+    if (first_query >= queries.rows) return;
+    const int head_k = head / (p.num_heads / p.num_heads_k);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    constexpr int begin_key = 0;
+    const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first query sees
+    const int end_key = max(0, min(keys.rows, diagonal + DQ_M - 1));
+
+    const uint32_t q_tile = shared_base();
+    const uint32_t dout_tile = q_tile + dq_query_tile::bytes;
+    const uint32_t k_tile = dout_tile + dq_query_tile::bytes;
+    const uint32_t v_tile = k_tile + dq_key_tile::bytes;
+    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
+                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+    const uint16_t* dout =
+        static_cast<const uint16_t*>(p.dout) +
+        sequence_offset(queries, batch, head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    const uint16_t* k = static_cast<const uint16_t*>(p.k) +
+                        sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+    const uint16_t* v = static_cast<const uint16_t*>(p.v) +
+                        sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+    copy_tile<dq_query_tile, HEAD_DIM, DQ_THREADS, VECTOR>(q_tile, q, p.q_row_stride, first_query, queries.rows);
+    copy_tile<dq_query_tile, HEAD_DIM, DQ_THREADS, VECTOR>(dout_tile, dout, p.dout_row_stride, first_query,
+                                                           queries.rows);
+    cp_async_commit();
+
+    const int warp_row = warp_index() * 16;
+    float shift[2], delta[2];  // of the lane's rows g and g + 8
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int row = first_query + warp_row + h * 8 + lane_index() / 4;
+        const float* shifts = p.row_shifts +
+                              static_cast<int64_t>(first_tile_of<BLOCK_M>(p, queries, batch, head) + row / BLOCK_M) *
+                              (2 * BLOCK_M) + row % BLOCK_M;
+        shift[h] = row < queries.rows ? load_global(shifts) : -infinity();
+        delta[h] = row < queries.rows ? load_global(shifts + BLOCK_M) : 0.0f;
+    }
+
+    float dq[1][HEAD_DIM / 8][4];
+    clear(dq);
+    for (int first_key = begin_key; first_key < end_key; first_key += DQ_N) {
+        block_sync();  // no warp still reads the last keys
+        copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(k_tile, k, p.k_row_stride, first_key, keys.rows);
+        copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(v_tile, v, p.v_row_stride, first_key, keys.rows);
+        cp_async_commit();
+        cp_async_wait<0>();
+        block_sync();
+        float s[1][DQ_N / 8][4], dp[1][DQ_N / 8][4];
+        multiply<dq_query_tile, dq_key_tile>(s, q_tile, warp_row, k_tile);
+        multiply<dq_query_tile, dq_key_tile>(dp, dout_tile, warp_row, v_tile);
+        uint32_t ds[1][DQ_N / 16][4];
+        KGEN_UNROLL
+        for (int j = 0; j < DQ_N / 8; ++j) {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                // (Masking them before the exponential, like scores, takes more registers.)
+                const int key = first_key + j * 8 + lane_index() % 4 * 2;
+                const int end = min(keys.rows, diagonal + warp_row + h * 8 + static_cast<int>(lane_index() / 4));
+                const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h]))
+                                            : 0.0f;
+                const float high = key + 1 < end
+                                       ? exp2_fast(fused_multiply_add(s[0][j][2 * h + 1], p.log2_scale, shift[h]))
+                                       : 0.0f;
+                ds[0][j / 2][j % 2 * 2 + h] = pack<element>(low * (dp[0][j][2 * h] - delta[h]),
+                                                            high * (dp[0][j][2 * h + 1] - delta[h]));
+            }
+        }
+        accumulate<dq_key_tile>(dq, ds, k_tile);
+    }
+    cp_async_wait<0>();
+    block_sync();
+    uint16_t* to = static_cast<uint16_t*>(p.dq) + first_query * p.dq_row_stride +
+                   sequence_offset(queries, batch, head, p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride);
+    write_rows<dq_query_tile, VECTOR>(dq, p.softmax_scale, q_tile, warp_row, to, p.dq_row_stride,
+                                      queries.rows - first_query);
+}
+
+constexpr fwd_identity SELF = {"flash_bwd_hdim224_bf16_causal_sm90", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL};
+
+}  // namespace
+
+extern "C" size_t flash_bwd_hdim224_bf16_causal_sm90_workspace(const kgen_bwd_params* given) {
+    return bwd_workspace(given, SELF, TILING);
+}
+
+extern "C" int flash_bwd_hdim224_bf16_causal_sm90(const kgen_bwd_params* given, cudaStream_t stream) {
+    parameters params = {};
+    bwd_arguments& p = params.call;
+    if (const int code = check_bwd_params(given, SELF, TILING, p)) return code;
+    const uint64_t query_blocks = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
+    const uint64_t key_blocks = product(tiles_of(p.seqlen_k, BLOCK_N), p.num_heads_k, p.batch);
+    const uint64_t dq_blocks = product(tiles_of(p.seqlen_q, DQ_M), p.num_heads, p.batch);
+    const uint64_t grids[] = {query_blocks, key_blocks, dq_blocks};
+    for (const uint64_t blocks : grids) {
+        if (const int code = check_blocks(SELF.name, blocks, p)) return code;
+    }
+    if (query_blocks > 0 && key_blocks > 0) {
+        if (const int code = make_maps(params, SELF.name)) return code;
+    }
+    const bool vector = params.vector = bwd_is_aligned(p);
+    int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
+                      0, p, stream);
+    if (code == KGEN_SUCCESS) {
+        code = launch(gradients, SELF.name, static_cast<uint32_t>(key_blocks), GRADIENT_THREADS, SHARED_BYTES, params,
+                      stream);
+    }
+    if (code != KGEN_SUCCESS) return code;
+    if (p.dq_sums == nullptr) {
+        return launch(vector ? query_gradients<true> : query_gradients<false>, SELF.name,
+                      static_cast<uint32_t>(dq_blocks), DQ_THREADS, DQ_SHARED_BYTES, p, stream);
+    }
+    return launch(vector ? finish<true> : finish<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
+                  query_tile::bytes, p, stream);
+}
