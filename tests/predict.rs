@@ -114,11 +114,11 @@ fn held_out_calls_are_predicted_as_well_as_published() {
     let folder = tempfile::tempdir().expect("a folder");
     let found = json(folder.path(), &["--validate"]);
     let axes = found["validation"].as_array().expect("a list");
-    for (axis, mean, p95) in [("length", 0.045, 0.14), ("head_dim", 0.055, 0.15), ("card", 0.055, 0.13)] {
+    for (axis, calls, mean, p95) in [("length", 870, 0.045, 0.14), ("head_dim", 850, 0.055, 0.15), ("card", 740, 0.055, 0.13)] {
         let of_axis = axes.iter().find(|validation| validation["held"] == axis).expect(axis);
         let all = &of_axis["errors"][0];
         assert_eq!(all["of"], "all");
-        assert!(all["calls"].as_u64() > Some(740), "{all}");
+        assert!(all["calls"].as_u64() > Some(calls), "{all}");
         assert!(number(all, "mean") < mean && number(all, "p95") < p95, "{axis}: {all}");
         assert!(number(all, "mean") < 0.5 * number(of_axis, "estimate_mean"), "{axis}: the correction earns its keep");
     }
@@ -232,9 +232,7 @@ fn a_packed_batch_is_predicted_by_its_lengths() {
     let shuffled = of(&["--lengths", "4096,1000,37"]);
     assert!((number(&shuffled, "microseconds") / number(&unequal, "microseconds") - 1.0).abs() < 0.05, "longest first");
     let alone = of(&["--lengths", "4096"]);
-    assert!(number(&unequal, "estimate") > number(&alone, "estimate"), "{unequal}");
-    let more = of(&["--lengths", "4096,2000,1500,1000,37"]);
-    assert!(number(&more, "microseconds") > number(&alone, "microseconds"), "{more}");
+    assert!(number(&unequal, "microseconds") > number(&alone, "microseconds"), "{unequal}");
     let twice = of(&["--lengths", "4096,37,4096"]);
     assert!(number(&twice, "microseconds") > 1.6 * number(&alone, "microseconds"), "{twice}");
     let flops = |lengths: &[f64]| lengths.iter().map(|length| 4.0 * length * length * 16.0 * 128.0).sum::<f64>();

@@ -102,7 +102,7 @@ impl Lengths {
         let number = |name: &'static str| Some((name, size.get(name)?));
         let [heads, heads_k, page_size] = ["heads", "heads_k", "page_size"].map(number);
         let count = self.0.len() as u64;
-        let of = |lengths: [u64; 2], more: Vec<(&'static str, u64)>| {
+        let of = |count: u64, lengths: [u64; 2], more: Vec<(&'static str, u64)>| {
             let lengths = [("seqlen_q", lengths[0]), ("seqlen_k", lengths[1])];
             let heads = [heads, heads_k].into_iter().flatten();
             Size::new([("batch", count)].into_iter().chain(heads).chain(lengths).chain(page_size).chain(more))
@@ -111,9 +111,11 @@ impl Lengths {
         let longest = [0, 1].map(|side| u64::from(self.longest(side)));
         let is_equal = [0, 1].iter().all(|side| totals[*side] == longest[*side] * count);
         let shown = if is_equal { Vec::new() } else { vec![("total_q", totals[0]), ("total_k", totals[1])] };
-        // Corrections are those of equal sequences of the mean lengths.
-        let mean = of(totals.map(|total| (total as f64 / count as f64).round().max(1.0) as u64), Vec::new());
-        Some(call_of(plan, of(longest, shown), &mean, estimate, card, model))
+        // Corrections are those of equal sequences: as many of the longest keys as make the total, with the mean queries.
+        // They take most of the time, and a batch is not predicted to be faster than its longest sequence.
+        let alike = (totals[1] as f64 / longest[1] as f64).round().max(1.0) as u64;
+        let queries = (totals[0] as f64 / alike as f64).round().clamp(1.0, longest[0] as f64) as u64;
+        Some(call_of(plan, of(count, longest, shown), &of(alike, [queries, longest[1]], Vec::new()), estimate, card, model))
     }
 }
 
@@ -125,7 +127,9 @@ pub(super) fn errors(rows: &[Row], grid: &Grid, model: &Model) -> Vec<(String, f
 
 fn error(row: &Row, grid: &Grid, model: &Model) -> Option<(String, f64)> {
     let details = &row.details;
-    let is_of_one_kernel = details.get("path").and_then(Value::as_str).is_some_and(|path| ["dense", "short"].contains(&path));
+    let is_whole = details.get("splits").and_then(Value::as_u64).is_none_or(|splits| splits <= 1);
+    let is_of_one_kernel =
+        is_whole && details.get("path").and_then(Value::as_str).is_some_and(|path| ["dense", "short"].contains(&path));
     let measured = row.median_us().filter(|_| row.own && row.status == Status::Ok && is_of_one_kernel)?;
     let request = details.get("request")?;
     let [queries, keys]: [Vec<u32>; 2] = serde_json::from_value(request.get("lengths")?.clone()).ok()?;
