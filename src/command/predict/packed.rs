@@ -111,8 +111,8 @@ impl Lengths {
         let longest = [0, 1].map(|side| u64::from(self.longest(side)));
         let is_equal = [0, 1].iter().all(|side| totals[*side] == longest[*side] * count);
         let shown = if is_equal { Vec::new() } else { vec![("total_q", totals[0]), ("total_k", totals[1])] };
-        // Corrections are those of equal sequences: as many of the longest keys as make the total, with the mean queries.
-        // They take most of the time, and a batch is not predicted to be faster than its longest sequence.
+        // Corrections are those of equal sequences, as many of the longest keys as make the total: the longest take
+        // most of the time, and a batch that is little more than one of them has that one's correction.
         let alike = (totals[1] as f64 / longest[1] as f64).round().max(1.0) as u64;
         let queries = (totals[0] as f64 / alike as f64).round().clamp(1.0, longest[0] as f64) as u64;
         Some(call_of(plan, of(count, longest, shown), &of(alike, [queries, longest[1]], Vec::new()), estimate, card, model))
