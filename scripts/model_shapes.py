@@ -11,6 +11,7 @@ from transformers import (
     AutoModelForMaskedLM,
     BertConfig,
     Gemma2Config,
+    GemmaConfig,
     GPT2Config,
     GptOssConfig,
     LlamaConfig,
@@ -74,7 +75,12 @@ def shapes(tiny):
 
 def _real():
     long = [512, 37, 300, 129, 1, 450]
-    gemma = dict(
+    # Head dim 256 without a softcap, all query heads on one key head.
+    gemma_1 = dict(
+        vocab_size=256000, hidden_size=2048, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=1, head_dim=256,
+        intermediate_size=16384, max_position_embeddings=8192, **NO_ENDS,
+    )  # fmt: skip
+    gemma_2 = dict(
         vocab_size=256000, hidden_size=2304, num_hidden_layers=26, num_attention_heads=8, num_key_value_heads=4, head_dim=256,
         intermediate_size=9216, query_pre_attn_scalar=256, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
         max_position_embeddings=8192, **NO_ENDS,
@@ -95,7 +101,8 @@ def _real():
         # Positions up to 4096 and some for generation, instead of 1024: the lengths that are timed.
         Shape("GPT-2 124M", GPT2Config(n_positions=4352, **GPT2), long, (2, 512), 900),
         Shape("Llama-3.2-1B", LlamaConfig(**llama), long[:4], (2, 512), 4000),
-        Shape("Gemma-2 2B", Gemma2Config(**gemma), long[:4], (2, 512), 4400, EAGER),
+        Shape("Gemma-2 2B", Gemma2Config(**gemma_2), long[:4], (2, 512), 4400, EAGER),
+        Shape("Gemma 2B, 6 of 18 layers", GemmaConfig(**gemma_1), long[:4], (2, 512), 4400),
         Shape("Mistral 7B, 8 of 32 layers", MistralConfig(**mistral), long[:4], (2, 512), 4400),
         Shape("gpt-oss 20B, 6 of 24 layers", GptOssConfig(**gpt_oss), long[:4], (2, 512), 2000, EAGER),
         Shape("BERT base", BertConfig(**BERT), [(37 * i) % 197 + 4 for i in range(24)], (4, 256), 0, causal=False),
@@ -113,6 +120,7 @@ def _tiny():
         Shape("GPT-2 124M", GPT2Config(n_layer=2, n_head=2, n_embd=128, vocab_size=211, n_positions=128, **GPT2), *few),
         Shape("Llama-3.2-1B", LlamaConfig(max_position_embeddings=128, **small, **LLAMA), *few),
         Shape("Gemma-2 2B", Gemma2Config(**small, **gemma), *few, EAGER),
+        Shape("Gemma 2B", GemmaConfig(max_position_embeddings=128, **small, head_dim=64, **NO_ENDS), *few),
         Shape("Mistral 7B", MistralConfig(**small, **window), *few),
         Shape("gpt-oss 20B", GptOssConfig(sliding_window=16, **small, **GPT_OSS), *few, EAGER),
         Shape("BERT base", BertConfig(**bert), [5, 33, 12], (2, 40), 0, causal=False),

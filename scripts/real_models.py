@@ -6,8 +6,8 @@
     python3 scripts/real_models.py --library build/wheel/lib/libkgen.so --out OUT [--parts compare,train] \\
         [--models GPT,Llama]
 
-Shapes of GPT-2 124M, Llama-3.2-1B, Gemma-2 2B, Mistral 7B, gpt-oss 20B and BERT base with random weights, some with
-fewer layers (scripts/model_shapes.py). The peer is SDPA; for Gemma-2 and gpt-oss, whose softcap and sinks it does not
+Shapes of GPT-2 124M, Llama-3.2-1B, Gemma 2B, Gemma-2 2B, Mistral 7B, gpt-oss 20B and BERT base with random weights,
+some with fewer layers (scripts/model_shapes.py). The peer is SDPA; for Gemma-2 and gpt-oss, whose softcap and sinks it does not
 support, it is transformers' unfused attention ("eager"; "plain" rounds everything to bf16). Parts:
 
   compare   logits, loss of each token and gradient of each parameter, of equal, padded and packed batches. The
