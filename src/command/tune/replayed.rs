@@ -32,7 +32,7 @@ pub(super) fn run(
     let is_own = |row: &Row| row.own && row.foreign.is_none();
     let usable = |row: &&Row| is_own(row) && row.status != Status::Truncated && tile_of(row).is_some() && is_timing(row);
     let is_untimed = |row: &Row| names.iter().any(|name| row.kernel_name() == name) && !is_timing(row);
-    let untimed = if rows.iter().any(is_untimed) { " (its profiles and verdicts are no times)" } else { "" };
+    let untimed = if rows.iter().any(is_untimed) { "; the store's profiles and verdicts are no times" } else { "" };
     let rows_of_variants: Vec<&Row> =
         rows.iter().filter(usable).filter(|row| names.iter().any(|name| row.kernel_name() == name)).collect();
     let card = card_of(path, &rows_of_variants, request.gpu.as_deref(), untimed)?;
