@@ -166,12 +166,51 @@ fn bad_input_changes_nothing() {
     fs::write(stores.path("bad.jsonl"), text).expect("written");
     stores.db(&["import", "bad.jsonl"]).assert().code(2).stderr(contains("line 1: it is no JSON"));
     stores.db(&["import", "none.jsonl"]).assert().code(2).stderr(contains("cannot read `none.jsonl`"));
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/targets.jsonl");
+    let refused = contains("targets.jsonl`, line 1: it is no row but a record").and(contains("docs/results/2026*.jsonl"));
+    stores.db(&["import", targets.to_str().expect("a path")]).assert().code(2).stderr(refused);
     let file = stores.write("one.jsonl", &[row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0)]);
     stores.db(&["import", file.to_str().expect("a path")]).assert().success();
     stores.db(&["query", "--since", "yesterday"]).assert().code(2).stderr(contains("`yesterday` is no date"));
     stores.db(&["query", "--since", "2026-02-31"]).assert().code(2).stderr(contains("`2026-02-31` is no date"));
     stores.db(&["query", "--status", "good"]).assert().code(2).stderr(contains("use one of ok, wrong"));
     stores.db(&["query", "--filter", "hdim >"]).assert().code(2).stderr(contains("filter"));
+}
+
+#[test]
+fn the_condition_that_no_row_meets_is_named() {
+    let stores = Stores::new();
+    kgen::lab::Store::open(&stores.path("a.db")).expect("a store");
+    stores.db(&["query"]).assert().success().stderr(contains("the store has no rows").and(contains("`kgen db import`")));
+    let rows = [row("a1", "2026-11-26T00:00:00Z", "k1", "x", 10.0), row("b2", "2026-11-27T00:00:00Z", "k2", "y", 20.0)];
+    let file = stores.write("rows.jsonl", &rows);
+    stores.db(&["import", file.to_str().expect("a path")]).assert().success();
+    for action in [&["query"][..], &["export"], &["noise"], &["prune", "--dry-run"]] {
+        let kernel = [action, &["--gpu", "h100", "--kernel", "k3"]].concat();
+        stores.db(&kernel).assert().success().stderr("note: no row matches `--kernel k3`\n");
+    }
+    let both = ["query", "--kernel", "k1", "--run", "b"];
+    stores.db(&both).assert().success().stderr(contains("no row matches all of `--kernel k1`, `--run b`"));
+    stores.db(&["query", "--kernel", "k1"]).assert().success().stderr("");
+    let mut report = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    report.args(["report", "--rows", "rows.jsonl", "--gpu", "h200"]).current_dir(stores.0.path());
+    report.assert().success().stdout(contains("0 rows")).stderr(contains("no row matches `--gpu h200`"));
+}
+
+#[test]
+fn a_store_that_cannot_be_one_is_answered_with_the_remedy() {
+    let stores = Stores::new();
+    let rows: Vec<Value> = (0..200).map(|place| row("a1", "2026-11-26T00:00:00Z", &format!("k{place}"), "x", 10.0)).collect();
+    let file = stores.write("rows.jsonl", &rows);
+    stores.db(&["import", file.to_str().expect("a path")]).assert().success();
+    let whole = fs::read(stores.path("a.db")).expect("read");
+    fs::write(stores.path("a.db"), &whole[..whole.len() / 2]).expect("written");
+    let damaged = || contains("`a.db` is damaged").and(contains("`kgen db import`")).and(contains("permissions").not());
+    stores.db(&["query", "--db", "a.db"]).assert().code(2).stderr(damaged());
+    stores.db(&["merge", "--db", "b.db", "a.db"]).assert().code(2).stderr(damaged().and(contains("`--db`").not()));
+    stores.db(&["query", "--db", "."]).assert().code(2).stderr(contains("`.` is a folder").and(contains("`--db`")));
+    let missing = contains("does not exist").and(contains("`kgen db import`")).and(contains("`--db`").not());
+    stores.db(&["merge", "--db", "b.db", "none.db"]).assert().code(2).stderr(missing);
 }
 
 #[test]

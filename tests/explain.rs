@@ -112,6 +112,15 @@ fn measured_times_of_both_tiles_give_their_ratio() {
 }
 
 #[test]
+fn a_length_of_a_plan_is_answered_with_the_commands_that_take_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["explain", "flash_fwd_hdim128_bf16_sm90", "--seqlen", "5"];
+    let output = kgen(folder.path(), &arguments).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("`kgen predict`") && said.contains("`--call`"), "{said}");
+}
+
+#[test]
 fn two_kernels_differ_in_named_values_and_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = [NAME, "flash_fwd_hdim128_fp16_sm80"];

@@ -45,6 +45,7 @@ fn a_call_has_a_time_within_an_interval_above_the_floor_and_a_limiting_unit() {
     assert!(time("h200", 512) < time("h100", 512));
     assert_eq!(calls[1]["limit"], "tensor_cores");
     let human = contains("9 of 10 within").and(contains("tensor cores")).and(contains("b2 h16 s8192"));
+    let human = human.and(contains("latency only if it has more than tensor cores and exponentials together"));
     kgen(folder.path(), &[NAME, "--gpu", "h100"]).assert().success().stdout(human);
 }
 

@@ -366,6 +366,48 @@ fn a_kernel_without_rows_is_absent_and_the_others_are_searched() {
 }
 
 #[test]
+fn a_profile_is_no_pass_and_the_emulator_no_card() {
+    let mut store = Synthetic::new(20);
+    store.add_all(variant(64), 0.002, valley(128.0, 64.0));
+    let without = store.search(json!({ "budget": 8 }));
+    // The profiles come first, by the id of their run.
+    let profile = |row: &Row, device: &str, gpu: &str| {
+        let mut row = row.clone();
+        (row.bench, row.status) = ("kgen profile".to_owned(), Status::Ok);
+        row.numbers = json!({ "counters": [], "relative_error": 0.001 }).as_object().cloned();
+        row.details = json!({ "device": device }).as_object().cloned().expect("an object");
+        (row.run["id"], row.run["gpu"]) = (json!("a profile"), json!({ "name": gpu }));
+        row
+    };
+    let of = |device: &str, gpu: &str| -> Vec<Row> { store.rows.iter().take(40).map(|row| profile(row, device, gpu)).collect() };
+    let profiles = [of("gpu", store.gpu), of("emulator", "emulator")].concat();
+    let mut failed = profiles[0].clone();
+    (failed.status, failed.numbers, failed.message) = (Status::Error, None, "there is no `ncu`".to_owned());
+    store.rows.extend(profiles.iter().cloned().chain([failed]));
+    let outcome = store.outcome(json!({ "budget": 8 })).expect("one card alone has times");
+    outcome.verdict().expect("it was searched");
+    let with = &outcome.searches[0];
+    let winner = |search: &Search| search.winner.as_ref().map(|winner| winner.changes.clone());
+    assert!(with.failure.is_none() && winner(with).is_some(), "{with:?}");
+    assert_eq!((winner(with), with.measured.len()), (winner(&without), without.measured.len()));
+    let mut alone = Synthetic::new(21);
+    alone.rows = profiles;
+    for changes in [json!({}), json!({ "gpu": "a100" })] {
+        let error = alone.outcome(changes).expect_err("no times").to_string();
+        assert!(error.contains("has no row") && error.contains("profiles and verdicts are no times"), "{error}");
+    }
+    let none = Command::new(assert_cmd::cargo::cargo_bin!("kgen"))
+        .args(["tune", NAME, "--replay", "no/such.db"])
+        .assert()
+        .code(2)
+        .get_output()
+        .stderr
+        .clone();
+    let said = String::from_utf8_lossy(&none);
+    assert!(said.contains("`--replay`") && said.contains("`kgen db import`") && !said.contains("`--db`"), "{said}");
+}
+
+#[test]
 fn sizes_without_rows_are_answered_with_those_that_the_store_has() {
     let mut store = Synthetic::new(18);
     store.add_all(variant(64), 0.002, valley(128.0, 64.0));

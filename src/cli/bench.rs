@@ -9,6 +9,7 @@ use super::{
     select::{SelectionArgs, TargetParser},
     show,
     table::{self, Column},
+    values::whole,
 };
 use crate::{
     bench::{
@@ -211,11 +212,11 @@ struct TimingArgs {
     graph: bool,
 
     /// Seed of the inputs.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Time limit per variant for all its shapes, in seconds; with peers, per contender for a shape.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole::<u64>(limits::SECONDS))]
     time_limit: u64,
 }
 
@@ -231,8 +232,8 @@ pub(super) fn size() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 /// Parser of a side of a matrix.
-fn matrix_side() -> clap::builder::RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(limits::MATRIX_SIDE)
+fn matrix_side() -> impl Fn(&str) -> Result<u64, String> + Clone {
+    whole(limits::MATRIX_SIDE)
 }
 
 impl From<ShapeArgs> for Shape {

@@ -7,7 +7,7 @@ use super::{
     Global,
     select::{HelperArgs, SelectionArgs, TargetParser},
     show,
-    values::{ByteSize, at_least_one},
+    values::{ByteSize, at_least_one, whole},
 };
 use crate::command::{self, CommandError, TargetWord, build::Request, limits};
 use std::{num::NonZeroUsize, path::PathBuf};
@@ -99,7 +99,7 @@ pub(super) struct BuildArgs {
     build_dir: PathBuf,
 
     /// Time limit per compiler, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = whole::<u64>(limits::SECONDS))]
     time_limit: u64,
 }
 

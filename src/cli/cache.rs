@@ -1,6 +1,6 @@
 //! `kgen cache`.
 
-use super::{Global, show};
+use super::{Global, show, values::whole};
 use crate::{
     command::{
         CommandError,
@@ -34,7 +34,7 @@ enum Action {
     /// Remove entries that have not been used for some time; kgen rebuilds them when needed.
     Prune {
         /// Remove entries that have not been used for this many days.
-        #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(limits::DAYS))]
+        #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<u64>(limits::DAYS))]
         days: u64,
 
         /// Remove nothing; say what would be removed.

@@ -8,7 +8,7 @@ use super::{
     select::{SelectionArgs, TargetParser},
     show,
     table::{self, Column, Row},
-    values::at_least_one,
+    values::{at_least_one, whole},
 };
 use crate::{
     check::{DEFAULT_SEED, Level, Status, Verdict},
@@ -86,7 +86,7 @@ struct CheckArgs {
     case: Option<String>,
 
     /// Seed of the inputs and, on the emulator, of the thread order.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), in
@@ -95,7 +95,7 @@ struct CheckArgs {
     schedule: Option<Order>,
 
     /// Time limit per variant, in seconds [default: 60, thorough 600]; with `--fuzz` per call [default: 120].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(limits::SECONDS))]
     time_limit: Option<u64>,
 
     /// Also write the result to this file as JUnit XML.

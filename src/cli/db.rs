@@ -6,6 +6,7 @@ use super::{
     show,
     table::{self, Column},
     ui,
+    values::whole,
 };
 use crate::{
     command::{
@@ -154,7 +155,7 @@ pub(super) struct RowArgs {
     filter: Option<String>,
 
     /// The last N rows only.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(0..=u64::MAX))]
     limit: Option<usize>,
 }
 

@@ -45,6 +45,11 @@ pub struct Args {
     #[arg(long, value_name = "CARD")]
     gpu: Option<String>,
 
+    /// Refused, with what takes it: clap would suggest `--seqlen-k`, which the plan of a kernel does not depend on
+    /// either.
+    #[arg(long, hide = true, value_name = "N", allow_hyphen_values = true)]
+    seqlen: Option<String>,
+
     #[command(flatten)]
     call: CallArgs,
 
@@ -57,6 +62,11 @@ pub struct Args {
 /// # Errors
 /// As [`command::explain::run`] and [`command::call::run`].
 pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
+    if args.seqlen.is_some() {
+        let why = "a kernel's plan is the same for all lengths, so that `--seqlen` explains nothing";
+        let how = "`kgen predict` takes it; with `--call`, give `--seqlen-q` and `--seqlen-k`";
+        return Err(CommandError::Usage(format!("{why}; {how}")));
+    }
     if args.call.call {
         let outcome = command::call::run(&args.into(), &global.context(), &global.console())?;
         return show(global, &outcome, || call::describe(&outcome));
@@ -67,7 +77,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CommandError> {
 }
 
 impl From<Args> for choice::Request {
-    fn from(Args { selection, gpu, call, store }: Args) -> Self {
+    fn from(Args { selection, gpu, call, store, .. }: Args) -> Self {
         Self {
             selection: selection.into(),
             // clap requires what has no default.

@@ -5,6 +5,7 @@ use super::{
     escape::plain,
     show,
     table::{self, Column},
+    values::whole,
 };
 use crate::{
     command::{self, CommandError, SelectionRequest, fuzz::Request, limits},
@@ -24,11 +25,11 @@ use std::{
 #[command(next_help_heading = "Random calls")]
 pub(super) struct FuzzArgs {
     /// Make N random calls through the dispatcher instead of the fixed cases.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = CONFLICTS)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX), conflicts_with_all = CONFLICTS)]
     fuzz: Option<u64>,
 
     /// Start no more calls after this many seconds.
-    #[arg(long, value_name = "SECONDS", requires = "fuzz", value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "SECONDS", requires = "fuzz", value_parser = whole::<u64>(limits::SECONDS))]
     seconds: Option<u64>,
 
     /// Repeat the call of this name, as printed by a failed `--fuzz`; can be passed several times.

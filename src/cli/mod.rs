@@ -51,7 +51,7 @@ use self::{console::Console, error::ErrorDocument};
 use crate::command::{CommandError, Context, config::Config};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
-use std::{ffi::OsString, path::PathBuf};
+use std::{any::TypeId, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 /// Environment variable with the path of the grid, if `--variants` is absent.
 const VARIANTS_VARIABLE: &str = "KGEN_VARIANTS";
@@ -78,7 +78,7 @@ impl Cli {
     /// counts as unset. If the command line requests JSON, its error message is JSON too.
     pub fn from_environment() -> Self {
         let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
-        let mut command = Self::command();
+        let mut command = with_negative_numbers(Self::command());
         for (argument, variable) in
             [("variants", VARIANTS_VARIABLE), ("templates", TEMPLATES_VARIABLE), ("config", config::VARIABLE)]
         {
@@ -112,6 +112,15 @@ impl Cli {
         (cli.global.settings, cli.global.left_out) = (settings, left_out);
         cli
     }
+}
+
+/// A command whose flags of numbers are given negative ones too: their parsers answer with the range, while clap would
+/// take `-5` for an unknown flag.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let numbers = [TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>(), TypeId::of::<NonZeroUsize>()];
+    let of_number = |argument: &clap::Arg| numbers.iter().any(|number| argument.get_value_parser().type_id() == *number);
+    let taking = |argument: clap::Arg| if of_number(&argument) { argument.allow_negative_numbers(true) } else { argument };
+    command.mut_args(taking).mut_subcommands(with_negative_numbers)
 }
 
 /// True if a command line that could not be parsed requests JSON.
@@ -342,7 +351,33 @@ mod tests {
 
     #[test]
     fn no_two_flags_of_a_command_are_alike() {
-        Cli::command().debug_assert();
+        with_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_answered_with_the_range_and_not_taken_for_a_flag() {
+        let predict = ["predict", "flash_fwd_hdim128_bf16_sm90", "--gpu", "h100"];
+        for line in [
+            &[&predict[..], &["--seqlen", "-5"]].concat()[..],
+            &["explain", "--call", "--seqlen-q", "-3"],
+            &["db", "query", "--limit", "-1"],
+            &["bench", "--time-limit", "-1"],
+            &["bench", "--rows", "-1"],
+            &["tune", "--budget", "-1"],
+            &["tune", "--jobs", "-1"],
+            &["check", "--fuzz", "-2"],
+            &["cache", "prune", "--days", "-1"],
+            &["check", "--seed", "-1"],
+        ] {
+            let line = [&["kgen"], line].concat();
+            let error = with_negative_numbers(Cli::command()).try_get_matches_from(&line).expect_err("out of range").to_string();
+            let said = ["is not in ", "from 0 on", "from 1 on"].iter().any(|said| error.contains(said));
+            assert!(said && error.contains("invalid value"), "{line:?}: {error}");
+        }
+        // A flag behind a flag that lacks its number is none.
+        let line = ["kgen", "db", "query", "--limit", "--gpu", "h100"];
+        let error = with_negative_numbers(Cli::command()).try_get_matches_from(line).expect_err("no number").to_string();
+        assert!(error.contains("a value is required for '--limit <N>'"), "{error}");
     }
 
     #[test]

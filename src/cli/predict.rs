@@ -110,6 +110,10 @@ fn numbers(card: &CardNumbers) -> String {
     format!("numbers of {}: probe of {} on {}\n{lines}", plain(&card.gpu), plain(date), plain(probed))
 }
 
+/// How the columns of units are read.
+const UNITS_NOTE: &str = "units: µs by the plan that are not hidden by others; they overlap in part
+limited by: the unit with the most µs; latency only if it has more than tensor cores and exponentials together\n";
+
 /// Units in the order of columns.
 const UNITS: [Unit; 6] = [Unit::Launch, Unit::Latency, Unit::TensorCores, Unit::Exponentials, Unit::L2, Unit::Memory];
 
@@ -129,7 +133,7 @@ fn calls(calls: &[Call]) -> String {
         text +=
             "intervals of -33 to +49 %: nothing like these kernels was measured on such a card, and the plan alone predicts\n";
     }
-    text + "units: µs by the plan that are not hidden by others; they overlap in part\n"
+    text + UNITS_NOTE
 }
 
 fn line(call: &Call) -> Vec<String> {

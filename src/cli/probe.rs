@@ -7,6 +7,7 @@ use super::{
     escape::plain,
     show,
     table::{self, Column},
+    values::whole,
 };
 use crate::{
     bench::Status,
@@ -50,11 +51,11 @@ pub struct Args {
     measure_ms: u32,
 
     /// Seed of operands and bootstrap samples.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Seconds that a probe may take.
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = whole::<u64>(limits::SECONDS))]
     time_limit: u64,
 
     /// nvcc to use instead of the one in `PATH` or kgen's own.

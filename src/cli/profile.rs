@@ -7,6 +7,7 @@ use super::{
     select::SelectionArgs,
     show,
     table::{self, Column},
+    values::whole,
     verbosity,
 };
 use crate::{
@@ -70,11 +71,11 @@ pub struct Args {
     library: Option<PathBuf>,
 
     /// Seed of the inputs and, on the emulator, of the thread order.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Time limit per kernel, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole::<u64>(limits::SECONDS))]
     time_limit: u64,
 
     #[command(flatten)]

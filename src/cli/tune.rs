@@ -8,6 +8,7 @@ use super::{
     select::SelectionArgs,
     show,
     table::{self, Column},
+    values::{at_least_one, whole},
 };
 use crate::{
     check::DEFAULT_SEED,
@@ -88,7 +89,7 @@ struct SearchArgs {
     budget: u32,
 
     /// Most seconds of a kernel's search: compiling, proving and timing.
-    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(limits::SECONDS))]
+    #[arg(long, value_name = "S", default_value_t = 600, value_parser = whole::<u64>(limits::SECONDS))]
     budget_s: u64,
 
     /// Compare tiles at the sizes of a suite, as `kgen bench --list-suites` lists them.
@@ -124,7 +125,7 @@ struct SearchArgs {
     write: Option<PathBuf>,
 
     /// Parallel compilers [default: one per core].
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// nvcc to use instead of the one in `PATH` or kgen's own.
@@ -161,7 +162,7 @@ struct TimingArgs {
     measure_ms: u32,
 
     /// Seed of inputs and bootstrap samples.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 }
 

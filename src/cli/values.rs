@@ -1,6 +1,6 @@
 //! Parsers of numbers and sizes.
 
-use std::{num::NonZeroUsize, str::FromStr};
+use std::{num::NonZeroUsize, ops::RangeInclusive, str::FromStr};
 
 /// A size as written on the command line: `8G`, `500M`, `1.5GiB`, a bare number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,32 @@ pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a whole number from 1 on".to_owned())
 }
 
+/// Parser of a whole number in a range. clap's own says of a negative one only that its first digit is none.
+pub(super) fn whole<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number: i128 = text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+        let within = u64::try_from(number).ok().filter(|number| range.contains(number));
+        within.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match range.end() {
+            &u64::MAX => format!("{number} is not a whole number from {} on", range.start()),
+            most => format!("{number} is not in {}..={most}", range.start()),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_out_of_range_are_answered_with_the_range() {
+        let (some, any) = (whole::<u64>(1..=9), whole::<usize>(0..=u64::MAX));
+        assert_eq!((some("9"), any("0")), (Ok(9), Ok(0)));
+        for text in ["0", "10", "-3", "99999999999999999999"] {
+            assert_eq!(some(text), Err(format!("{text} is not in 1..=9")));
+        }
+        assert_eq!(any("-1"), Err("-1 is not a whole number from 0 on".to_owned()));
+        assert!(some("x").is_err_and(|error| error.contains("digit")));
+    }
 
     #[test]
     fn sizes_are_read_with_and_without_units() {

@@ -7,6 +7,7 @@ use crate::{
     lab::{self, Condition, Form, Merged, Noise, Regression, Row, Side, Status, Store, StoreError},
 };
 use chrono::NaiveDateTime;
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -183,12 +184,12 @@ pub struct Added {
 /// # Errors
 /// [`CommandError::Usage`] for conditions and files that cannot be read, [`CommandError::Environment`] for a store that
 /// cannot be written.
-pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
+pub fn run(request: &Request, _context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let path = path(request.db.as_deref())?;
     match &request.action {
-        Action::Query { rows } => Ok(Outcome::Rows(Store::open_to_read(&path)?.rows(&rows.condition()?)?)),
+        Action::Query { rows } => Ok(Outcome::Rows(rows.of_store(&Store::open_to_read(&path)?, observer)?)),
         Action::Export { rows, form, out } => {
-            let rows = Store::open_to_read(&path)?.rows(&rows.condition()?)?;
+            let rows = rows.of_store(&Store::open_to_read(&path)?, observer)?;
             let text = lab::export(&rows, (*form).into()).map_err(|error| CommandError::Usage(error.to_string()))?;
             let Some(out) = out else { return Ok(Outcome::Exported { rows: rows.len(), text: Some(text) }) };
             files::write_named(out, text.as_bytes()).map_err(|error| {
@@ -219,17 +220,16 @@ pub fn run(request: &Request, _context: &Context, _observer: &dyn Observer) -> R
                 let why = "`prune` removes the rows that conditions select, and none is given";
                 return Err(CommandError::Usage(format!("{why}; give at least one, such as `--before 2026-01-01`")));
             }
-            let rows = rows.condition()?;
             let rows = if *dry_run {
-                Store::open_to_read(&path)?.rows(&rows)?.len()
+                rows.of_store(&Store::open_to_read(&path)?, observer)?.len()
             } else {
                 let mut store = Store::open_existing(&path)?;
-                let rows = store.rows(&rows)?;
+                let rows = rows.of_store(&store, observer)?;
                 store.remove(&rows)?
             };
             Ok(Outcome::Pruned { rows, dry_run: *dry_run })
         }
-        Action::Noise { rows } => Ok(Outcome::Noise(lab::noise(&Store::open_to_read(&path)?.rows(&rows.condition()?)?))),
+        Action::Noise { rows } => Ok(Outcome::Noise(lab::noise(&rows.of_store(&Store::open_to_read(&path)?, observer)?))),
         Action::Regress { old, new, rows } => {
             let side = |text: &str| Side::from_str(text).map_err(CommandError::Usage);
             let (old, new) = (side(old)?, side(new)?);
@@ -296,6 +296,52 @@ pub(super) fn read(file: &Path) -> Result<lab::Imported, CommandError> {
 }
 
 impl Rows {
+    /// The rows of a store that meet the conditions. If there are none, a note says which condition is the reason.
+    ///
+    /// # Errors
+    /// [`CommandError`] if a condition or the store cannot be read.
+    pub(super) fn of_store(&self, store: &Store, observer: &dyn Observer) -> Result<Vec<Row>, CommandError> {
+        let found = store.rows(&self.condition()?)?;
+        if found.is_empty() {
+            observer.note(&self.why_none(store)?);
+        }
+        Ok(found)
+    }
+
+    /// The reason why no row of a store meets the conditions: one that none meets by itself, or all of them together.
+    fn why_none(&self, store: &Store) -> Result<String, CommandError> {
+        if store.count()? == 0 {
+            return Ok("the store has no rows; `kgen bench` adds some, and `kgen db import` those of files".to_owned());
+        }
+        let all = Self::default;
+        let Self { kernels, benches, contenders, runs, statuses, gpu, since, before, filter, limit } = self.clone();
+        let words = statuses.iter().map(|status| status.word()).join(",");
+        let texts = [kernels.join(","), benches.join(","), contenders.join(","), runs.join(","), words];
+        let [of_kernels, of_benches, of_contenders, of_runs, of_statuses] =
+            texts.map(Some).map(|text| text.filter(|text| !text.is_empty()));
+        let each = [
+            ("--kernel", of_kernels, Self { kernels, ..all() }),
+            ("--bench", of_benches, Self { benches, ..all() }),
+            ("--contender", of_contenders, Self { contenders, ..all() }),
+            ("--run", of_runs, Self { runs, ..all() }),
+            ("--status", of_statuses, Self { statuses, ..all() }),
+            ("--gpu", gpu.clone(), Self { gpu, ..all() }),
+            ("--since", since.clone(), Self { since, ..all() }),
+            ("--before", before.clone(), Self { before, ..all() }),
+            ("--filter", filter.clone(), Self { filter, ..all() }),
+            ("--limit", limit.map(|limit| limit.to_string()), Self { limit, ..all() }),
+        ];
+        let mut given = Vec::new();
+        for (flag, text, alone) in each {
+            let Some(text) = text else { continue };
+            given.push(format!("`{flag} {text}`"));
+            if store.rows(&alone.condition()?)?.is_empty() {
+                return Ok(format!("no row matches {}", given[given.len() - 1]));
+            }
+        }
+        Ok(format!("no row matches all of {}, though some match each", given.join(", ")))
+    }
+
     /// The condition.
     ///
     /// # Errors
@@ -329,9 +375,12 @@ impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Sqlite { .. } => Self::Environment(error.to_string()),
-            StoreError::Foreign { .. } | StoreError::Newer { .. } | StoreError::Missing { .. } | StoreError::Flaw { .. } => {
-                Self::Usage(error.to_string())
-            }
+            StoreError::Foreign { .. }
+            | StoreError::Folder { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Missing { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Flaw { .. } => Self::Usage(error.to_string()),
         }
     }
 }

@@ -30,7 +30,13 @@ use crate::{
 use place::Place;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
 /// Request of a profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,7 +153,8 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
         time_limit: Duration::from_secs(request.time_limit_s),
         cancel: context.cancel.clone(),
     };
-    let kit = (place.device() == DeviceKind::Emulator).then(|| emulator(&session, context)).transpose()?;
+    let compiled = || telling(observer, PATIENCE, COMPILING, || emulator(&session, context));
+    let kit = (place.device() == DeviceKind::Emulator).then(compiled).transpose()?;
     let recorder = request.record.then(|| Recorder::open(request.db.as_deref(), context)).transpose()?;
     let built = if request.source.is_some() { BTreeMap::new() } else { built(&library) };
     let circumstances = json!({
@@ -188,6 +195,27 @@ pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Res
     observer.event(Event::Ended);
     outcome.interrupted = context.cancel.requested();
     Ok(outcome)
+}
+
+/// What takes the time if the emulator is compiled: at the first profile, and after an update of kgen or the compiler.
+const COMPILING: &str = "compiling the emulator that counts accesses; the cache keeps it";
+
+/// Time after which a user wonders what the command does.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Does some work, and sends a note once it has taken longer than `patience`.
+fn telling<T>(observer: &dyn Observer, patience: Duration, note: &str, work: impl FnOnce() -> T) -> T {
+    let (working, done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if done.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                observer.note(note);
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
 }
 
 /// The emulator that counts accesses.
@@ -310,5 +338,36 @@ impl Outcome {
             0 => Ok(()),
             failed => Err(CommandError::Failed(format!("{failed} of {} failed", count(self.profiles.len(), "profile")))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Observer for Notes {
+        fn event(&self, event: Event<'_>) {
+            if let Event::Note { message } = event {
+                self.0.lock().expect("no test panicked").push(message.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn long_work_is_named_and_short_work_is_not() {
+        let notes = Notes::default();
+        assert_eq!(telling(&notes, Duration::from_secs(60), "short", || 1), 1);
+        let long = || {
+            while notes.0.lock().expect("no test panicked").is_empty() {
+                thread::yield_now();
+            }
+            2
+        };
+        assert_eq!(telling(&notes, Duration::from_millis(1), "long", long), 2);
+        assert_eq!(notes.0.into_inner().expect("no test panicked"), ["long"]);
     }
 }

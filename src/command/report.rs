@@ -8,7 +8,7 @@ use super::{
 use crate::{
     files::path::lossy,
     lab::{
-        Condition, Row, Store, StoreError,
+        Row, Store,
         report::{self, Form, Report},
     },
 };
@@ -70,10 +70,10 @@ pub struct Section {
 ///
 /// # Errors
 /// [`CommandError::Usage`] for rows that cannot be read, a form that nothing names and a place that cannot be written.
-pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Result<Outcome, CommandError> {
+pub fn run(request: &Request, context: &Context, observer: &dyn Observer) -> Result<Outcome, CommandError> {
     let Request { db, files, rows, form, out } = request;
     let form = form.map_or_else(|| of_ending(out), Ok)?;
-    let rows = read(db.as_deref(), files, &rows.condition()?)?;
+    let rows = read(db.as_deref(), files, rows, observer)?;
     let grid = context.grid()?;
     let forecast = Forecast::of(&grid);
     let report = Report::of(rows, &|row| forecast.of_row(row));
@@ -96,13 +96,17 @@ pub fn run(request: &Request, context: &Context, _observer: &dyn Observer) -> Re
 }
 
 /// The rows of the store, or of the files and of the store that is named beside them.
-fn read(db: Option<&Path>, files: &[PathBuf], condition: &Condition) -> Result<Vec<Row>, CommandError> {
+fn read(db: Option<&Path>, files: &[PathBuf], rows: &Rows, observer: &dyn Observer) -> Result<Vec<Row>, CommandError> {
     if files.is_empty() {
-        return Ok(Store::open_to_read(&db::path(db)?)?.rows(condition)?);
+        return rows.of_store(&Store::open_to_read(&db::path(db)?)?, observer);
     }
     let imported = files.iter().map(|file| db::read(file)).collect::<Result<Vec<_>, _>>()?;
-    if db.is_none() && *condition == Condition::default() {
-        return Ok(imported.into_iter().flat_map(|file| file.rows).collect());
+    if db.is_none() && *rows == Rows::default() {
+        let rows: Vec<Row> = imported.into_iter().flat_map(|file| file.rows).collect();
+        if rows.is_empty() {
+            observer.note("the files have no rows");
+        }
+        return Ok(rows);
     }
     // A store evaluates conditions.
     let folder = tempfile::tempdir();
@@ -111,8 +115,8 @@ fn read(db: Option<&Path>, files: &[PathBuf], condition: &Condition) -> Result<V
     })?;
     let mut store = Store::open(&folder.path().join("rows.db"))?;
     imported.iter().try_for_each(|file| store.add_all(&file.rows).map(drop))?;
-    db.into_iter().try_for_each(|db| store.merge(db).map(drop))?;
-    Ok::<_, StoreError>(store.rows(condition)?).map_err(CommandError::from)
+    db.into_iter().try_for_each(|db| store.merge(db).map(drop).map_err(|error| error.named(" with `--db`")))?;
+    rows.of_store(&store, observer)
 }
 
 fn of_ending(out: &Path) -> Result<Form, CommandError> {

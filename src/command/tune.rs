@@ -359,10 +359,10 @@ impl Outcome {
             let all = count(self.ladders.len(), "ladder");
             return Err(CommandError::Failed(format!("{failed_ladders} of {all} failed")));
         }
-        let of = |wanted: fn(Status) -> bool| self.searches.iter().filter(|search| wanted(search.status)).count();
+        let without_result: Vec<&Search> = self.searches.iter().filter(|search| search.failure.is_some()).collect();
         let all = count(self.searches.len(), "search");
-        match of(|status| !matches!(status, Status::Ok | Status::Absent)) {
-            0 if !self.searches.is_empty() && of(|status| status == Status::Ok) == 0 => {
+        match without_result.iter().filter(|search| search.status != Status::Absent).count() {
+            0 if !self.searches.is_empty() && without_result.len() == self.searches.len() => {
                 Err(CommandError::Failed(format!("none of {all} had the rows that it needs")))
             }
             0 => Ok(()),

@@ -43,6 +43,9 @@ pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
             form = "FlashInfer-Bench traces";
             foreign::of_trace(name, &value).map_err(failed)?
         } else {
+            if is_record_of_targets(&value) {
+                return Err(failed(RECORD_OF_TARGETS.to_owned()));
+            }
             Some(serde_json::from_value::<Row>(value).map_err(|error| failed(format!("it is no row: {error}")))?)
         };
         match row.as_ref().and_then(Row::flaw) {
@@ -51,6 +54,15 @@ pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
         }
     }
     Ok(Imported { form, rows })
+}
+
+/// The reason why a file of records of targets, which lies beside the project's files of rows, is refused.
+const RECORD_OF_TARGETS: &str = "it is no row but a record of what is proved for a kernel, as `targets.jsonl` keeps them; \
+                                 leave the file out, for example with `docs/results/2026*.jsonl`, the project's files of rows";
+
+/// True for a line of `docs/results/targets.jsonl`.
+fn is_record_of_targets(value: &Value) -> bool {
+    value.get("bench").is_none() && value.get("kernel").is_some_and(Value::is_string) && value.get("runs_on").is_some()
 }
 
 /// Rows of a document of `kgen bench --format json`, whose run is identified by its content.
@@ -108,6 +120,9 @@ mod tests {
         assert!(trace.starts_with("line 1: `numbers.microseconds.median` is -1000.0"), "{trace}");
         let other = parse("x.jsonl", "{\"a\": 1}").expect_err("another form");
         assert!(other.line == 1 && other.reason.contains("no row"), "{other}");
+        let record = json!({ "kernel": "k", "emulator": {}, "target": "sm80", "runs_on": ["8.0"], "newer_by_ptx": true });
+        let record = parse("targets.jsonl", &record.to_string()).expect_err("no measurement").to_string();
+        assert!(record.contains("what is proved for a kernel") && record.contains("2026*.jsonl"), "{record}");
     }
 
     #[test]

@@ -38,34 +38,60 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file is not a store.
-    #[error("`{}` is no store of measurements; name another file with `--db` or `KGEN_DB`", path.display())]
+    #[error("`{}` is no store of measurements; name another file{how}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
+    },
+    /// The path is that of a folder.
+    #[error("`{}` is a folder, and a store is a file; name a file{how}, such as `{}`", path.display(), path.join("rows.db").display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
     },
     /// A newer kgen wrote the file.
-    #[error("`{}` was written by a newer kgen (schema {found}, and this one knows {known}); use that kgen, or name another file with `--db`", path.display())]
+    #[error("`{}` was written by a newer kgen (schema {found}, and this one knows {known}); use that kgen, or name another file{how}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
         /// Schema of the file.
         found: u32,
         /// The newest schema of this kgen.
         known: u32,
     },
     /// The file to read does not exist.
-    #[error("`{}` does not exist: nothing was measured with it yet; `kgen bench` writes rows, or name another file with `--db`", path.display())]
+    #[error("`{}` does not exist: `kgen bench` adds rows to a store, and `kgen db import` those of files; or name another file{how}", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
+    },
+    /// The file was a store, and part of it is overwritten or cut off.
+    #[error("`{}` is damaged: {reason}; put a copy in its place, or move it away and `kgen db import` an export, or name another file{how}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
+        /// What was found.
+        reason: String,
     },
     /// SQLite reports an error.
-    #[error("cannot {what} `{}`: {reason}; see to its permissions and the space on its disk, or name another file with `--db`", path.display())]
+    #[error("cannot {what} `{}`: {reason}; see to its permissions and the space on its disk, or name another file{how}", path.display())]
     Sqlite {
         /// The verb for the failed operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
+        /// How another file is named.
+        how: &'static str,
         /// SQLite's reason.
         reason: String,
         /// True if the file, or another that SQLite keeps beside it, may not be written or read.
@@ -81,14 +107,38 @@ pub enum StoreError {
     },
 }
 
+/// How a store is named by those commands whose store it is.
+const BY_FLAG: &str = " with `--db` or `KGEN_DB`";
+
 impl StoreError {
+    /// The file, and how another is named; `None` if the reason is not the file.
+    fn file(&mut self) -> Option<(&mut PathBuf, &mut &'static str)> {
+        match self {
+            Self::Foreign { path, how }
+            | Self::Folder { path, how }
+            | Self::Newer { path, how, .. }
+            | Self::Missing { path, how }
+            | Self::Damaged { path, how, .. }
+            | Self::Sqlite { path, how, .. } => Some((path, how)),
+            Self::Flaw { .. } => None,
+        }
+    }
+
     /// The same reason for another file.
     fn of_file(mut self, file: &Path) -> Self {
-        let (Self::Foreign { path } | Self::Newer { path, .. } | Self::Missing { path } | Self::Sqlite { path, .. }) = &mut self
-        else {
-            return self;
-        };
-        file.clone_into(path);
+        if let Some((path, _)) = self.file() {
+            file.clone_into(path);
+        }
+        self
+    }
+
+    /// The same reason for a file that is not named by `--db`: `flag` is a clause such as " with `--replay`", or empty
+    /// for an argument without a flag.
+    #[must_use]
+    pub fn named(mut self, flag: &'static str) -> Self {
+        if let Some((_, how)) = self.file() {
+            *how = flag;
+        }
         self
     }
 }
@@ -127,6 +177,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        // What is missing is made, and SQLite says what else it cannot open.
+        if let Err(refused @ StoreError::Folder { .. }) = exists(path) {
+            return Err(refused);
+        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let failed = |error: std::io::Error| sqlite("make the folder of", path, error.to_string());
             std::fs::create_dir_all(folder).map_err(failed)?;
@@ -195,7 +249,7 @@ impl Store {
         let both = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
         let found = self.connection.query_row(both, [], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?)))?;
         if matches!((found, wanted), ((0, 0), Wanted::Store) | ((0, 1..), _)) {
-            return Ok(Err(StoreError::Foreign { path: self.path.clone() }));
+            return Ok(Err(foreign(&self.path)));
         }
         // A row that was added is not lost when the process ends, but the last rows may be lost in a power failure.
         self.connection.pragma_update(None, "journal_mode", "wal")?;
@@ -213,8 +267,8 @@ impl Store {
             transaction.commit()?;
         }
         let found = version(&self.connection)?;
-        let path = self.path.clone();
-        Ok(if found > known { Err(StoreError::Newer { path, found, known }) } else { Ok(()) })
+        let (path, how) = (self.path.clone(), BY_FLAG);
+        Ok(if found > known { Err(StoreError::Newer { path, how, found, known }) } else { Ok(()) })
     }
 
     /// Adds a row, which is kept even if the process ends right after the call.
@@ -252,8 +306,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`] of either.
     pub fn merge(&mut self, other: &Path) -> Result<Merged, StoreError> {
-        let rows = Self::open_to_read(other)?.rows(&Condition::default())?;
-        self.add_all(&rows)
+        let rows = Self::open_to_read(other).and_then(|other| other.rows(&Condition::default()));
+        self.add_all(&rows.map_err(|error| error.named(""))?)
     }
 
     /// The rows that meet a condition, by date and then in the order of measurement.
@@ -269,7 +323,11 @@ impl Store {
         let mut rows = Vec::new();
         for document in documents {
             let document = document.map_err(failed)?;
-            let row: Row = serde_json::from_str(&document).map_err(|error| sqlite("read", &self.path, error.to_string()))?;
+            let row: Row = serde_json::from_str(&document).map_err(|error| StoreError::Damaged {
+                path: self.path.clone(),
+                how: BY_FLAG,
+                reason: format!("a row of it is none: {error}"),
+            })?;
             if condition.holds(&row) {
                 rows.push(row);
             }
@@ -328,25 +386,33 @@ fn insert(transaction: &Transaction<'_>, row: &Row) -> rusqlite::Result<usize> {
 }
 
 fn of(what: &'static str, path: &Path, error: &rusqlite::Error) -> StoreError {
-    let code = error.sqlite_error_code();
-    if code == Some(ErrorCode::NotADatabase) {
-        return StoreError::Foreign { path: path.to_owned() };
+    let (path, how, reason) = (path.to_owned(), BY_FLAG, error.to_string());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => StoreError::Foreign { path, how },
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, how, reason },
+        code => {
+            let denied = matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied));
+            StoreError::Sqlite { what, path, how, reason, denied }
+        }
     }
-    let denied = matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied));
-    StoreError::Sqlite { what, path: path.to_owned(), reason: error.to_string(), denied }
 }
 
 fn sqlite(what: &'static str, path: &Path, reason: String) -> StoreError {
-    StoreError::Sqlite { what, path: path.to_owned(), reason, denied: false }
+    StoreError::Sqlite { what, path: path.to_owned(), how: BY_FLAG, reason, denied: false }
 }
 
-/// Refuses a file that does not exist, or that this user may not look for, and a pipe or a device, which SQLite would
-/// wait for.
+fn foreign(path: &Path) -> StoreError {
+    StoreError::Foreign { path: path.to_owned(), how: BY_FLAG }
+}
+
+/// Refuses a folder, and a file that does not exist or that this user may not look for, and a pipe or a device, which
+/// SQLite would wait for.
 fn exists(path: &Path) -> Result<(), StoreError> {
     match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_dir() => Err(StoreError::Foreign { path: path.to_owned() }),
+        Ok(found) if found.is_dir() => Err(StoreError::Folder { path: path.to_owned(), how: BY_FLAG }),
+        Ok(found) if !found.is_file() => Err(foreign(path)),
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing { path: path.to_owned(), how: BY_FLAG }),
         Err(error) => Err(sqlite("read", path, error.to_string())),
     }
 }
@@ -418,6 +484,30 @@ mod tests {
         drop(Store::open(&newer).expect("a store"));
         Connection::open(&newer).expect("it is there").pragma_update(None, "user_version", 1000).expect("set");
         assert!(matches!(Store::open(&newer), Err(StoreError::Newer { found: 1000, .. })));
+    }
+
+    #[test]
+    fn a_damaged_file_and_a_folder_are_named_with_the_remedy() {
+        let folder = folder();
+        let path = folder.path().join("rows.db");
+        let rows: Vec<Row> = (0..200).map(|place| row(&format!("{place}"), "2026-11-27T00:00:00Z", 1.0)).collect();
+        Store::open(&path).expect("a store").add_all(&rows).expect("added");
+        let whole = fs::read(&path).expect("read");
+        let mut overwritten = whole.clone();
+        overwritten[200..whole.len() - 200].fill(0xa5);
+        for damaged in [&overwritten[..], &whole[..whole.len() / 2]] {
+            fs::write(&path, damaged).expect("written");
+            let error = Store::open_to_read(&path).and_then(|store| store.rows(&Condition::default())).expect_err("damaged");
+            let said = error.to_string();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{said}");
+            assert!(["is damaged", "`kgen db import`", "`--db`"].iter().all(|part| said.contains(part)), "{said}");
+        }
+        for opened in [Store::open(folder.path()), Store::open_to_read(folder.path()), Store::open_existing(folder.path())] {
+            let error = opened.expect_err("a folder");
+            assert!(matches!(error, StoreError::Folder { .. }) && error.to_string().contains("is a folder"), "{error}");
+            let by_another = error.named(" with `--replay`").to_string();
+            assert!(by_another.contains("`--replay`") && !by_another.contains("`--db`"), "{by_another}");
+        }
     }
 
     #[test]

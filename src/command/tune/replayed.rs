@@ -6,7 +6,7 @@ use crate::{
     kernel::{Card, Variant},
     lab::{
         Condition, Row, Status, Store,
-        tune::{Candidate, Failure, Found, Replay, Settings, quality, search, size_key, tile_of},
+        tune::{Candidate, Failure, Found, Replay, Settings, is_timing, quality, search, size_key, tile_of},
     },
     text::ticked,
 };
@@ -26,16 +26,20 @@ pub(super) fn run(
     session: &Session,
     sizes: Sizes<'_>,
 ) -> Result<(String, Vec<Search>), CommandError> {
-    let rows: Vec<Row> = Store::open_to_read(path)?.rows(&Condition::default())?;
+    let rows = Store::open_to_read(path).and_then(|store| store.rows(&Condition::default()));
+    let rows: Vec<Row> = rows.map_err(|error| error.named(" with `--replay`"))?;
     let names: Vec<String> = variants.iter().map(Variant::name).collect();
-    let usable = |row: &&Row| row.own && row.foreign.is_none() && row.status != Status::Truncated && tile_of(row).is_some();
+    let is_own = |row: &Row| row.own && row.foreign.is_none();
+    let usable = |row: &&Row| is_own(row) && row.status != Status::Truncated && tile_of(row).is_some() && is_timing(row);
+    let is_untimed = |row: &Row| names.iter().any(|name| row.kernel_name() == name) && !is_timing(row);
+    let untimed = if rows.iter().any(is_untimed) { "; the store's profiles and verdicts are no times" } else { "" };
     let rows_of_variants: Vec<&Row> =
         rows.iter().filter(usable).filter(|row| names.iter().any(|name| row.kernel_name() == name)).collect();
-    let card = card_of(path, &rows_of_variants, request.gpu.as_deref())?;
+    let card = card_of(path, &rows_of_variants, request.gpu.as_deref(), untimed)?;
     if !rows_of_variants.iter().any(|row| is_of(row, &card)) {
         let selected = if let [only] = &names[..] { format!("`{only}`") } else { "the selected kernels".to_owned() };
         let why = no_rows(&selected, &card, &cards(rows_of_variants.iter().copied()));
-        return Err(CommandError::Usage(format!("`{}` has {why}", path.display())));
+        return Err(CommandError::Usage(format!("`{}` has {why}{untimed}", path.display())));
     }
     let mut searches = Vec::new();
     for variant in variants {
@@ -75,15 +79,15 @@ fn cards<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
     rows.into_iter().map(Row::gpu).filter(|gpu| !gpu.is_empty()).sorted_unstable().dedup().collect()
 }
 
-/// The card of a replay: the one that is named, or the only one of the rows.
-fn card_of(path: &Path, rows: &[&Row], named: Option<&str>) -> Result<Card, CommandError> {
+/// The card of a replay: the one that is named, or the only one of the rows. `untimed` says what other rows there are.
+fn card_of(path: &Path, rows: &[&Row], named: Option<&str>, untimed: &str) -> Result<Card, CommandError> {
     if let Some(name) = named {
         return card(name);
     }
     match cards(rows.iter().copied())[..] {
         [only] => card(only),
         [] => Err(CommandError::Usage(format!(
-            "`{}` has no row of the selected kernels with its tile; `kgen tune --db` and `kgen bench --db` add them",
+            "`{}` has no row of the selected kernels with its tile{untimed}; `kgen tune --db` and `kgen bench --db` add them",
             path.display()
         ))),
         ref several => {

@@ -19,7 +19,7 @@ mod search;
 pub use evidence::{Evidence, Ratio};
 pub use ladder::{Ladder, ladder};
 pub use quality::{Quality, quality};
-pub use replay::{Replay, size_key, tile_of};
+pub use replay::{Replay, is_timing, size_key, tile_of};
 pub use search::{Confirmation, Found, Settings, Standing, search};
 
 use super::{Status, ladder::LADDER};

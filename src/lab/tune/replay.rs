@@ -3,7 +3,10 @@
 use super::{Candidate, Failure, Measurer, Suite, search::absent};
 use crate::{
     bench::{Size, median},
-    lab::{Row, Status, row::object},
+    lab::{
+        Row, Status,
+        row::{PROFILE, object},
+    },
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,6 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The tile that the kernel of a row had.
 pub fn tile_of(row: &Row) -> Option<&Map<String, Value>> {
     row.kernel.as_ref()?.get("tile")?.as_object()
+}
+
+/// True for a row with a time on a card, or with the reason why there is none. A profile has neither: its counts are no
+/// time, and what kept it from counting does not keep the tile from running. The emulator is no card.
+pub fn is_timing(row: &Row) -> bool {
+    let has_outcome = row.status != Status::Ok || row.median_us().is_some();
+    has_outcome && row.bench != PROFILE && row.details.get("device").and_then(Value::as_str) != Some("emulator")
 }
 
 /// The pass in which a row was measured, with its run; `None` if none is stated.
@@ -49,10 +59,10 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// A replay of these rows at the sizes of two suites.
+    /// A replay of these rows at the sizes of two suites; rows that time nothing are left out.
     pub fn new(rows: impl IntoIterator<Item = &'a Row>, tuned: &'a [Size], held_out: &'a [Size]) -> Self {
         let mut by_case: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
-        for row in rows {
+        for row in rows.into_iter().filter(|row| is_timing(row)) {
             if let Some(tile) = tile_of(row) {
                 by_case.entry((text(tile), row.size_key())).or_default().push(row);
             }
@@ -191,7 +201,10 @@ impl Measurer for Replay<'_> {
                 let row = self.row(tile, size, pass.as_deref());
                 let row = row.ok_or_else(|| absent(&format!("the store has no row of `{size}`")))?;
                 self.spent_s += Self::seconds(row, "seconds").unwrap_or_else(|| plan_ms(row) / 1000.0);
-                let failure = || Failure { status: row.status, message: row.message.clone() };
+                let failure = || match row.status {
+                    Status::Ok => absent(&format!("the store has no time of `{size}`")),
+                    status => Failure { status, message: row.message.clone() },
+                };
                 let time = Self::time_of(row, &rounds).ok_or_else(failure)?;
                 // No recorded pass timed all tiles: each is compared with the default of its own pass.
                 let beside = || Self::time_of(self.of_pass(&tiles[0], size, &pass_of(row)?)?, &rounds);
