@@ -94,15 +94,19 @@ def forward(bench):
             point.time(bench, case, contenders, graph=True if args.short else None)
 
 
-def exact_gradients(q, k, v, dout, causal):
+def exact_gradients(q, k, v, dout, causal, window=None, softcap=0.0, sinks=None):
     """dQ, dK and dV of one head, (seqlen, head_dim) tensors, in float64."""
     q, k, v, dout = (x.double() for x in (q, k, v, dout))
     s = q @ k.T * q.shape[-1] ** -0.5
-    if causal:
-        s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), float("-inf"))
-    p = torch.softmax(s, -1)
+    capped = torch.tanh(s / softcap) if softcap else None
+    s = s if capped is None else softcap * capped
+    left, right = window or (len(k), 0 if causal else len(k))
+    s = s.masked_fill(~torch.ones_like(s, dtype=torch.bool).tril(right).triu(-left), float("-inf"))
+    more = [] if sinks is None else [sinks[-1:].double().expand(len(q), 1)]
+    p = torch.softmax(torch.cat([s, *more], -1), -1)[:, : len(k)]
     dp = dout @ v.T
     ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
+    ds = ds if capped is None else ds * (1 - capped * capped)
     return ds @ k, ds.T @ q, p.T @ dout
 
 
@@ -157,6 +161,7 @@ def backward(bench):
     return int(not bench.points)
 
 
+SLOPED = ["window", "softcap", "alibi", "sinks"]  # kernels with all masks and scores; their causal mask is a window
 OURS = ("plain", "window", "features")  # libraries, by the features of their kernels
 
 
@@ -230,7 +235,52 @@ def features(bench):
                 graph=True, details={**({"causal": True} if point.causal else {}), **given})
 
 
-SLOPED = ["window", "softcap", "alibi", "sinks"]  # the kernels that support slopes; their causal mask is a window
+MASKED = [("causal", {}), ("window 256 causal", {"window": (255, 0)}), ("window 1024 causal", {"window": (1023, 0)}),
+    ("window 512,512", {"window": (512, 512)}), ("softcap 30 causal", {"softcap": 30.0}), ("sinks causal", {"sinks": True})]
+
+
+@suite(rounds=8, round_ms=12, head_dim=[64, 128, 256], seqlen=[8192, 2048], target="sm90")
+def masked_backward(bench):
+    """Backward kernels with windows, softcap and sinks, of one or several libraries.
+
+    kgen build --filter "dtype == bf16 and target == sm90 and hdim in (64, 128, 256) and kind in (fwd, bwd) \
+        and (plain or window) and not (paged or append or splitkv or packgqa or long or m128)"
+    python3 benches/dense.py masked_backward --library before=old/libkgen.so --library kgen=build/lib/libkgen.so
+
+    Kernels have a window or none (`causal`), or all of window, softcap, ALiBi and sinks, where the call needs more.
+    O and the LSE are those of the same library. Gradients of one head are compared with float64. FLOPs are 10 per
+    visible pair, head and column. Ratios are to the first library."""
+    shapes = [(what, dense_shape(dim, seqlen, True), given) for seqlen in bench.args.seqlen for dim in bench.args.head_dim
+        for what, given in MASKED]
+    case_of = lambda case: f"{case[0]} d{case[1]['head_dim']} s{case[1]['seqlen_q']}"
+    for case in bench.selected(shapes, case_of):
+        what, shape, given = case
+        features = ["window"] if "window" in given else SLOPED if given else []
+        causal = not given
+        name = lambda kind: kernel_name(kind, shape["head_dim"], "bf16", causal, bench.args.target, features)
+        held = {label: library for label, library in bench.holding(name("bwd")).items() if library.holds(name("fwd"))}
+        if not held:
+            continue
+        point, rows = Dense(shape, backward=True), shape["seqlen_q"]
+        call = dict(given)
+        if "sinks" in given:
+            call["sinks"] = torch.randn(shape["heads"], device="cuda", dtype=torch.bfloat16)
+        change = with_features(**{"window": (rows, 0), **call}) if given else lambda p: None
+        exact = exact_gradients(*(x[-1, :, -1] for x in (*point.qkv, point.dout)), "window" not in given, **call)
+        contenders = {}
+        for label, library in held.items():
+            made = point.forward(library, name("fwd"), change, causal)
+            made.calls[0]()
+            contenders[label] = point.backward(library, name("bwd"), *made.out, lambda p: change(p) or [], causal,
+                details={"kernel": name("bwd")})
+        left, right = given.get("window", (rows, 0))
+        pairs = sum(min(row + right, rows - 1) - max(row - left, 0) + 1 for row in range(rows))
+        point.time(bench, case_of(case), contenders, allowed=1.5e-2,
+            judge=lambda found: attention.worst([norm_error(a[-1, :, -1], b) for a, b in zip(found, exact)]),
+            flops=10 * shape["batch"] * shape["heads"] * pairs * shape["head_dim"], formula="10 B H pairs D",
+            details={"what": what, **given})
+
+
 OLD = {FwdParams: FwdParams.cache_entries.offset, BwdParams: BwdParams.dlse.offset}  # sizes in older libraries too
 
 

@@ -306,6 +306,7 @@ dense.py forward --short --quick
 dense.py backward --quick --head-dim 64 --deterministic
 dense.py features {libraries} --fa3 x --fa4 x --head-dim 64
 dense.py features --fa4 x --compile-fa4 --quick
+dense.py masked_backward {libraries} --head-dim 64 --seqlen 512
 dense.py alibi_dlse {libraries} --seqlen 1024
 dense.py bias --head-dim 64 --seqlen 1024
 dense.py dropout --head-dim 64 --seqlen 1024

@@ -363,20 +363,17 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     }
 }
 
-// P^T = exp2(log2_scale S^T + shift), with one shift per query, in place of S^T and as A operands: the accumulator
-// layout of S is the A-operand layout of P.
-KGEN_DEVICE void take_exponentials(scores& s, weights& w, float log2_scale, uint32_t shifts) {
+// P^T = exp2(log2_scale S^T + shift), with one shift per query, of eight queries, the j-th of the tile, in place of S^T
+// and as A operands: the accumulator layout of S is the A-operand layout of P.
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, float log2_scale, uint32_t shifts) {
+    float shift[2];
+    load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
     KGEN_UNROLL
-    for (int j = 0; j < BLOCK_M / 8; ++j) {
-        float shift[2];
-        load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
-            low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
-            high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
-            w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
-        }
+    for (int h = 0; h < 2; ++h) {
+        float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
+        low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
+        high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
+        w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
     }
 }
 
@@ -532,7 +529,8 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         // the first query of the tile that sees the block's first key
         const int diagonal = work.first_seeing - first_query;
         if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
-        take_exponentials(s, w, p.log2_scale, shifts);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) take_exponentials(s, w, j, p.log2_scale, shifts);
         wgmma_fence();
         multiply_by_columns<element, query_tile, HEAD_DIM>(dv[0], w[0], dout);
         wgmma_commit();

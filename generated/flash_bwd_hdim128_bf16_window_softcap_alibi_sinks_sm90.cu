@@ -6,33 +6,35 @@
 // where delta is the row sum of O dO, minus dLSE if LSE has a gradient. dK and dV of a key head are summed over the
 // query heads that read it.
 // Head dim 128, bf16, every key visible to every query unless a call requests window, softcap, alibi, sinks, compute
-// capability 9.0 and newer.
+// capability 9.0.
 //
 // Three kernels, in sequence:
 //   prepare    computes delta of every row, and zeroes the sums of dQ
-//   gradients  one block of 8 warps takes 128 keys and iterates over the queries in tiles of 64,
-//              with dK and dV in registers
+//   gradients  one block takes 128 keys and iterates over the queries in tiles of 64
 //   finish     converts dQ from fp32 sums to its own type
 // With KGEN_FLAG_DETERMINISTIC the second omits dQ, whose parts arrive in no fixed order, and the last is replaced by
 //   query_gradients  computes dQ on its own, one block per 64 queries
 // If the gradient of the sinks is requested, a fourth kernel follows the second:
 //   sink_gradients  sums it up from LSE and delta, one block per query head
 //
-// Warps of the second kernel form pairs that own the same 32 keys. The value warp of a pair computes S^T and P^T and
-// holds dV, the key warp computes dP^T and dS^T and holds dK: half the registers each, every operand in shared memory
-// is read once per 32 keys, and while one of them computes exponentials the other uses the tensor cores. Both execute
-// the same steps, sum += f(A B^T) X, on different tiles.
-// P^T goes from one to the other through shared memory, dS^T through the same bytes to all warps, which share
-// dQ += dS K of the previous step.
+// A block of the second kernel has 2 consumer warpgroups (wgmma), of 64 keys each, and a producer warpgroup,
+// of which one thread fetches (TMA): K and V once, Q and dO of each step into 2 stages each. One mbarrier
+// signals that a stage is full, another that all warps have finished with it. S^T = K Q^T and dP^T = V dO^T leave P^T
+// and dS^T in the registers from which dV += P^T dO and dK += dS^T Q take them. dS goes through shared memory to both
+// warpgroups, which share dQ = dS K one step later, when neither needs to wait for the other.
 //
-// Plan: 164864 bytes of shared memory, 1 block (8 warps) per SM, limited by registers.
-// Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
+// TMA fetches whole tiles. Rows behind the last of a sequence are zeros or, in a packed tensor or one with unused rows,
+// those of others, which the consumers clear.
+//
+// Plan: 164968 bytes of shared memory; dK, dV, S and dP need about 224 of 240 registers.
+// Made by kgen 0.1.0 from templates/attention/bwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c
 //       flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90.cu
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
 #include "kgen/bwd_params.cuh"
+#include "kgen/bwd_tma.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
@@ -40,12 +42,23 @@
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
+#include "kgen/mbarrier.cuh"
 #include "kgen/mma.cuh"
 #include "kgen/platform.cuh"
+#include "kgen/registers.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/stmatrix.cuh"
 #include "kgen/sync.cuh"
+#include "kgen/tensor_map.cuh"
 #include "kgen/tile.cuh"
+#include "kgen/tma.cuh"
+#include "kgen/tma_tile.cuh"
 #include "kgen/types.cuh"
+#include "kgen/wgmma.cuh"
+#include "kgen/wgmma_tile.cuh"
+
+KGEN_WGMMA_WIDTH(64)
+KGEN_WGMMA_WIDTH(128)
 
 namespace {
 
@@ -55,53 +68,52 @@ using element = bf16;
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_N = 128;  // keys per block
-constexpr int BLOCK_M = 64;  // queries per step
-constexpr int WARPS = 8;
-constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS_PER_SM = 1;
-constexpr int PAIRS = WARPS / 2;
-constexpr int WARP_KEYS = BLOCK_N / PAIRS;
-constexpr int N_TILES = WARP_KEYS / 16;  // 16-key MMA tiles per warp
+constexpr int BLOCK_M = 64;  // queries per step, the rows of a product
+constexpr int STAGES = 2;
+constexpr int CONSUMERS = 2;  // warpgroups that multiply
+constexpr int KEY_TILES = CONSUMERS;    // of K and of V, one per warpgroup
+constexpr int TILE_KEYS = BLOCK_N / KEY_TILES;
+constexpr int GRADIENT_THREADS = 128 * (1 + CONSUMERS);
+constexpr int CONSUMER_THREADS = 128 * CONSUMERS;
+constexpr int THREADS = 256;  // of the first and last kernel
+constexpr int N_TILES = 1;    // 16-key tiles of a warp
 
-// dQ of a step is divided among 2 x 4 warps (queries x columns), in 16x16 blocks.
-constexpr int DQ_WARPS_M = 2;
-constexpr int DQ_WARPS_D = 4;
-constexpr int DQ_ROWS = BLOCK_M / 16 / DQ_WARPS_M;
-constexpr int DQ_COLUMNS = (HEAD_DIM_PADDED / 16 + DQ_WARPS_D - 1) / DQ_WARPS_D;
-constexpr bool DQ_IS_EVEN = HEAD_DIM_PADDED / 16 % DQ_WARPS_D == 0;  // otherwise the last warps have one block less
+using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;        // Q, dO
+using key_tile = shared_tile<TILE_KEYS, HEAD_DIM_PADDED>;   // K, V of a warpgroup
+using gradient_tile = shared_tile<BLOCK_M, TILE_KEYS>;      // dS of a warpgroup's keys
 
-using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
-using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
-using weight_tile = shared_tile<BLOCK_N, BLOCK_M>;  // P^T, then dS^T
-static_assert(DQ_WARPS_M * DQ_WARPS_D == WARPS && DQ_ROWS * DQ_WARPS_M * 16 == BLOCK_M, "dQ is shared by all warps");
+// The columns of dQ of a step are divided among the warpgroups: halves if they are alike, otherwise the first panel and
+// the others.
+constexpr bool ALIKE = HEAD_DIM % 64 == 0;  // both warpgroups run the same code
+constexpr int DQ_COLUMNS = ALIKE ? HEAD_DIM / 2 : 64;  // of the first warpgroup
 
 // Shared memory:
-//   Q at 0 (16384 bytes)
-//   dO at 16384 (16384 bytes)
-//   shifts at 32768 (256 bytes)
-//   deltas at 33024 (256 bytes)
-//   the same of the second stage at 33280 (33280 bytes)
-//   K (then dK) at 66560 (32768 bytes)
-//   V (then dV) at 99328 (32768 bytes)
-//   P^T and dS^T at 132096 (32768 bytes)
+//   stages of Q at 0 (32768 bytes)
+//   stages of dO at 32768 (32768 bytes)
+//   K (then dK) at 65536 (32768 bytes)
+//   V (then dV) at 98304 (32768 bytes)
+//   two tiles of dS at 131072 (32768 bytes)
+//   stages of shifts and deltas at 163840 (1024 bytes)
+//   mbarriers at 164864 (104 bytes)
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t DOUT_OFFSET = 16384;
-constexpr uint32_t SHIFTS_OFFSET = 32768;
-constexpr uint32_t DELTAS_OFFSET = 33024;
-constexpr uint32_t K_OFFSET = 66560;
-constexpr uint32_t V_OFFSET = 99328;
-constexpr uint32_t WEIGHTS_OFFSET = 132096;
-constexpr uint32_t SHARED_BYTES = 164864;
-constexpr uint32_t STAGE_BYTES = 33280;  // Q, dO, shifts and deltas of one step
+constexpr uint32_t DOUT_OFFSET = 32768;
+constexpr uint32_t K_OFFSET = 65536;
+constexpr uint32_t V_OFFSET = 98304;
+constexpr uint32_t GRADIENTS_OFFSET = 131072;
+constexpr uint32_t SHIFTS_OFFSET = 163840;
+constexpr uint32_t BARRIERS_OFFSET = 164864;
+constexpr uint32_t SHARED_BYTES = 164968;
+constexpr uint32_t STAGE_BYTES = 16384;  // a stage of Q or of dO
+constexpr uint32_t GRADIENT_BYTES = CONSUMERS * gradient_tile::bytes;
+constexpr uint32_t ROW_BYTES = 2 * BLOCK_M * sizeof(float);  // shifts and deltas of a step
 
 constexpr float LOG2_E = 1.44269504088896341f;
 
-constexpr bwd_tiling TILING = {BLOCK_M, DQ_ROWS * DQ_COLUMNS * 8 * THREADS};
+constexpr bwd_tiling TILING = {BLOCK_M, BLOCK_M * HEAD_DIM_PADDED};
 
 using scores = float[N_TILES][BLOCK_M / 8][4];       // S^T or dP^T of a warp's keys
 using weights = uint32_t[N_TILES][BLOCK_M / 16][4];  // P^T or dS^T of a warp's keys, as A operands
 using key_sums = float[N_TILES][HEAD_DIM / 8][4];    // dV or dK of a warp's keys
-using query_sums = float[DQ_ROWS][DQ_COLUMNS][2][4];
 
 template <class Array>
 KGEN_DEVICE void clear(Array& values) {
@@ -254,134 +266,6 @@ KGEN_DEVICE float less_by_distance(float x, float slope, float from_first, int s
     return x - with_sign_of(fused_multiply_add(slope, static_cast<float>(steps), from_first), slope);
 }
 
-// The address where the lane passes fragment [t][step] of P^T to the other warp of its pair: in the pair's rows of the
-// weight tile, in lane order.
-KGEN_DEVICE uint32_t fragment_place(uint32_t tile, int warp_key, int t, int step) {
-    const int start = weight_tile::panel_start(step * 16);
-    const int width = weight_tile::panel_columns(start);
-    const int fragment = t * (width / 16) + (step * 16 - start) / 16;
-    return tile + weight_tile::panel_offset(start) + warp_key * width * 2 + fragment * 512 + lane_index() * 16;
-}
-
-// P^T = exp2(log2_scale S^T + shift), with one shift per query, minus the ALiBi term. The accumulator layout of
-// S is the A-operand layout of P. Hands over P^T times the derivative of the cap, which affects only dS^T.
-// `distance`: of the lane's first key from the tile's first query.
-KGEN_DEVICE void probabilities(weights& w, const scores& s, const bwd_arguments& p, uint32_t shifts, uint32_t tile,
-                               int warp_key, float slope, int distance) {
-    const float from_first = slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-    KGEN_UNROLL
-    for (int step = 0; step < BLOCK_M / 16; ++step) {
-        float shift[2][2];
-        KGEN_UNROLL
-        for (int i = 0; i < 2; ++i)
-            load_shared_pair(shifts + (step * 16 + i * 8 + lane_index() % 4 * 2) * 4, shift[i][0], shift[i][1]);
-        KGEN_UNROLL
-        for (int t = 0; t < N_TILES; ++t) {
-            uint32_t handed[4];
-            KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                float x[2], weight[2];
-                KGEN_UNROLL
-                for (int e = 0; e < 2; ++e) {
-                    x[e] = s[t][2 * step + i / 2][i % 2 * 2 + e];
-                    const int steps = t * 16 + i % 2 * 8 - (step * 16 + i / 2 * 8 + e);
-                    weight[e] = exp2_fast(fused_multiply_add(
-                        x[e], p.log2_scale, less_by_distance(shift[i / 2][e], slope, from_first, steps)));
-                }
-                w[t][step][i] = pack<element>(weight[0], weight[1]);
-                handed[i] = pack<element>(weight[0] * derivative(p, x[0]), weight[1] * derivative(p, x[1]));
-            }
-            store_shared(fragment_place(tile, warp_key, t, step), words4{handed[0], handed[1], handed[2], handed[3]});
-        }
-    }
-}
-
-// dS^T = P^T (dP^T - delta), with one delta per query; P^T as passed on by the value warp.
-KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, int warp_key, uint32_t deltas) {
-    KGEN_UNROLL
-    for (int step = 0; step < BLOCK_M / 16; ++step) {
-        float delta[2][2];
-        KGEN_UNROLL
-        for (int i = 0; i < 2; ++i)
-            load_shared_pair(deltas + (step * 16 + i * 8 + lane_index() % 4 * 2) * 4, delta[i][0], delta[i][1]);
-        KGEN_UNROLL
-        for (int t = 0; t < N_TILES; ++t) {
-            const words4 fragment = load_shared(fragment_place(tile, warp_key, t, step));
-            const uint32_t p[4] = {fragment.x, fragment.y, fragment.z, fragment.w};
-            KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                const float(&d)[4] = dp[t][2 * step + i / 2];
-                float low, high;
-                unpack<element>(p[i], low, high);
-                ds[t][step][i] = pack<element>(low * (d[i % 2 * 2] - delta[i / 2][0]),
-                                               high * (d[i % 2 * 2 + 1] - delta[i / 2][1]));
-            }
-        }
-    }
-}
-
-// Writes dS^T to its tile, over the P^T that the warp has already read.
-KGEN_DEVICE void store_weights(const weights& ds, uint32_t tile, int warp_key) {
-    warp_sync();
-    KGEN_UNROLL
-    for (int t = 0; t < N_TILES; ++t) {
-        KGEN_UNROLL
-        for (int step = 0; step < BLOCK_M / 16; ++step) {
-            KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                const int key = warp_key + t * 16 + i % 2 * 8 + lane_index() / 4;
-                store_shared(tile + chunk_offset<weight_tile>(key, step * 16 + i / 2 * 8) + lane_index() % 4 * 4,
-                             ds[t][step][i]);
-            }
-        }
-    }
-}
-
-// The warp's blocks of dQ: every DQ_WARPS_M-th row of blocks and every DQ_WARPS_D-th column, starting at these.
-KGEN_DEVICE int dq_row(int warp) { return warp / DQ_WARPS_D; }
-KGEN_DEVICE int dq_column(int warp) { return warp % DQ_WARPS_D; }
-KGEN_DEVICE bool dq_has_column(int warp, int j) {
-    return DQ_IS_EVEN || j * DQ_WARPS_D + dq_column(warp) < HEAD_DIM_PADDED / 16;
-}
-
-// Adds dS K of one step to the sums of its queries; `sums` is the thread's first. They are stored in the order in which
-// threads hold them, so that every addition of a warp is one full line.
-KGEN_DEVICE void add_query_gradients(float* sums, uint32_t ds, uint32_t k) {
-    const int warp = warp_index();
-    const lane_offsets ds_lanes = lanes_at_step(lanes_by_chunk(fresh_lane()), dq_row(warp));
-    const lane_offsets k_lanes = lanes_at_step(lanes_by_row(0, fresh_lane()), dq_column(warp));
-    query_sums dq;
-    clear(dq);
-    KGEN_UNROLL
-    for (int step = 0; step < BLOCK_N / 16; ++step) {
-        uint32_t a[DQ_ROWS][4];
-        KGEN_UNROLL
-        for (int i = 0; i < DQ_ROWS; ++i)
-            ldmatrix_x4_transposed(a[i], fragment_address<weight_tile>(ds, ds_lanes, step * 16, i * DQ_WARPS_M));
-        KGEN_UNROLL
-        for (int j = 0; j < DQ_COLUMNS; ++j) {
-            if (!dq_has_column(warp, j)) continue;
-            uint32_t b[4];
-            ldmatrix_x4_transposed(b, fragment_address<key_tile>(k, k_lanes, step * 16, j * DQ_WARPS_D));
-            KGEN_UNROLL
-            for (int i = 0; i < DQ_ROWS; ++i) {
-                mma_m16n8k16<element>(dq[i][j][0], a[i], b[0], b[1]);
-                mma_m16n8k16<element>(dq[i][j][1], a[i], b[2], b[3]);
-            }
-        }
-    }
-    KGEN_UNROLL
-    for (int i = 0; i < DQ_ROWS; ++i) {
-        KGEN_UNROLL
-        for (int j = 0; j < DQ_COLUMNS; ++j) {
-            if (!dq_has_column(warp, j)) continue;
-            KGEN_UNROLL
-            for (int e = 0; e < 8; ++e)
-                add_global(sums + ((i * DQ_COLUMNS + j) * 8 + e) * THREADS, dq[i][j][e / 4][e % 4]);
-        }
-    }
-}
-
 // Writes a warp's rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
 template <class Tile, bool VECTOR, int TILES>
 KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row,
@@ -401,6 +285,66 @@ KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float f
     store_warp_rows<Tile, HEAD_DIM, TILES * 16, VECTOR>(to, row_stride, tile, row, valid_rows);
 }
 
+struct parameters {
+    bwd_arguments call;
+    tile_maps<query_tile> q, dout;
+    tile_maps<key_tile> k, v;
+    tensor_map rows;  // the shifts and deltas of the query tiles
+    bool vector;      // dK and dV are written in 16-byte pieces
+};
+
+inline int make_maps(parameters& given, const char* name) {
+    const bwd_arguments& p = given.call;
+    if (const int code = require_totals(p, name)) return code;
+    if (const int code = require_tile_maps(given.q, bwd_queries(p), name, "Q")) return code;
+    if (const int code = require_tile_maps(given.k, bwd_keys(p), name, "K")) return code;
+    if (const int code = require_tile_maps(given.v, bwd_values(p), name, "V")) return code;
+    if (const int code = require_tile_maps(given.dout, bwd_output_gradients(p), name, "dO")) return code;
+    return make_tensor_map(given.rows, bwd_row_statistics(p, BLOCK_M), name, "the shifts and deltas");
+}
+
+// The mbarriers. A full barrier counts the producer thread's arrivals, one per copy, and their bytes, or the warps that
+// have written dS; an empty one counts the warps that have read the stage or the tile of dS.
+struct barriers {
+    uint32_t base;
+
+    KGEN_DEVICE uint32_t q_full(uint32_t stage) const { return base + stage * 8; }
+    KGEN_DEVICE uint32_t q_empty(uint32_t stage) const { return base + (STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t dout_full(uint32_t stage) const { return base + (2 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t dout_empty(uint32_t stage) const { return base + (3 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t ds_full(uint32_t tile) const { return base + (4 * STAGES + tile) * 8; }
+    KGEN_DEVICE uint32_t ds_empty(uint32_t tile) const { return base + (4 * STAGES + 2 + tile) * 8; }
+    KGEN_DEVICE uint32_t keys() const { return base + (4 * STAGES + 4) * 8; }
+};
+
+KGEN_DEVICE void init_barriers(barriers barrier) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+        mbarrier_init(barrier.q_full(stage), 2);  // Q, and the shifts and deltas
+        mbarrier_init(barrier.q_empty(stage), CONSUMER_THREADS / 32);
+        mbarrier_init(barrier.dout_full(stage), 1);
+        mbarrier_init(barrier.dout_empty(stage), CONSUMER_THREADS / 32);
+    }
+    for (int tile = 0; tile < 2; ++tile) {
+        mbarrier_init(barrier.ds_full(tile), CONSUMER_THREADS / 32);
+        mbarrier_init(barrier.ds_empty(tile), CONSUMER_THREADS / 32);
+    }
+    mbarrier_init(barrier.keys(), 2 * CONSUMERS);  // K and V of each warpgroup
+    fence_mbarrier_init();
+}
+
+// A position in a ring of COUNT stages: the stage, and the parity of the phase in which the tile fills it.
+template <int COUNT>
+struct ring_place {
+    uint32_t stage = 0, parity = 0;
+
+    KGEN_DEVICE void next() {
+        if (++stage == COUNT) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 // The keys of a block: blocks are ordered by batch, key head, then key tile.
 struct assignment {
     int batch, head_k, first_key;
@@ -416,10 +360,24 @@ KGEN_DEVICE assignment assigned_keys(const bwd_arguments& p) {
     return {batch, head_k, first_key, sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k)};
 }
 
-template <bool VECTOR>
-KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
+// What a block does: its keys, and the tiles of queries that see them.
+struct block_work {
+    assignment keys;
+    sequence queries;
+    int first_tile, end_query;
+    int begin;                   // the position of query 0
+    int clear_first, clear_end;  // of the queries that see every key of the block
+
+    KGEN_DEVICE int key_rows() const { return keys.keys.rows - keys.first_key; }
+    KGEN_DEVICE bool has_queries() const { return first_tile * BLOCK_M < end_query; }
+    // True if a query of the tile that begins with `first_query` does not see every key of the block.
+    KGEN_DEVICE bool needs_mask(int first_query) const {
+        return first_query < clear_first || first_query + BLOCK_M > clear_end;
+    }
+};
+
+KGEN_DEVICE block_work work_of_block(const bwd_arguments& p) {
     const assignment work = assigned_keys(p);
-    if (work.first_key >= work.keys.rows) return;
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int key_rows = work.keys.rows - work.first_key;
 
@@ -432,131 +390,317 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     const int clear_first = first_seeing(p, last_key, begin) - begin;
     const int seen_to = end_seeing(p, work.first_key, work.keys.rows);
     const int clear_end = key_rows < BLOCK_N ? 0 : seen_to == work.keys.rows ? INT32_MAX : seen_to - begin;
-    int tile = first_tile;
-    int heads_left = p.num_heads / p.num_heads_k;
-    const int first_head = work.head_k * heads_left;
-    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
-                        sequence_offset(queries, work.batch, first_head, p.q_batch_stride, p.q_row_stride,
-                                        p.q_head_stride);
-    const uint16_t* dout =
-        static_cast<const uint16_t*>(p.dout) +
-        sequence_offset(queries, work.batch, first_head, p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride);
+    return {work, queries, first_tile, end_query, begin, clear_first, clear_end};
+}
+
+// The producer thread: fetches K and V of the block, then Q and dO of each step.
+KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t shared, barriers barrier) {
+    const bwd_arguments& p = given.call;
+    const auto [batch, head_k, first_key, keys] = work.keys;
+    const int k_batch = keys.packed ? 0 : batch, k_row = keys.first_row + first_key;
+    KGEN_UNROLL
+    for (int t = 0; t < KEY_TILES; ++t) {
+        fetch_tile(shared + K_OFFSET + t * key_tile::bytes, given.k, barrier.keys(), k_row + t * TILE_KEYS, head_k,
+                   k_batch);
+        fetch_tile(shared + V_OFFSET + t * key_tile::bytes, given.v, barrier.keys(), k_row + t * TILE_KEYS, head_k,
+                   k_batch);
+    }
+    const int group = p.num_heads / p.num_heads_k;
+    const int q_batch = work.queries.packed ? 0 : batch;
+    ring_place<STAGES> place;
+    for (int head = head_k * group; head < (head_k + 1) * group; ++head) {
+        const int head_place = first_tile_of<BLOCK_M>(p, work.queries, batch, head);
+        for (int tile = work.first_tile; tile * BLOCK_M < work.end_query; ++tile, place.next()) {
+            const int row = work.queries.first_row + tile * BLOCK_M;
+            mbarrier_wait(barrier.q_empty(place.stage), place.parity ^ 1);
+            fetch_tile(shared + Q_OFFSET + place.stage * STAGE_BYTES, given.q, barrier.q_full(place.stage), row, head,
+                       q_batch);
+            mbarrier_arrive_expect_tx(barrier.q_full(place.stage), ROW_BYTES);
+            tma_load(shared + SHIFTS_OFFSET + place.stage * ROW_BYTES, given.rows, barrier.q_full(place.stage), 0,
+                     head_place + tile);
+            mbarrier_wait(barrier.dout_empty(place.stage), place.parity ^ 1);
+            fetch_tile(shared + DOUT_OFFSET + place.stage * STAGE_BYTES, given.dout, barrier.dout_full(place.stage),
+                       row, head, q_batch);
+        }
+    }
+}
+
+// Caps the products, in units of the cap.
+KGEN_DEVICE void cap_scores(scores& s, const bwd_arguments& p) {
+    KGEN_UNROLL
+    for (int i = 0; i < BLOCK_M / 2; ++i) s[0][i / 4][i % 4] = capped(p, s[0][i / 4][i % 4]);
+}
+
+// P^T = exp2(log2_scale S^T + shift), with one shift per query, minus the ALiBi term, of eight queries, the j-th of the
+// tile, as A operands: the accumulator layout of S is the A-operand layout of P. In place of S^T, P^T times the
+// derivative of the cap, which affects only dS^T.
+// `distance`: of the lane's first key from the tile's first query.
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, const bwd_arguments& p, uint32_t shifts, float slope,
+                                   int distance) {
+    float shift[2];
+    load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
+    const float from_first = slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
+        const float low_weight = exp2_fast(
+            fused_multiply_add(low, p.log2_scale, less_by_distance(shift[0], slope, from_first, h * 8 - j * 8)));
+        const float high_weight = exp2_fast(
+            fused_multiply_add(high, p.log2_scale, less_by_distance(shift[1], slope, from_first, h * 8 - j * 8 - 1)));
+        w[0][j / 2][j % 2 * 2 + h] = pack<element>(low_weight, high_weight);
+        low = low_weight * derivative(p, low);
+        high = high_weight * derivative(p, high);
+    }
+}
+
+// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of the tile.
+KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4], uint32_t deltas) {
+    float delta[2];
+    load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h)
+        ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
+                                                    p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
+}
+
+// Writes dS of a warp's 16 keys, starting at column `warp_key` of the tile.
+KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
+    const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
+    const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
+    KGEN_UNROLL
+    for (int step = 0; step < BLOCK_M / 16; ++step)
+        stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[0][step]);
+}
+
+// Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
+// for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
+KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
+    return tile + (column_block * 128 + thread) * 4;
+}
+
+using query_sums = float[DQ_COLUMNS / 8][4];
+
+// Starts dQ = dS K of the warpgroup's queries and columns. WARPGROUP is the warpgroup's number, or 0 if both have the
+// same code.
+template <int WARPGROUP>
+KGEN_DEVICE void multiply_gradients(query_sums& dq, uint32_t gradients, uint32_t k, int warpgroup) {
+    constexpr int columns = WARPGROUP == 0 ? DQ_COLUMNS : HEAD_DIM - DQ_COLUMNS;
+    if (ALIKE) k += warpgroup * key_tile::panel_offset(DQ_COLUMNS);
+    wgmma_fence();
+    KGEN_UNROLL
+    for (int w = 0; w < CONSUMERS; ++w)
+        multiply_panel_by_columns<element, key_tile, WARPGROUP * DQ_COLUMNS, columns>(
+            dq, gradients + w * gradient_tile::bytes, k + w * key_tile::bytes, w > 0);
+    wgmma_commit();
+}
+
+// Adds them to the sums of the step's queries.
+template <int WARPGROUP>
+KGEN_DEVICE void add_query_gradients(float* tile, const query_sums& dq, int warpgroup) {
+    const int thread = static_cast<int>(thread_index() % 128);
+    float* sums = first_sum_of(tile, warpgroup * (DQ_COLUMNS / 8), thread);
+    constexpr int columns = WARPGROUP == 0 ? DQ_COLUMNS : HEAD_DIM - DQ_COLUMNS;
+    KGEN_UNROLL
+    for (int j = 0; j < DQ_COLUMNS / 8; ++j) {
+        if (j * 8 < columns) add_global(sums + j * 512, floats4{dq[j][0], dq[j][1], dq[j][2], dq[j][3]});
+    }
+}
+
+// Writes dK and dV of a warp's keys through the warpgroup's tiles of K and V; `first` is the first key of these.
+template <bool VECTOR>
+KGEN_DEVICE void write_key_gradients(const bwd_arguments& p, const assignment& work, int first, const key_sums& dk,
+                                     const key_sums& dv, uint32_t k, uint32_t v) {
+    const auto [batch, head_k, first_key, keys] = work;
+    const int warp_key = warp_index() % 4 * 16, rows = keys.rows - first;
+    uint16_t* to_dk = static_cast<uint16_t*>(p.dk) +
+                      sequence_offset(keys, batch, head_k, p.dk_batch_stride, p.dk_row_stride, p.dk_head_stride);
+    uint16_t* to_dv = static_cast<uint16_t*>(p.dv) +
+                      sequence_offset(keys, batch, head_k, p.dv_batch_stride, p.dv_row_stride, p.dv_head_stride);
+    write_rows<key_tile, VECTOR>(dk, p.softmax_scale, k, warp_key, to_dk + first * p.dk_row_stride, p.dk_row_stride,
+                                 rows);
+    write_rows<key_tile, VECTOR>(dv, 1.0f, v, warp_key, to_dv + first * p.dv_row_stride, p.dv_row_stride, rows);
+}
+
+// A consumer warpgroup: dK and dV of its 64 keys, and its share of dQ of each step.
+template <bool SUMS_DQ, int WARPGROUP>
+KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work, uint32_t shared, barriers barrier,
+                                int warpgroup) {
+    const bwd_arguments& p = given.call;
+    const uint32_t k_tiles = shared + K_OFFSET, k = k_tiles + warpgroup * key_tile::bytes,
+        v = shared + V_OFFSET + warpgroup * key_tile::bytes;
+    const int warp_key = warp_index() % 4 * 16;  // of the warpgroup's keys
+    const int lane_key = warpgroup * TILE_KEYS + warp_key + static_cast<int>(lane_index() / 4);
+    const int consumer = static_cast<int>(thread_index()) - 128;
+    // What lies behind a sequence may be NaN, which no weight of zero removes.
+    const auto clear_behind = [&](uint32_t tile, int rows) {
+        clear_rows_from<query_tile>(tile, rows, consumer, CONSUMER_THREADS);
+        fence_proxy_async();
+        barrier_wait(1, CONSUMER_THREADS);
+    };
+    const auto release = [&](uint32_t empty) {
+        if (lane_index() == 0) mbarrier_arrive(empty);
+    };
+
+    // The first step multiplies the second tile of dS as if it were that of a step before; nothing is added.
+    if (SUMS_DQ && work.has_queries()) {
+        clear_rows_from<gradient_tile>(shared + GRADIENTS_OFFSET + GRADIENT_BYTES + warpgroup * gradient_tile::bytes, 0,
+                                       static_cast<int>(thread_index() % 128), 128);
+        fence_proxy_async();
+        barrier_wait(1, CONSUMER_THREADS);
+    }
+    key_sums dk, dv;
+    clear(dk[0]);
+    clear(dv[0]);
+    if (work.has_queries()) {
+        mbarrier_wait(barrier.keys(), 0);
+        const int own_rows = max(0, work.key_rows() - warpgroup * TILE_KEYS);
+        if (own_rows < TILE_KEYS) {
+            clear_rows_from<key_tile>(k, own_rows, static_cast<int>(thread_index() % 128), 128);
+            clear_rows_from<key_tile>(v, own_rows, static_cast<int>(thread_index() % 128), 128);
+            fence_proxy_async();
+        }
+        if (work.key_rows() < BLOCK_N) barrier_wait(1, CONSUMER_THREADS);
+    }
+
+    const int group = p.num_heads / p.num_heads_k;
+    int heads_left = work.has_queries() ? group : 0;
+    int tile = work.first_tile;
     // tile 0 of the head, in the workspace
-    int head_place = first_tile_of<BLOCK_M>(p, queries, work.batch, first_head);
-
-    const uint32_t shared = shared_base();
-    const int warp = warp_index();
-    const bool is_value_warp = warp < PAIRS;
-
-    key_sums sums;
-    clear(sums);
-
-    const auto copy_queries = [&](uint32_t stage) {
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + Q_OFFSET, q, p.q_row_stride, tile * BLOCK_M,
-                                                         queries.rows);
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(stage + DOUT_OFFSET, dout, p.dout_row_stride, tile * BLOCK_M,
-                                                         queries.rows);
-        const float* shifts = p.row_shifts + static_cast<int64_t>(head_place + tile) * (2 * BLOCK_M);
-        if (thread_index() < BLOCK_M / 2)
-            cp_async(stage + SHIFTS_OFFSET + thread_index() * 16, shifts + thread_index() * 4, true);
-        cp_async_commit();
+    int head_place = first_tile_of<BLOCK_M>(p, work.queries, work.keys.batch, work.keys.head_k * group);
+    ring_place<STAGES> place;
+    ring_place<2> ds_place;    // of the tile of dS of this step
+    int last_place = -1;       // of the queries of the previous step, in the workspace
+    scores s;
+    // Starts S^T of the queries in a stage.
+    const auto start_scores = [&](uint32_t stage) {
+        wgmma_fence();
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(s[0], k,
+                                                                         shared + Q_OFFSET + stage * STAGE_BYTES);
+        wgmma_commit();
     };
-    // Advances to the next queries and starts copying them, or leaves no heads.
-    const auto copy_next = [&](uint32_t stage) {
-        if (++tile * BLOCK_M >= end_query) {
-            tile = first_tile;
-            if (--heads_left == 0) return;
-            q += p.q_head_stride;
-            dout += p.dout_head_stride;
-            head_place += p.query_tiles;
-        }
-        copy_queries(stage);
+    const auto await_queries = [&] {
+        mbarrier_wait(barrier.q_full(place.stage), place.parity);
+        const int rows = work.queries.rows - tile * BLOCK_M;
+        if (rows < BLOCK_M) clear_behind(shared + Q_OFFSET + place.stage * STAGE_BYTES, rows);
     };
-    // The query head of the step at which `left` heads remain, including this one.
-    const auto head_at = [&](int left) { return (work.head_k + 1) * (p.num_heads / p.num_heads_k) - left; };
-    // Adds dQ of the step whose queries have index `at` in the workspace.
-    const auto add_dq = [&](int at, uint32_t ds) {
-        if (p.dq_sums != nullptr)
-            add_query_gradients(p.dq_sums + at * TILING.dq_floats + thread_index(), ds, shared + K_OFFSET);
-    };
-
-    // One step of a pair of warps: S^T, P^T and dV of one, dP^T, dS^T and dK of the other.
-    const auto multiply_and_accumulate = [&](uint32_t stage, uint32_t weights_at, int first_query, float slope) {
-        const int warp_key = opaque(warp) % PAIRS * WARP_KEYS;  // opaque, so that dependent values are recomputed
-        scores s;
-        weights w;
-        multiply<key_tile, query_tile>(s, shared + (is_value_warp ? K_OFFSET : V_OFFSET), warp_key,
-                                       stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
-        if (is_value_warp) {
-            const int lane_key = warp_key + lane_index() / 4;
-            KGEN_UNROLL
-            for (int t = 0; t < N_TILES; ++t) {
-                KGEN_UNROLL
-                for (int i = 0; i < BLOCK_M / 2; ++i) s[t][i / 4][i % 4] = capped(p, s[t][i / 4][i % 4]);
-            }
-            const int position = begin + first_query, key = work.first_key + lane_key;
-            if (first_query < clear_first || first_query + BLOCK_M > clear_end)
-                mask(s, {p, key, position, work.keys.rows});
-            probabilities(w, s, p, stage + SHIFTS_OFFSET, weights_at, warp_key, slope, key - position);
-            barrier_arrive(1 + warp, 64);
-        } else {
-            barrier_wait(1 + warp - PAIRS, 64);
-            score_gradients(w, s, weights_at, warp_key, stage + DELTAS_OFFSET);
-            store_weights(w, weights_at, warp_key);
-        }
-        accumulate<query_tile>(sums, w, stage + (is_value_warp ? DOUT_OFFSET : Q_OFFSET));
-    };
-
-    if (first_tile * BLOCK_M >= end_query) heads_left = 0;
     if (heads_left > 0) {
-        const auto [batch, head_k, first_key, keys] = work;
-        const uint16_t* k = static_cast<const uint16_t*>(p.k) +
-                            sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
-        const uint16_t* v = static_cast<const uint16_t*>(p.v) +
-                            sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + K_OFFSET, k, p.k_row_stride, first_key, keys.rows);
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(shared + V_OFFSET, v, p.v_row_stride, first_key, keys.rows);
-        copy_queries(shared);
+        await_queries();
+        start_scores(place.stage);
+        wgmma_wait<0>(s[0]);
     }
-
-    int phase = 0;  // index of the buffer, of two of each kind, that this step uses
-    const auto stage_at = [&](int which) { return shared + opaque(which) * STAGE_BYTES; };
-    const auto weights_at = [&](int which) { return shared + WEIGHTS_OFFSET + opaque(which) * weight_tile::bytes; };
-    int last_place = -1;  // of the queries of the previous step
     while (heads_left > 0) {
-        cp_async_wait<0>();
-        // this step's queries and the last one's dS^T are visible to all threads; the buffers of two steps ago are free
-        block_sync();
-        const int this_place = head_place + tile;
-        const int first_query = tile * BLOCK_M;
-        const float slope = slope_of(p, work.batch, head_at(heads_left));
-        copy_next(stage_at(1 - phase));
-        // Value warps add to dQ after their own step, key warps before it, so that P^T is ready when they need it.
-        if (!is_value_warp && last_place >= 0) add_dq(last_place, weights_at(1 - phase));
-        multiply_and_accumulate(stage_at(phase), weights_at(phase), first_query, slope);
-        if (is_value_warp && last_place >= 0) add_dq(last_place, weights_at(1 - phase));
-        last_place = this_place;
-        phase = 1 - phase;
-    }
-    block_sync();  // the last step's dS^T is visible to all threads
-    if (last_place >= 0) add_dq(last_place, weights_at(1 - phase));
+        const uint32_t stage = place.stage;
+        const uint32_t q = shared + Q_OFFSET + stage * STAGE_BYTES, dout = shared + DOUT_OFFSET + stage * STAGE_BYTES;
+        const uint32_t shifts = shared + SHIFTS_OFFSET + stage * ROW_BYTES, deltas = shifts + BLOCK_M * 4;
+        const int first_query = tile * BLOCK_M, this_place = head_place + tile;
+        scores dp;
+        weights w, ds;
 
-    block_sync();  // no warp still reads K or V
-    const auto [batch, head_k, first_key, keys] = assigned_keys(p);  // recomputed rather than kept in registers
-    uint16_t* to;
-    int64_t row_stride;
-    if (is_value_warp) {
-        row_stride = p.dv_row_stride;
-        to = static_cast<uint16_t*>(p.dv) +
-             sequence_offset(keys, batch, head_k, p.dv_batch_stride, row_stride, p.dv_head_stride);
-    } else {
-        row_stride = p.dk_row_stride;
-        to = static_cast<uint16_t*>(p.dk) +
-             sequence_offset(keys, batch, head_k, p.dk_batch_stride, row_stride, p.dk_head_stride);
+        mbarrier_wait(barrier.dout_full(stage), place.parity);
+        if (work.queries.rows - first_query < BLOCK_M) clear_behind(dout, work.queries.rows - first_query);
+        wgmma_fence();
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp[0], v, dout);
+        wgmma_commit();
+        cap_scores(s, p);
+
+        const int position = work.begin + first_query, key = work.keys.first_key + lane_key;
+        if (work.needs_mask(first_query)) mask(s, {p, key, position, work.keys.keys.rows});
+        const float slope = slope_of(p, work.keys.batch, (work.keys.head_k + 1) * group - heads_left);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) take_exponentials(s, w, j, p, shifts, slope, key - position);
+        wgmma_fence();
+        multiply_by_columns<element, query_tile, HEAD_DIM>(dv[0], w[0], dout);
+        wgmma_commit();
+        wgmma_wait<1>(dp[0]);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) score_gradients_of(ds, j, s[0][j], dp[0][j], deltas);
+        wgmma_fence();
+        multiply_by_columns<element, query_tile, HEAD_DIM>(dk[0], ds[0], q);
+        wgmma_commit();
+
+        place.next();
+        if (++tile * BLOCK_M >= work.end_query) {
+            tile = work.first_tile;
+            head_place += p.query_tiles;
+            --heads_left;
+        }
+        query_sums dq;
+        if constexpr (SUMS_DQ) {
+            const uint32_t last_tile = ds_place.stage ^ 1;
+            // dQ of the step before the previous one; the second tile has been read once more, before the first step.
+            mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1 ^ ds_place.stage);
+            store_gradients(ds, shared + GRADIENTS_OFFSET + ds_place.stage * GRADIENT_BYTES +
+                                warpgroup * gradient_tile::bytes, warp_key);
+            fence_proxy_async();
+            warp_sync();
+            release(barrier.ds_full(ds_place.stage));
+            // dQ of the previous step, whose dS the other warpgroup has long written: neither waits for the other.
+            mbarrier_wait(barrier.ds_full(last_tile), ds_place.parity ^ last_tile);
+            multiply_gradients<WARPGROUP>(dq, shared + GRADIENTS_OFFSET + last_tile * GRADIENT_BYTES, k_tiles,
+                                          warpgroup);
+            wgmma_wait<1>(dk[0]);
+            hold(dv[0]);
+            release(barrier.dout_empty(stage));
+        }
+        if (heads_left > 0) await_queries();
+        // After the last step those of any queries, unused: products under a condition would be serialised.
+        start_scores(heads_left > 0 ? place.stage : stage);
+        if constexpr (SUMS_DQ) {
+            wgmma_wait<1>(dq);
+            release(barrier.ds_empty(ds_place.stage ^ 1));
+            if (last_place >= 0)
+                add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq,
+                                               warpgroup);
+            last_place = this_place;
+            ds_place.next();
+        } else {
+            wgmma_wait<1>(dk[0]);
+            hold(dv[0]);
+            release(barrier.dout_empty(stage));
+            warp_sync();  // all lanes have read the shifts and deltas
+        }
+        wgmma_wait<0>(s[0]);
+        release(barrier.q_empty(stage));
     }
-    write_rows<key_tile, VECTOR>(sums, is_value_warp ? 1.0f : p.softmax_scale,
-                                 shared + (is_value_warp ? V_OFFSET : K_OFFSET), warp % PAIRS * WARP_KEYS,
-                                 to + first_key * row_stride, row_stride, keys.rows - first_key);
+
+    if (SUMS_DQ && last_place >= 0) {
+        query_sums dq;
+        mbarrier_wait(barrier.ds_full(ds_place.stage ^ 1), ds_place.parity ^ ds_place.stage ^ 1);
+        multiply_gradients<WARPGROUP>(dq, shared + GRADIENTS_OFFSET + (ds_place.stage ^ 1) * GRADIENT_BYTES, k_tiles,
+                                      warpgroup);
+        wgmma_wait<0>(dq);
+        add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq, warpgroup);
+    }
+    barrier_wait(1, CONSUMER_THREADS);  // no warpgroup still reads K
+    const int first = work.keys.first_key + warpgroup * TILE_KEYS;
+    if (given.vector) {
+        write_key_gradients<true>(p, work.keys, first, dk, dv, k, v);
+    } else {
+        write_key_gradients<false>(p, work.keys, first, dk, dv, k, v);
+    }
+}
+
+KGEN_KERNEL(GRADIENT_THREADS, 1) gradients(KGEN_PARAMETER parameters given) {
+    const block_work work = work_of_block(given.call);
+    if (work.key_rows() <= 0) return;
+    const uint32_t shared = shared_base();
+    const barriers barrier = {shared + BARRIERS_OFFSET};
+    if (thread_index() == 0) init_barriers(barrier);
+    block_sync();
+    const int warpgroup = static_cast<int>(warp_index() / 4);
+    if (warpgroup == 0) {
+        release_registers<24>();
+        if (thread_index() == 0 && work.has_queries()) fetch(given, work, shared, barrier);
+    } else {
+        claim_registers<240>();
+        if (given.call.dq_sums == nullptr) {
+            multiply_steps<false, 0>(given, work, shared, barrier, warpgroup - 1);
+        } else if (ALIKE || warpgroup == 1) {
+            multiply_steps<true, 0>(given, work, shared, barrier, warpgroup - 1);
+        } else if constexpr (!ALIKE) {
+            multiply_steps<true, 1>(given, work, shared, barrier, warpgroup - 1);
+        }
+    }
 }
 
 // The queries of a block in the other kernels: blocks are ordered by batch, head, then tile of ROWS queries.
@@ -656,25 +800,22 @@ template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
     if (tile * BLOCK_M >= queries.rows) return;
-    const float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats +
-                        thread_index();
+    float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats;
     const uint32_t shared = shared_base();
-    const int warp = warp_index();
+    constexpr int row_groups = BLOCK_M / 16, column_step = THREADS / 32 / row_groups;
+    const int warp = warp_index(), group = warp % row_groups;
+    const int row = group * 16 + lane_index() / 4;
     KGEN_UNROLL
-    for (int i = 0; i < DQ_ROWS; ++i) {
+    for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
+        const int column_block = j + warp / row_groups;
+        if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
+        const float* at = first_sum_of(sums, column_block, group * 32 + lane_index());
+        float x[4];
         KGEN_UNROLL
-        for (int j = 0; j < DQ_COLUMNS; ++j) {
-            if (!dq_has_column(warp, j)) continue;
-            KGEN_UNROLL
-            for (int e = 0; e < 8; e += 2) {
-                const float* at = sums + ((i * DQ_COLUMNS + j) * 8 + e) * THREADS;
-                const int row = (i * DQ_WARPS_M + dq_row(warp)) * 16 + e / 2 % 2 * 8 + lane_index() / 4;
-                const int column = (j * DQ_WARPS_D + dq_column(warp)) * 16 + e / 4 * 8;
-                store_shared(shared + chunk_offset<query_tile>(row, column) + lane_index() % 4 * 4,
-                             pack<element>(load_global(at) * p.softmax_scale,
-                                           load_global(at + THREADS) * p.softmax_scale));
-            }
-        }
+        for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;
+        const uint32_t to = lane_index() % 4 * 4;
+        store_shared(shared + chunk_offset<query_tile>(row, column_block * 8) + to, pack<element>(x[0], x[1]));
+        store_shared(shared + chunk_offset<query_tile>(row + 8, column_block * 8) + to, pack<element>(x[2], x[3]));
     }
     block_sync();
     uint16_t* dq = static_cast<uint16_t*>(p.dq) + tile * BLOCK_M * p.dq_row_stride +
@@ -851,7 +992,8 @@ extern "C" size_t flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90_workspa
 
 extern "C" int flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90(const kgen_bwd_params* given,
                                                                       cudaStream_t stream) {
-    bwd_arguments p = {};
+    parameters params = {};
+    bwd_arguments& p = params.call;
     if (const int code = check_bwd_params(given, SELF, TILING, p)) return code;
     const uint64_t query_blocks = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
     const uint64_t key_blocks = product(tiles_of(p.seqlen_k, BLOCK_N), p.num_heads_k, p.batch);
@@ -860,12 +1002,15 @@ extern "C" int flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90(const kgen
     for (const uint64_t blocks : grids) {
         if (const int code = check_blocks(SELF.name, blocks, p)) return code;
     }
-    const bool vector = bwd_is_aligned(p);
+    if (query_blocks > 0 && key_blocks > 0) {
+        if (const int code = make_maps(params, SELF.name)) return code;
+    }
+    const bool vector = params.vector = bwd_is_aligned(p);
     int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS,
                       0, p, stream);
     if (code == KGEN_SUCCESS) {
-        code = launch(vector ? gradients<true> : gradients<false>, SELF.name, static_cast<uint32_t>(key_blocks),
-                      THREADS, SHARED_BYTES, p, stream);
+        code = launch(gradients, SELF.name, static_cast<uint32_t>(key_blocks), GRADIENT_THREADS, SHARED_BYTES, params,
+                      stream);
     }
     if (code == KGEN_SUCCESS && p.dsinks != nullptr) {
         code = launch(sink_gradients, SELF.name, static_cast<uint32_t>(p.num_heads), SINK_THREADS, SINK_SHARED_BYTES, p,

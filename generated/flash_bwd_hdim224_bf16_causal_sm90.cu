@@ -26,7 +26,7 @@
 // TMA fetches whole tiles. Rows behind the last of a sequence are zeros or, in a packed tensor or one with unused rows,
 // those of others, which the consumers clear.
 //
-// Plan: 205992 bytes of shared memory; dV and S, or dK and dP, need about 176 of 192
+// Plan: 206000 bytes of shared memory; dV and S, or dK and dP, need about 176 of 192
 // registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_wide_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_bwd_hdim224_bf16_causal_sm90.cu
@@ -100,7 +100,7 @@ constexpr int WIDEST = 192;
 //   P at 172032 (16384 bytes)
 //   dS of two steps at 188416 (16384 bytes)
 //   stages of shifts and deltas at 204800 (1024 bytes)
-//   mbarriers at 205824 (168 bytes)
+//   mbarriers at 205824 (176 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t DOUT_OFFSET = 57344;
 constexpr uint32_t K_OFFSET = 114688;
@@ -109,7 +109,7 @@ constexpr uint32_t WEIGHTS_OFFSET = 172032;
 constexpr uint32_t GRADIENTS_OFFSET = 188416;
 constexpr uint32_t SHIFTS_OFFSET = 204800;
 constexpr uint32_t BARRIERS_OFFSET = 205824;
-constexpr uint32_t SHARED_BYTES = 205992;
+constexpr uint32_t SHARED_BYTES = 206000;
 constexpr uint32_t STAGE_BYTES = 28672;  // a stage of Q or of dO
 constexpr uint32_t GRADIENT_BYTES = gradient_tile::bytes;  // dS of a step
 constexpr uint32_t ROW_BYTES = 2 * BLOCK_M * sizeof(float);  // shifts and deltas of a step
@@ -270,12 +270,12 @@ struct barriers {
     KGEN_DEVICE uint32_t p_full(uint32_t warp) const { return base + (4 * STAGES + 4 + warp) * 8; }
     KGEN_DEVICE uint32_t p_empty(uint32_t warp) const { return base + (4 * STAGES + 8 + warp) * 8; }
     KGEN_DEVICE uint32_t keys() const { return base + (4 * STAGES + 12) * 8; }
+    KGEN_DEVICE uint32_t keys_empty() const { return base + (4 * STAGES + 13) * 8; }  // nobody still reads K or V
 };
 
 // The named barriers.
-constexpr int VALUE_BARRIER = 1;     // of the value warpgroup
-constexpr int KEY_BARRIER = 2;       // of the key warpgroup
-constexpr int CONSUMER_BARRIER = 3;  // of all that multiply
+constexpr int VALUE_BARRIER = 1;  // of the value warpgroup
+constexpr int KEY_BARRIER = 2;    // of the key warpgroup
 
 KGEN_DEVICE void init_barriers(barriers barrier) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -293,6 +293,7 @@ KGEN_DEVICE void init_barriers(barriers barrier) {
         mbarrier_init(barrier.p_empty(warp), 1);
     }
     mbarrier_init(barrier.keys(), 2);  // K and V
+    mbarrier_init(barrier.keys_empty(), CONSUMER_THREADS / 32);
     fence_mbarrier_init();
 }
 
@@ -380,20 +381,17 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     }
 }
 
-// P^T = exp2(log2_scale S^T + shift), with one shift per query, in place of S^T and as A operands: the accumulator
-// layout of S is the A-operand layout of P.
-KGEN_DEVICE void take_exponentials(scores& s, weights& w, float log2_scale, uint32_t shifts) {
+// P^T = exp2(log2_scale S^T + shift), with one shift per query, of eight queries, the j-th of the tile, in place of S^T
+// and as A operands: the accumulator layout of S is the A-operand layout of P.
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, float log2_scale, uint32_t shifts) {
+    float shift[2];
+    load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
     KGEN_UNROLL
-    for (int j = 0; j < BLOCK_M / 8; ++j) {
-        float shift[2];
-        load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
-            low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
-            high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
-            w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
-        }
+    for (int h = 0; h < 2; ++h) {
+        float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
+        low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
+        high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
+        w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
     }
 }
 
@@ -467,10 +465,9 @@ constexpr uint32_t WEIGHTS_STEP = 128 * 16;
 // The thread's first four.
 KGEN_DEVICE uint32_t place_of_weights(uint32_t shared) { return shared + WEIGHTS_OFFSET + thread_index() % 128 * 16; }
 
-KGEN_DEVICE void pass_weights(const scores& s, uint32_t to) {
-    KGEN_UNROLL
-    for (int j = 0; j < BLOCK_M / 8; ++j)
-        store_shared(to + j * WEIGHTS_STEP, floats4{s[0][j][0], s[0][j][1], s[0][j][2], s[0][j][3]});
+// Passes on those of eight queries, the j-th of the tile.
+KGEN_DEVICE void pass_weights(const scores& s, int j, uint32_t to) {
+    store_shared(to + j * WEIGHTS_STEP, floats4{s[0][j][0], s[0][j][1], s[0][j][2], s[0][j][3]});
 }
 
 // The value warpgroup: P^T of every step, which the key warpgroup needs too, and dV += P^T dO.
@@ -506,9 +503,13 @@ KGEN_DEVICE void sum_values(const bwd_arguments& p, const block_work& work, uint
         const int diagonal = work.first_seeing - steps.tile * BLOCK_M;
         if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
         weights w;
-        take_exponentials(s, w, p.log2_scale, shifts);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) take_exponentials(s, w, j, p.log2_scale, shifts);
         mbarrier_wait(barrier.p_empty(warp), parity ^ 1);
-        pass_weights(s, weights_to);
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_M / 8; ++j) {
+            pass_weights(s, j, weights_to);
+        }
         warp_sync();
         release(barrier.p_full(warp));
         parity ^= 1;
@@ -657,19 +658,21 @@ KGEN_KERNEL(GRADIENT_THREADS, 1) gradients(KGEN_PARAMETER parameters given) {
     } else if (warpgroup == 3) {
         release_registers<104>();
         if (p.dq_sums != nullptr) sum_queries(p, work, shared, barrier);
-        barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);
+        release(barrier.keys_empty());
     } else {
         claim_registers<192>();
         key_sums sums;
         clear(sums);
         if (warpgroup == 1) {
             if (work.has_queries()) sum_values(p, work, shared, barrier, sums);
-            barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);  // nobody still reads V
+            release(barrier.keys_empty());
+            mbarrier_wait(barrier.keys_empty(), 0);
             write_key_gradient(sums, 1.0f, work.keys, given.vector, shared + V_OFFSET, p.dv, p.dv_batch_stride,
                                p.dv_row_stride, p.dv_head_stride);
         } else {
             if (work.has_queries()) sum_keys(p, work, shared, barrier, sums);
-            barrier_wait(CONSUMER_BARRIER, CONSUMER_THREADS);  // nobody still reads K
+            release(barrier.keys_empty());
+            mbarrier_wait(barrier.keys_empty(), 0);
             write_key_gradient(sums, p.softmax_scale, work.keys, given.vector, shared + K_OFFSET, p.dk,
                                p.dk_batch_stride, p.dk_row_stride, p.dk_head_stride);
         }

@@ -9,9 +9,21 @@ import torch
 
 from . import abi, features
 from .bias import enter_bias, shape_of_dbias, strides_of_bias
-from .errors import MissingKernel
+from .errors import KgenError, MissingKernel
 from .forward import check_dtypes, enter_features, request_of
-from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, no_rows, rows_contiguous
+from .launch import (
+    DTYPES,
+    MOST_PLANS,
+    POINTER,
+    Plan,
+    TensorOrNone,
+    enter_sizes,
+    enter_strides,
+    known,
+    movable,
+    no_rows,
+    rows_contiguous,
+)
 
 _TENSORS = struct.Struct("=9Q")
 _TENSORS_AT = abi.BwdParams.q.offset
@@ -95,10 +107,18 @@ def backward(
     tensors = q, k, v, out, dout, lse, dq, dk, dv
     of_others = None if sinks is None else dsinks, dbias if with_dbias else None
     try:
-        _launch(plan, tensors, optional, *of_others)
-    except MissingKernel as error:
-        plan.missing_kernel(error)
-        _launch(plan, tensors, optional, *of_others)
+        try:
+            _launch(plan, tensors, optional, *of_others)
+        except MissingKernel as error:
+            plan.missing_kernel(error)
+            _launch(plan, tensors, optional, *of_others)
+    except KgenError as error:
+        # Only Hopper's kernels require TMA, whose strides and addresses are multiples of 16 bytes.
+        given = dout, q, k, v
+        used = tuple(map(movable, given)) if error.code == abi.ERROR_UNSUPPORTED else given
+        if all(one is other for one, other in zip(given, used)):
+            raise
+        return backward(*used, out, lse, *optional[:6], dlse, bias, *numbers[:9], with_dbias, *added)
     if with_dbias and dbias.shape != bias.shape:
         dbias = dbias.sum(3, keepdim=True)
     return dq, dk, dv, dsinks, dbias

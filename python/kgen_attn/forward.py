@@ -30,6 +30,7 @@ from .launch import (
     enter_sizes,
     enter_strides,
     known,
+    movable,
     no_rows,
     rows_contiguous,
 )
@@ -200,22 +201,13 @@ def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, opt
         batch = abi.FwdParams.from_buffer_copy(plan.params).batch
         k, v = k[:batch], v[:batch]
     given = q, k, v
-    used = (_movable(q), *((k, v) if is_cache else (_movable(k), _movable(v))))
+    used = (movable(q), *((k, v) if is_cache else (movable(k), movable(v))))
     if all(one is other for one, other in zip(given, used)):
         raise refused
     copied = planned(layout_of(*used), *used, optional, plan.numbers, out)
     if copied.library is not plan.library:  # a library built for the request
         copied.use(plan.library)
     _launch(copied, *used, out, lse, optional, append)
-
-
-def _movable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, copied if TMA cannot move it (CUDA driver API, cuTensorMapEncodeTiled)."""
-    size = tensor.element_size()
-    strides = [stride * size for extent, stride in zip(tensor.shape[:-1], tensor.stride()) if extent > 1]
-    if tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride % 16 == 0 for stride in strides):
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _launch(plan, q, k, v, out, lse, optional, append) -> None:

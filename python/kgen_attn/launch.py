@@ -167,6 +167,15 @@ def rows_contiguous(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
+def movable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied if TMA cannot move it (CUDA driver API, cuTensorMapEncodeTiled)."""
+    size = tensor.element_size()
+    strides = [stride * size for extent, stride in zip(tensor.shape[:-1], tensor.stride()) if extent > 1]
+    if tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride % 16 == 0 for stride in strides):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 def enter_strides(params: ctypes.Structure, name: str, strides: Sequence[int], axes: Sequence[str]) -> None:
     """Stores `name_axis_stride` for each axis."""
     for axis, stride in zip(axes, strides):

@@ -104,7 +104,7 @@ def test_views_are_read_where_they_lie(draw):
 def copies(monkeypatch):
     """Number of tensors copied by each call since the last check, if one Hopper kernel is used."""
     assert {kernel.target for kernel in library().kernels if kernel.head_dim == 48} == {90}
-    copied, movable = [], forward._movable
+    copied, movable = [], forward.movable
 
     def watched(tensor):
         used = movable(tensor)
@@ -112,7 +112,7 @@ def copies(monkeypatch):
             copied.append(tensor)
         return used
 
-    monkeypatch.setattr(forward, "_movable", watched)
+    monkeypatch.setattr(forward, "movable", watched)
 
     def looked_at():
         count = len(copied)
@@ -140,6 +140,26 @@ def test_what_tma_cannot_move_is_copied(draw, copies):
     assert copies() == 6
     check(q, k, v, dict())
     assert copies() == 0
+
+
+def test_gradients_of_what_tma_cannot_move(draw):
+    """Only Hopper has kernels of head dim 72."""
+    assert {kernel.target for kernel in library().kernels if kernel.head_dim == 72} == {90}
+    plain = [draw(2, 12, 2, 72), draw(2, 20, 2, 72), draw(2, 20, 2, 72), draw(2, 12, 2, 72)]
+
+    def gradients(q, k, v, dout):
+        leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+        out = flash_attn_func(*leaves, causal=True, deterministic=True)
+        return torch.autograd.grad(out, leaves, dout)
+
+    for place in range(4):
+        odd = shifted(draw, *plain[place].shape)
+        odd.copy_(plain[place])
+        given = [odd if other == place else t for other, t in enumerate(plain)]
+        assert all(map(torch.equal, gradients(*given), gradients(*plain)))
+    # The gradient of a sum over the heads: expanded, with a stride of 0.
+    one = draw(2, 12, 1, 72)
+    assert all(map(torch.equal, gradients(*plain[:3], one.expand(2, 12, 2, 72)), gradients(*plain[:3], one.repeat(1, 1, 2, 1))))
 
 
 def test_o_is_written_where_it_lies(draw, copies):

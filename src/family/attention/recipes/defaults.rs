@@ -7,7 +7,10 @@ use crate::{family::attention::tile_keys, grid::TileFile, kernel::TileKey};
 macro_rules! tile_file {
     ($name:literal) => {
         std::sync::LazyLock::new(|| {
-            crate::family::attention::recipes::defaults::read($name, include_str!(concat!("../../../../tiles/", $name)))
+            crate::family::attention::recipes::defaults::read(
+                $name,
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tiles/", $name)),
+            )
         })
     };
 }

@@ -9,7 +9,6 @@ mod fwd_sm75;
 mod helpers;
 mod hopper;
 mod hopper_bwd;
-mod hopper_bwd_wide;
 mod hopper_fp8;
 mod hopper_short;
 mod ladder;

@@ -8,8 +8,7 @@ use super::{
     fwd_sm75::TuringForward,
     helpers::{COMBINE, PREPARE},
     hopper::HopperForward,
-    hopper_bwd::{self, HopperBackward},
-    hopper_bwd_wide::{self, WideHopperBackward},
+    hopper_bwd,
     hopper_fp8::HopperFp8Forward,
     hopper_short::HopperShort,
     mla::LatentForward,
@@ -44,9 +43,7 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
         Kind::FwdSplit => Ok(&SplitForward),
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),
-        Kind::Bwd if hopper_bwd::serves(variant) => Ok(&HopperBackward),
-        Kind::Bwd if hopper_bwd_wide::serves(variant) => Ok(&WideHopperBackward),
-        Kind::Bwd => Ok(&PortableBackward),
+        Kind::Bwd => Ok(hopper_bwd::recipe_of(variant).unwrap_or(&PortableBackward)),
     }
 }
 
