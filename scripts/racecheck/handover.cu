@@ -1,6 +1,6 @@
-// What bwd_wide_sm90 does between its warpgroups, in isolation and correct by construction: one warp passes 16 bytes per
-// lane to another through shared memory, step after step, with a full and an empty mbarrier; and warpgroups meet at a
-// named barrier while another one has exited.
+// What bwd_wide_sm90 does between its warpgroups, in isolation and correct by construction: one warp passes 16 bytes
+// per lane to another through shared memory, step after step, with a full and an empty mbarrier; and warpgroups meet at
+// a named barrier while another one has exited.
 //   handover WHICH
 #include <cstdint>
 #include <cstdio>

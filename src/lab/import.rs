@@ -58,7 +58,7 @@ pub fn parse(name: &str, text: &str) -> Result<Imported, ImportError> {
 
 /// The reason why a file of records of targets, which lies beside the project's files of rows, is refused.
 const RECORD_OF_TARGETS: &str = "it is no row but a record of what is proved for a kernel, as `targets.jsonl` keeps them; \
-                                 leave the file out, for example with `docs/results/2026*.jsonl`, the project's files of rows";
+                                 leave the file out: the project's files of rows are `2026*.jsonl`";
 
 /// True for a line of `docs/results/targets.jsonl`.
 fn is_record_of_targets(value: &Value) -> bool {

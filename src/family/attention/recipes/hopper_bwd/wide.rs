@@ -69,8 +69,8 @@ impl Recipe for WideHopperBackward {
         regions(variant, tile, &between, 14)
     }
 
-    /// A thread of the value or key warpgroup has half a row of dV or dK, and of S or dP, whose place the operands of dV
-    /// and dK take.
+    /// A thread of the value or key warpgroup has half a row of dV or dK, and of S or dP, whose place the operands of
+    /// dV and dK take.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         RegisterEstimate::sum(variant.head_dim.qk / 2, tile.m / 2, 0, OTHER_REGISTERS)
     }
