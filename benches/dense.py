@@ -121,18 +121,22 @@ def same_again(judge):
     return judged
 
 
-@suite(rounds=8, round_ms=20, head_dim=[], seqlen=[], dtype=("bf16", "fp16"), target="sm80", deterministic=False)
+@suite(rounds=8, round_ms=20, places=["fa4"], head_dim=[], seqlen=[], dtype=("bf16", "fp16"), target="sm80",
+    mask=("both", "full", "causal"), deterministic=False, cudnn=False, fa4_seconds=240.0)
 def backward(bench):
-    """Backward kernels, compared with FlashAttention-2's (PyTorch's flash backend).
+    """Backward kernels, compared with FlashAttention-2's (PyTorch's flash backend), with --cudnn with cuDNN's, and with
+    FlashAttention-4's if --fa4 names its folder.
 
-    Without --quick every head dim of the grid, both masks, s 512 to 16384. Both sides get the same O and LSE,
-    FlashAttention-2's. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up to
+    Without --quick every head dim of the grid, both masks, s 512 to 16384. All sides get the same O and LSE,
+    FlashAttention-2's, except cuDNN, whose gradients are those of its own forward pass. Before and after timing dQ, dK and dV are compared with FlashAttention-2's, whole, and up to
     s 4096 with float64 gradients of one head. --deterministic times the deterministic option too, which must give the
     same bits again."""
     args = bench.args
     head_dims = args.head_dim or ([64, 128, 256] if args.quick else [d for d in HEAD_DIMS if d != 80])
     seqlens = args.seqlen or ([2048, 8192] if args.quick else sorted(SEQLENS))
-    grid = [dense_shape(dim, seqlen, causal) for dim in head_dims for causal in (False, True) for seqlen in seqlens]
+    masks = {"both": (False, True), "full": (False,), "causal": (True,)}[args.mask]
+    grid = [dense_shape(dim, seqlen, causal) for dim in head_dims for causal in masks for seqlen in seqlens]
+    fa4 = bench.peers("fa4")
     for shape in bench.selected(grid, name_of, quick=None):
         kernel = kernel_name("bwd", shape["head_dim"], args.dtype, shape["causal"], args.target)
         held = bench.holding(kernel)
@@ -155,6 +159,11 @@ def backward(bench):
                 contenders[f"{label} deterministic"] = point.backward(library, kernel, o, lse, deterministic=True,
                     judge=same_again(judge), details={"kernel": kernel})
         contenders["fa2"] = Contender(lambda: fa2(point.dout, o))
+        if args.cudnn:
+            attend = lambda *qkv: Sdpa("cudnn")(*qkv, point.causal)()
+            contenders["cudnn"] = Contender(gradients_of(attend, point.qkv, point.dout)[1])
+        contenders |= bench.on(name_of(shape), fa4,
+            lambda peer: Contender(peer.backward(*point.qkv, o, point.dout, lse, point.causal)))
         # Largest relative error of a gradient's norm; several times the errors observed with random normal inputs.
         point.time(bench, name_of(shape), contenders, judge=judge, products=5,
             allowed={"bf16": 1.5e-2, "fp16": 4e-3}[args.dtype])

@@ -304,6 +304,7 @@ dense.py forward --head-dim 64 --seqlen 512 --fa3 x
 dense.py forward --dtype fp8 --head-dim 64 --seqlen 512 --peers fa3 fa2_bf16
 dense.py forward --short --quick
 dense.py backward --quick --head-dim 64 --deterministic
+dense.py backward --quick --head-dim 64 --mask causal --cudnn --fa4 x
 dense.py features {libraries} --fa3 x --fa4 x --head-dim 64
 dense.py features --fa4 x --compile-fa4 --quick
 dense.py masked_backward {libraries} --head-dim 64 --seqlen 512

@@ -176,12 +176,11 @@ class Fa3:
 
 
 class Fa4:
-    """FlashAttention-4's forward function for Hopper; it compiles a kernel for each new case, taking `seconds`
-    in total."""
+    """FlashAttention-4's functions for Hopper; it compiles a kernel for each new case, taking `seconds` in total."""
 
     def __init__(self, site, seconds):
         remedy = "unpack flash-attn-4 and CuTe DSL into a folder and name it with --fa4"
-        self.op, self.seconds = imported("fa4", "flash_attn.cute.interface", remedy, site)._flash_attn_fwd, seconds
+        self.made, self.seconds = imported("fa4", "flash_attn.cute.interface", remedy, site), seconds
         self.compiled = set()
 
     def __call__(self, q, k, v, causal=False, window=None, softcap=0.0, sinks=None):
@@ -189,8 +188,16 @@ class Fa4:
         given = {"causal": causal, "window_size_left": left, "window_size_right": right, "softcap": softcap or None}
         given |= {"learnable_sink": sinks, "return_lse": True, "out": torch.empty_like(q)}
         given["lse"] = torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
-        call = lambda: self.op(q, k, v, **given)[0]
-        case = (q.shape[-1], causal, window is not None, softcap, sinks is not None)
+        call = lambda: self.made._flash_attn_fwd(q, k, v, **given)[0]
+        return self.once(call, ("fwd", q.shape[-1], causal, window is not None, softcap, sinks is not None))
+
+    def backward(self, q, k, v, o, dout, lse, causal=False):
+        """dQ, dK and dV; the LSE is (batch, heads, seqlen)."""
+        call = lambda: list(self.made._flash_attn_bwd(q, k, v, o, dout, lse, causal=causal)[:3])
+        return self.once(call, ("bwd", q.shape[-1], causal))
+
+    def once(self, call, case):
+        """`call`, after its kernel has been compiled."""
         if case not in self.compiled:
             if self.seconds <= 0:
                 raise Absent("fa4 has not compiled this case: no time is left of --fa4-seconds")

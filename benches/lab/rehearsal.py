@@ -166,6 +166,7 @@ class Modules:
 
         self.flash_attn_func = noted("fa3_fwd_interface", lambda q, k, v: torch.empty_like(q))
         self._flash_attn_fwd = noted("fa4", lambda q, k, v: (torch.empty_like(q), None))
+        self._flash_attn_bwd = noted("fa4 backward", lambda q, k, v, *_: (q, k, v))
         self.varlen_attn = noted("varlen_attn", lambda q, *_: torch.empty_like(q))
         self.get_mla_metadata = noted("flash_mla metadata", lambda *_: (None, None))
         self.flash_mla_with_kvcache = noted("flash_mla", lambda q, cache, table, used, dim, *_: (q[..., :dim], None))

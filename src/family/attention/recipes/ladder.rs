@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(texts(Kind::Bwd, Target::Sm80), backward);
         let hopper_backward = [
             "copy: refused at copy=\"cp_async\"",
-            "stages: refused at stages=1",
+            "stages: stages=3 -> stages=2",
             "m: refused at m=32",
             "n: refused at n=64",
             "warps: refused at warps=6",

@@ -50,11 +50,12 @@ struct Fixed {
     warps: (u32, &'static str),
 }
 
-/// The first rule that `tile` breaks.
-fn broken_rule(tile: &Tile, fixed: &Fixed) -> Option<String> {
+/// The first rule that `tile` breaks; a step has 64 queries, or `most` if that is more.
+fn broken_rule(tile: &Tile, fixed: &Fixed, most: u32) -> Option<String> {
     let Tile { m, n, warps, stages, .. } = *tile;
-    if m != WARPGROUP_ROWS {
-        return Some(format!("`m` is {m}; dQ of a step is one product of 64 queries"));
+    if m != WARPGROUP_ROWS && m != most {
+        let more = if most > WARPGROUP_ROWS { format!(" or {most}") } else { String::new() };
+        return Some(format!("`m` is {m}; a step of this kernel has 64{more} queries"));
     }
     if n != fixed.keys.0 {
         return Some(format!("`n` is {n}; {}", fixed.keys.1));

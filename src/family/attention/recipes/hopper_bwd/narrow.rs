@@ -12,7 +12,7 @@ use crate::{
     grid::TileFile,
     kernel::{Features, Target},
 };
-use std::{iter, sync::LazyLock};
+use std::sync::LazyLock;
 
 /// The recipe of `templates/attention/bwd_sm90.cu.tera`.
 pub(in super::super) struct HopperBackward;
@@ -48,8 +48,8 @@ impl Recipe for HopperBackward {
         KEYS
     }
 
-    fn broken_rule(&self, _variant: Point, tile: &Tile) -> Option<String> {
-        broken_rule(tile, &FIXED)
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
+        broken_rule(tile, &FIXED, if variant.head_dim.qk == 64 { 2 * WARPGROUP_ROWS } else { WARPGROUP_ROWS })
     }
 
     /// Between the warpgroups: two tiles of dS, so that a step's is written while dQ of the one before reads its own.
@@ -58,9 +58,9 @@ impl Recipe for HopperBackward {
         regions(variant, tile, &[("two tiles of dS", 2 * tile.m * tile.n * 2, "GRADIENTS_OFFSET")], 5)
     }
 
-    /// Accumulators of 64 keys per warpgroup: a thread has half a row of dK, dV, S and dP.
+    /// Accumulators of 64 keys per warpgroup: a thread has half a row of dK, dV, S, and of dP for 64 queries at a time.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
-        RegisterEstimate::sum(variant.head_dim.qk, tile.m, 0, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim.qk, (tile.m + WARPGROUP_ROWS) / 2, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -96,11 +96,16 @@ impl Recipe for HopperBackward {
     }
 }
 
-/// The widths of Sᵀ and dPᵀ, of dK and dV, and of dQ, of which each warpgroup has half the columns, if both halves are
-/// alike, and otherwise the first panel or the others.
+/// The widths of Sᵀ and dPᵀ, of dK and dV, and of dQ. Of this each warpgroup has 64 of 128 queries, or half the
+/// columns, if both halves are alike, and otherwise the first panel or the others.
 fn widths(variant: Point, tile: &Tile) -> Vec<u32> {
     let all = variant.head_dim.qk;
-    let first = if all.is_multiple_of(PANEL) { all / 2 } else { PANEL };
+    let first = match all.is_multiple_of(PANEL) {
+        true if tile.m > WARPGROUP_ROWS => all,
+        true => all / 2,
+        false => PANEL,
+    };
     let ranges = [0..all, 0..first, first..all];
-    distinct(iter::once(tile.m).chain(ranges.into_iter().flat_map(|range| widths_of(range, all))))
+    let of_queries = [tile.m, WARPGROUP_ROWS];
+    distinct(of_queries.into_iter().chain(ranges.into_iter().flat_map(|range| widths_of(range, all))))
 }

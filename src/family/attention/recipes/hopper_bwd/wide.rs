@@ -58,7 +58,7 @@ impl Recipe for WideHopperBackward {
     }
 
     fn broken_rule(&self, _variant: Point, tile: &Tile) -> Option<String> {
-        broken_rule(tile, &FIXED)
+        broken_rule(tile, &FIXED, WARPGROUP_ROWS)
     }
 
     /// Between the warpgroups: P, and dS of two steps. Other mbarriers: those of dS and of each warp's P, and both of K
