@@ -18,15 +18,16 @@
 //   sink_gradients  sums it up from LSE and delta, one block per query head
 //
 // A block of the second kernel has 2 consumer warpgroups (wgmma), of 64 keys each, and a producer warpgroup,
-// of which one thread fetches (TMA): K and V once, Q and dO of each step into 2 stages each. One mbarrier
+// of which one thread fetches (TMA): K and V once, Q and dO of each step into 3 stages each. One mbarrier
 // signals that a stage is full, another that all warps have finished with it. S^T = K Q^T and dP^T = V dO^T leave P^T
-// and dS^T in the registers from which dV += P^T dO and dK += dS^T Q take them. dS goes through shared memory to both
-// warpgroups, which share dQ = dS K one step later, when neither needs to wait for the other.
+// and dS^T in the registers from which dV += P^T dO and dK += dS^T Q take them.
+// dS goes through shared memory to both warpgroups, which share dQ = dS K one step later, when neither waits for the
+// other: each has a range of columns. Steps go from the last queries to the first.
 //
 // TMA fetches whole tiles. Rows behind the last of a sequence are zeros or, in a packed tensor or one with unused rows,
 // those of others, which the consumers clear.
 //
-// Plan: 164968 bytes of shared memory; dK, dV, S and dP need about 224 of 240 registers.
+// Plan: 198792 bytes of shared memory; dK, dV, S and dP need about 224 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c
 //       flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90.cu
@@ -69,7 +70,7 @@ constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_N = 128;  // keys per block
 constexpr int BLOCK_M = 64;  // queries per step, the rows of a product
-constexpr int STAGES = 2;
+constexpr int STAGES = 3;
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int KEY_TILES = CONSUMERS;    // of K and of V, one per warpgroup
 constexpr int TILE_KEYS = BLOCK_N / KEY_TILES;
@@ -82,27 +83,31 @@ using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;        // Q, dO
 using key_tile = shared_tile<TILE_KEYS, HEAD_DIM_PADDED>;   // K, V of a warpgroup
 using gradient_tile = shared_tile<BLOCK_M, TILE_KEYS>;      // dS of a warpgroup's keys
 
-// The columns of dQ of a step are divided among the warpgroups: halves if they are alike, otherwise the first panel and
-// the others.
+// A step takes its queries in parts of 64: dP, P and dS of one part at a time have registers.
+constexpr int PARTS = BLOCK_M / 64;
+constexpr int PART_BYTES = 64 * TILE_KEYS * 2;  // of a tile of dS
+
+// dQ of a step is divided among the warpgroups: a part of the queries each, if there are two. Otherwise each has a
+// range of columns: halves if they are alike, else the first panel and the others.
 constexpr bool ALIKE = HEAD_DIM % 64 == 0;  // both warpgroups run the same code
-constexpr int DQ_COLUMNS = ALIKE ? HEAD_DIM / 2 : 64;  // of the first warpgroup
+constexpr int DQ_COLUMNS = PARTS == CONSUMERS ? HEAD_DIM : ALIKE ? HEAD_DIM / 2 : 64;  // of the first warpgroup
 
 // Shared memory:
-//   stages of Q at 0 (32768 bytes)
-//   stages of dO at 32768 (32768 bytes)
-//   K (then dK) at 65536 (32768 bytes)
-//   V (then dV) at 98304 (32768 bytes)
-//   two tiles of dS at 131072 (32768 bytes)
-//   stages of shifts and deltas at 163840 (1024 bytes)
-//   mbarriers at 164864 (104 bytes)
+//   stages of Q at 0 (49152 bytes)
+//   stages of dO at 49152 (49152 bytes)
+//   K (then dK) at 98304 (32768 bytes)
+//   V (then dV) at 131072 (32768 bytes)
+//   two tiles of dS at 163840 (32768 bytes)
+//   stages of shifts and deltas at 196608 (1536 bytes)
+//   mbarriers at 198656 (136 bytes)
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t DOUT_OFFSET = 32768;
-constexpr uint32_t K_OFFSET = 65536;
-constexpr uint32_t V_OFFSET = 98304;
-constexpr uint32_t GRADIENTS_OFFSET = 131072;
-constexpr uint32_t SHIFTS_OFFSET = 163840;
-constexpr uint32_t BARRIERS_OFFSET = 164864;
-constexpr uint32_t SHARED_BYTES = 164968;
+constexpr uint32_t DOUT_OFFSET = 49152;
+constexpr uint32_t K_OFFSET = 98304;
+constexpr uint32_t V_OFFSET = 131072;
+constexpr uint32_t GRADIENTS_OFFSET = 163840;
+constexpr uint32_t SHIFTS_OFFSET = 196608;
+constexpr uint32_t BARRIERS_OFFSET = 198656;
+constexpr uint32_t SHARED_BYTES = 198792;
 constexpr uint32_t STAGE_BYTES = 16384;  // a stage of Q or of dO
 constexpr uint32_t GRADIENT_BYTES = CONSUMERS * gradient_tile::bytes;
 constexpr uint32_t ROW_BYTES = 2 * BLOCK_M * sizeof(float);  // shifts and deltas of a step
@@ -111,9 +116,10 @@ constexpr float LOG2_E = 1.44269504088896341f;
 
 constexpr bwd_tiling TILING = {BLOCK_M, BLOCK_M * HEAD_DIM_PADDED};
 
-using scores = float[N_TILES][BLOCK_M / 8][4];       // S^T or dP^T of a warp's keys
-using weights = uint32_t[N_TILES][BLOCK_M / 16][4];  // P^T or dS^T of a warp's keys, as A operands
-using key_sums = float[N_TILES][HEAD_DIM / 8][4];    // dV or dK of a warp's keys
+using scores = float[N_TILES][BLOCK_M / 8][4];     // S^T of a warp's keys
+using part_scores = float[8][4];                   // dP^T of a warp's keys and 64 queries
+using weights = uint32_t[4][4];                    // P^T or dS^T of these, as A operands
+using key_sums = float[N_TILES][HEAD_DIM / 8][4];  // dV or dK of a warp's keys
 
 template <class Array>
 KGEN_DEVICE void clear(Array& values) {
@@ -370,6 +376,7 @@ struct block_work {
 
     KGEN_DEVICE int key_rows() const { return keys.keys.rows - keys.first_key; }
     KGEN_DEVICE bool has_queries() const { return first_tile * BLOCK_M < end_query; }
+    KGEN_DEVICE int last_tile() const { return (end_query + BLOCK_M - 1) / BLOCK_M - 1; }
     // True if a query of the tile that begins with `first_query` does not see every key of the block.
     KGEN_DEVICE bool needs_mask(int first_query) const {
         return first_query < clear_first || first_query + BLOCK_M > clear_end;
@@ -410,7 +417,9 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     ring_place<STAGES> place;
     for (int head = head_k * group; head < (head_k + 1) * group; ++head) {
         const int head_place = first_tile_of<BLOCK_M>(p, work.queries, batch, head);
-        for (int tile = work.first_tile; tile * BLOCK_M < work.end_query; ++tile, place.next()) {
+        // The last tile first: blocks of a head that run at the same time then begin with the same queries under a
+        // causal mask too, read them and add to their sums together, and L2 has less to do.
+        for (int tile = work.last_tile(); tile >= work.first_tile; --tile, place.next()) {
             const int row = work.queries.first_row + tile * BLOCK_M;
             mbarrier_wait(barrier.q_empty(place.stage), place.parity ^ 1);
             fetch_tile(shared + Q_OFFSET + place.stage * STAGE_BYTES, given.q, barrier.q_full(place.stage), row, head,
@@ -425,6 +434,11 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     }
 }
 
+// The shifts or deltas of the lane's two of eight queries, the j-th of those whose values begin at `from`.
+KGEN_DEVICE void load_row_values(float (&values)[2], uint32_t from, int j) {
+    load_shared_pair(from + (j * 8 + lane_index() % 4 * 2) * 4, values[0], values[1]);
+}
+
 // Caps the products, in units of the cap.
 KGEN_DEVICE void cap_scores(scores& s, const bwd_arguments& p) {
     KGEN_UNROLL
@@ -435,10 +449,8 @@ KGEN_DEVICE void cap_scores(scores& s, const bwd_arguments& p) {
 // tile, as A operands: the accumulator layout of S is the A-operand layout of P. In place of S^T, P^T times the
 // derivative of the cap, which affects only dS^T.
 // `distance`: of the lane's first key from the tile's first query.
-KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, const bwd_arguments& p, uint32_t shifts, float slope,
-                                   int distance) {
-    float shift[2];
-    load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, const bwd_arguments& p, const float (&shift)[2],
+                                   float slope, int distance) {
     const float from_first = slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -447,33 +459,32 @@ KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, const bwd_argum
             fused_multiply_add(low, p.log2_scale, less_by_distance(shift[0], slope, from_first, h * 8 - j * 8)));
         const float high_weight = exp2_fast(
             fused_multiply_add(high, p.log2_scale, less_by_distance(shift[1], slope, from_first, h * 8 - j * 8 - 1)));
-        w[0][j / 2][j % 2 * 2 + h] = pack<element>(low_weight, high_weight);
+        w[j % 8 / 2][j % 2 * 2 + h] = pack<element>(low_weight, high_weight);
         low = low_weight * derivative(p, low);
         high = high_weight * derivative(p, high);
     }
 }
 
-// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of the tile.
-KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4], uint32_t deltas) {
-    float delta[2];
-    load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
+// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of 64.
+KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4],
+                                    const float (&delta)[2]) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h)
-        ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
-                                                    p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
+        ds[j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
+                                                 p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
 }
 
-// Writes dS of a warp's 16 keys, starting at column `warp_key` of the tile.
+// Writes dS of 64 queries and a warp's 16 keys, starting at column `warp_key` of the tile.
 KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
     const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
     const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
     KGEN_UNROLL
-    for (int step = 0; step < BLOCK_M / 16; ++step)
-        stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[0][step]);
+    for (int step = 0; step < 4; ++step) stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[step]);
 }
 
 // Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
-// for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
+// for each 64 queries and 8 columns, four floats per thread of a warpgroup. The thread's first of those of 64 queries:
+constexpr int PART_FLOATS = 64 * HEAD_DIM_PADDED;
 KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
     return tile + (column_block * 128 + thread) * 4;
 }
@@ -564,24 +575,32 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
 
     const int group = p.num_heads / p.num_heads_k;
     int heads_left = work.has_queries() ? group : 0;
-    int tile = work.first_tile;
+    const int last_tile = work.last_tile();
+    int tile = last_tile;
     // tile 0 of the head, in the workspace
     int head_place = first_tile_of<BLOCK_M>(p, work.queries, work.keys.batch, work.keys.head_k * group);
     ring_place<STAGES> place;
-    ring_place<2> ds_place;    // of the tile of dS of this step
-    int last_place = -1;       // of the queries of the previous step, in the workspace
+    ring_place<2> ds_place;  // of the tile of dS of this step
+    int last_place = -1;     // of the queries of the previous step, in the workspace
     scores s;
+    float shift[8][2];  // of the first part's queries
+    // Waits for the queries of a step.
+    const auto await_queries = [&] {
+        mbarrier_wait(barrier.q_full(place.stage), place.parity);
+        const int rows = work.queries.rows - tile * BLOCK_M;
+        if (rows < BLOCK_M) clear_behind(shared + Q_OFFSET + place.stage * STAGE_BYTES, rows);
+    };
+    // Shifts or deltas of 64 queries.
+    const auto load_values = [&](float (&values)[8][2], uint32_t from) {
+        KGEN_UNROLL
+        for (int j = 0; j < 8; ++j) load_row_values(values[j], from, j);
+    };
     // Starts S^T of the queries in a stage.
     const auto start_scores = [&](uint32_t stage) {
         wgmma_fence();
         multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(s[0], k,
                                                                          shared + Q_OFFSET + stage * STAGE_BYTES);
         wgmma_commit();
-    };
-    const auto await_queries = [&] {
-        mbarrier_wait(barrier.q_full(place.stage), place.parity);
-        const int rows = work.queries.rows - tile * BLOCK_M;
-        if (rows < BLOCK_M) clear_behind(shared + Q_OFFSET + place.stage * STAGE_BYTES, rows);
     };
     if (heads_left > 0) {
         await_queries();
@@ -593,13 +612,11 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         const uint32_t q = shared + Q_OFFSET + stage * STAGE_BYTES, dout = shared + DOUT_OFFSET + stage * STAGE_BYTES;
         const uint32_t shifts = shared + SHIFTS_OFFSET + stage * ROW_BYTES, deltas = shifts + BLOCK_M * 4;
         const int first_query = tile * BLOCK_M, this_place = head_place + tile;
-        scores dp;
-        weights w, ds;
-
         mbarrier_wait(barrier.dout_full(stage), place.parity);
         if (work.queries.rows - first_query < BLOCK_M) clear_behind(dout, work.queries.rows - first_query);
+        part_scores dp;
         wgmma_fence();
-        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp[0], v, dout);
+        multiply_by_rows<element, key_tile, query_tile, HEAD_DIM_PADDED>(dp, v, dout);
         wgmma_commit();
         cap_scores(s, p);
 
@@ -607,37 +624,50 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         if (work.needs_mask(first_query)) mask(s, {p, key, position, work.keys.keys.rows});
         const float slope = slope_of(p, work.keys.batch, (work.keys.head_k + 1) * group - heads_left);
         KGEN_UNROLL
-        for (int j = 0; j < BLOCK_M / 8; ++j) take_exponentials(s, w, j, p, shifts, slope, key - position);
-        wgmma_fence();
-        multiply_by_columns<element, query_tile, HEAD_DIM>(dv[0], w[0], dout);
-        wgmma_commit();
-        wgmma_wait<1>(dp[0]);
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_M / 8; ++j) score_gradients_of(ds, j, s[0][j], dp[0][j], deltas);
-        wgmma_fence();
-        multiply_by_columns<element, query_tile, HEAD_DIM>(dk[0], ds[0], q);
-        wgmma_commit();
+        for (int part = 0; part < PARTS; ++part) {
+            float delta[8][2];
+            weights w, ds;
+            KGEN_UNROLL
+            for (int j = part * 8; j < part * 8 + 8; ++j) {
+                load_row_values(shift[j % 8], shifts, j);  // earlier they spill
+                take_exponentials(s, w, j, p, shift[j % 8], slope, key - position);
+            }
+            wgmma_fence();
+            multiply_part_by_columns<element, query_tile, 64, HEAD_DIM>(dv[0], w, dout, part * 64);
+            wgmma_commit();
+            wgmma_wait<1>(dp);
+            KGEN_UNROLL
+            for (int j = 0; j < 8; ++j) {
+                load_row_values(delta[j], deltas, j);
+                score_gradients_of(ds, j, s[0][part * 8 + j], dp[j], delta[j]);
+            }
+            if constexpr (SUMS_DQ) {
+                // The tile has been read for dQ two steps ago; the second one once more, before the first step. dS is
+                // stored before dK starts, and published after that: the stores end meanwhile.
+                if (part == 0) mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1 ^ ds_place.stage);
+                store_gradients(ds, shared + GRADIENTS_OFFSET + ds_place.stage * GRADIENT_BYTES +
+                                    warpgroup * gradient_tile::bytes + part * PART_BYTES, warp_key);
+            }
+            wgmma_fence();
+            multiply_part_by_columns<element, query_tile, 64, HEAD_DIM>(dk[0], ds, q, part * 64);
+            wgmma_commit();
+        }
 
         place.next();
-        if (++tile * BLOCK_M >= work.end_query) {
-            tile = work.first_tile;
+        if (--tile < work.first_tile) {
+            tile = last_tile;
             head_place += p.query_tiles;
             --heads_left;
         }
         query_sums dq;
         if constexpr (SUMS_DQ) {
-            const uint32_t last_tile = ds_place.stage ^ 1;
-            // dQ of the step before the previous one; the second tile has been read once more, before the first step.
-            mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1 ^ ds_place.stage);
-            store_gradients(ds, shared + GRADIENTS_OFFSET + ds_place.stage * GRADIENT_BYTES +
-                                warpgroup * gradient_tile::bytes, warp_key);
+            const uint32_t last_ds = ds_place.stage ^ 1;
             fence_proxy_async();
             warp_sync();
             release(barrier.ds_full(ds_place.stage));
             // dQ of the previous step, whose dS the other warpgroup has long written: neither waits for the other.
-            mbarrier_wait(barrier.ds_full(last_tile), ds_place.parity ^ last_tile);
-            multiply_gradients<WARPGROUP>(dq, shared + GRADIENTS_OFFSET + last_tile * GRADIENT_BYTES, k_tiles,
-                                          warpgroup);
+            mbarrier_wait(barrier.ds_full(last_ds), ds_place.parity ^ last_ds);
+            multiply_gradients<WARPGROUP>(dq, shared + GRADIENTS_OFFSET + last_ds * GRADIENT_BYTES, k_tiles, warpgroup);
             wgmma_wait<1>(dk[0]);
             hold(dv[0]);
             release(barrier.dout_empty(stage));
@@ -809,7 +839,7 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
         const int column_block = j + warp / row_groups;
         if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
-        const float* at = first_sum_of(sums, column_block, group * 32 + lane_index());
+        const float* at = first_sum_of(sums + group / 4 * PART_FLOATS, column_block, group % 4 * 32 + lane_index());
         float x[4];
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;

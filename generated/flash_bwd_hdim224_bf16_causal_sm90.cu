@@ -118,9 +118,9 @@ constexpr float LOG2_E = 1.44269504088896341f;
 
 constexpr bwd_tiling TILING = {BLOCK_M, BLOCK_M * HEAD_DIM_PADDED};
 
-using scores = float[N_TILES][BLOCK_M / 8][4];       // S^T or dP^T of a warp's keys
-using weights = uint32_t[N_TILES][BLOCK_M / 16][4];  // P^T or dS^T of a warp's keys, as A operands
-using key_sums = float[N_TILES][HEAD_DIM / 8][4];    // dV or dK of a warp's keys
+using scores = float[N_TILES][BLOCK_M / 8][4];     // S^T or dP^T of a warp's keys
+using weights = uint32_t[4][4];                    // P^T or dS^T of a warp's keys, as A operands
+using key_sums = float[N_TILES][HEAD_DIM / 8][4];  // dV or dK of a warp's keys
 
 template <class Array>
 KGEN_DEVICE void clear(Array& values) {
@@ -381,41 +381,43 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     }
 }
 
+// The shifts or deltas of the lane's two of eight queries, the j-th of those whose values begin at `from`.
+KGEN_DEVICE void load_row_values(float (&values)[2], uint32_t from, int j) {
+    load_shared_pair(from + (j * 8 + lane_index() % 4 * 2) * 4, values[0], values[1]);
+}
+
 // P^T = exp2(log2_scale S^T + shift), with one shift per query, of eight queries, the j-th of the tile, in place of S^T
 // and as A operands: the accumulator layout of S is the A-operand layout of P.
-KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, float log2_scale, uint32_t shifts) {
-    float shift[2];
-    load_shared_pair(shifts + (j * 8 + lane_index() % 4 * 2) * 4, shift[0], shift[1]);
+KGEN_DEVICE void take_exponentials(scores& s, weights& w, int j, float log2_scale, const float (&shift)[2]) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         float &low = s[0][j][2 * h], &high = s[0][j][2 * h + 1];
         low = exp2_fast(fused_multiply_add(low, log2_scale, shift[0]));
         high = exp2_fast(fused_multiply_add(high, log2_scale, shift[1]));
-        w[0][j / 2][j % 2 * 2 + h] = pack<element>(low, high);
+        w[j % 8 / 2][j % 2 * 2 + h] = pack<element>(low, high);
     }
 }
 
-// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of the tile.
-KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4], uint32_t deltas) {
-    float delta[2];
-    load_shared_pair(deltas + (j * 8 + lane_index() % 4 * 2) * 4, delta[0], delta[1]);
+// dS^T = P^T (dP^T - delta), with one delta per query, of eight queries, the j-th of 64.
+KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], const float (&dp)[4],
+                                    const float (&delta)[2]) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h)
-        ds[0][j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
-                                                    p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
+        ds[j / 2][j % 2 * 2 + h] = pack<element>(p[2 * h] * (dp[2 * h] - delta[0]),
+                                                 p[2 * h + 1] * (dp[2 * h + 1] - delta[1]));
 }
 
-// Writes dS of a warp's 16 keys, starting at column `warp_key` of the tile.
+// Writes dS of 64 queries and a warp's 16 keys, starting at column `warp_key` of the tile.
 KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
     const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
     const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
     KGEN_UNROLL
-    for (int step = 0; step < BLOCK_M / 16; ++step)
-        stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[0][step]);
+    for (int step = 0; step < 4; ++step) stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[step]);
 }
 
 // Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
-// for each 8 columns, four floats per thread of a warpgroup. The thread's first of these:
+// for each 64 queries and 8 columns, four floats per thread of a warpgroup. The thread's first of those of 64 queries:
+constexpr int PART_FLOATS = 64 * HEAD_DIM_PADDED;
 KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
     return tile + (column_block * 128 + thread) * 4;
 }
@@ -504,7 +506,11 @@ KGEN_DEVICE void sum_values(const bwd_arguments& p, const block_work& work, uint
         if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
         weights w;
         KGEN_UNROLL
-        for (int j = 0; j < BLOCK_M / 8; ++j) take_exponentials(s, w, j, p.log2_scale, shifts);
+        for (int j = 0; j < BLOCK_M / 8; ++j) {
+            float shift[2];
+            load_row_values(shift, shifts, j);
+            take_exponentials(s, w, j, p.log2_scale, shift);
+        }
         mbarrier_wait(barrier.p_empty(warp), parity ^ 1);
         KGEN_UNROLL
         for (int j = 0; j < BLOCK_M / 8; ++j) {
@@ -516,7 +522,7 @@ KGEN_DEVICE void sum_values(const bwd_arguments& p, const block_work& work, uint
         release(barrier.q_empty(stage));
         mbarrier_wait(barrier.dout_full(stage), stage_parity);
         wgmma_fence();
-        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dv[0], w[0], dout);
+        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dv[0], w, dout);
         wgmma_commit();
         wgmma_wait<0>(dv[0]);
         release(barrier.dout_empty(stage));
@@ -554,12 +560,14 @@ KGEN_DEVICE void sum_keys(const bwd_arguments& p, const block_work& work, uint32
         for (int j = 0; j < BLOCK_M / 8; ++j) {
             const floats4 passed = load_shared_floats(weights_from + j * WEIGHTS_STEP);
             const float weight[4] = {passed.x, passed.y, passed.z, passed.w};
-            score_gradients_of(ds, j, weight, dp[0][j], deltas);
+            float delta[2];
+            load_row_values(delta, deltas, j);
+            score_gradients_of(ds, j, weight, dp[0][j], delta);
         }
         warp_sync();
         release(barrier.p_empty(warp));
         wgmma_fence();
-        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dk[0], ds[0], q);
+        multiply_by_columns<element, query_tile, HEAD_DIM, WIDEST>(dk[0], ds, q);
         wgmma_commit();
         if (sums_dq) {
             mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1);
@@ -785,7 +793,7 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
         const int column_block = j + warp / row_groups;
         if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
-        const float* at = first_sum_of(sums, column_block, group * 32 + lane_index());
+        const float* at = first_sum_of(sums + group / 4 * PART_FLOATS, column_block, group % 4 * 32 + lane_index());
         float x[4];
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;

@@ -99,13 +99,13 @@ KGEN_DEVICE void multiply_panel_by_columns(float (&d)[TILES][4], uint32_t a_pane
                                                         step * 16, accumulate || step > 0);
 }
 
-// O += W X, with W (64 rows) in registers and ROWS rows of `X` from `first_row` on, all columns.
-template <class Element, class X, int ROWS>
-KGEN_DEVICE void multiply_part_by_columns(float (&o)[X::columns / 8][4], const uint32_t (&w)[ROWS / 16][4],
+// O += W X, with W (64 rows) in registers, and ROWS rows of `X` from `first_row` on and its first COLUMNS columns.
+template <class Element, class X, int ROWS, int COLUMNS = X::columns>
+KGEN_DEVICE void multiply_part_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[ROWS / 16][4],
                                           uint32_t x_tile, int first_row) {
     KGEN_UNROLL
     for (int step = 0; step < ROWS / 16; ++step)
-        multiply_step_by_columns<Element, X, X::columns>(o, w[step], x_tile, first_row + step * 16);
+        multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, first_row + step * 16);
 }
 
 // D = W X, or D += W X with ADD, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements,
