@@ -60,7 +60,7 @@ impl Recipe for HopperBackward {
 
     /// Accumulators of 64 keys per warpgroup: a thread has half a row of dK, dV, S, and of dP for 64 queries at a time.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
-        RegisterEstimate::sum(variant.head_dim.qk, (tile.m + WARPGROUP_ROWS) / 2, 0, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim.qk, tile.m / 2 + WARPGROUP_ROWS / 2, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
