@@ -273,6 +273,10 @@ pub struct Backward {
     /// Registers per thread of a warpgroup for dQ alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_registers: Option<u32>,
+    /// True if the thread index is hidden from ptxas, which has no register left for values derived from it.
+    pub hides_index: bool,
+    /// True if the key warpgroup stores dS before dK starts, otherwise while it runs.
+    pub stores_first: bool,
     /// The deterministic dQ kernel.
     #[serde(flatten)]
     pub deterministic: DeterministicTile,

@@ -159,6 +159,8 @@ impl Recipe for PortableBackward {
             dq_warps_d,
             stage_bytes: stage_bytes(variant, tile),
             query_registers: None,
+            hides_index: false,
+            stores_first: false,
             deterministic: DeterministicTile::of(variant),
         })
     }

@@ -22,6 +22,10 @@ static TILES: LazyLock<TileFile> = tile_file!("hopper_bwd.toml");
 /// Registers per thread of the two warpgroups that multiply.
 const CONSUMER_REGISTERS: u32 = 240;
 
+/// The widest head dim at which ptxas has registers for what threads derive from their index. At wider ones it would
+/// read the index anew in each step, unless the index is hidden from it.
+const WIDEST_WITH_INDEX: u32 = 96;
+
 const FIXED: Fixed = Fixed {
     keys: (2 * WARPGROUP_ROWS, "two warpgroups of 64 keys make it 128"),
     warps: (12, "two warpgroups that multiply and one that fetches make it 12"),
@@ -53,9 +57,9 @@ impl Recipe for HopperBackward {
     }
 
     /// Between the warpgroups: two tiles of dS, so that a step's is written while dQ of the one before reads its own.
-    /// Other mbarriers: both of each tile of dS, and that of K and V.
+    /// Other mbarriers: both of each tile of dS, and those of K and of V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        regions(variant, tile, &[("two tiles of dS", 2 * tile.m * tile.n * 2, "GRADIENTS_OFFSET")], 5)
+        regions(variant, tile, &[("two tiles of dS", 2 * tile.m * tile.n * 2, "GRADIENTS_OFFSET")], 6)
     }
 
     /// Accumulators of 64 keys per warpgroup: a thread has half a row of dK, dV, S, and of dP for 64 queries at a time.
@@ -91,6 +95,8 @@ impl Recipe for HopperBackward {
             dq_warps_d: 2,
             stage_bytes: stage_bytes(variant, tile),
             query_registers: None,
+            hides_index: variant.head_dim.qk > WIDEST_WITH_INDEX,
+            stores_first: true,
             deterministic: DeterministicTile::of(variant),
         })
     }

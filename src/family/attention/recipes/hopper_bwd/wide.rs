@@ -12,7 +12,7 @@ use crate::{
     grid::TileFile,
     kernel::{Features, Target},
 };
-use std::{iter, sync::LazyLock};
+use std::{iter, ops::RangeInclusive, sync::LazyLock};
 
 /// The recipe of `templates/attention/bwd_wide_sm90.cu.tera`.
 pub(in super::super) struct WideHopperBackward;
@@ -30,6 +30,10 @@ const CONSUMERS: u32 = 3;
 /// Columns of a product of dK or dV, at most: wider ones have more registers than ptxas grants a thread before it
 /// claims others.
 const WIDEST: u32 = 192;
+
+/// Head dims at which dS is stored before dK starts: 0.92 to 1.00 of the time at 192 and 0.97 to 1.01 at 224, but 1.00
+/// to 1.18 at 136, 160 and 256 (docs/results/2026-11-29-backward-peers-h200.md).
+const STORE_FIRST: RangeInclusive<u32> = 192..=224;
 
 const FIXED: Fixed = Fixed {
     keys: (WARPGROUP_ROWS, "dK and dV of more than 64 keys have no registers"),
@@ -61,12 +65,12 @@ impl Recipe for WideHopperBackward {
         broken_rule(tile, &FIXED, WARPGROUP_ROWS)
     }
 
-    /// Between the warpgroups: P, and dS of two steps. Other mbarriers: those of dS and of each warp's P, and both of K
-    /// and V.
+    /// Between the warpgroups: P, and dS of two steps. Other mbarriers: those of dS and of each warp's P, those of K
+    /// and of V, and the one that frees both.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let between =
             [("P", tile.m * tile.n * 4, "WEIGHTS_OFFSET"), ("dS of two steps", 2 * tile.m * tile.n * 2, "GRADIENTS_OFFSET")];
-        regions(variant, tile, &between, 14)
+        regions(variant, tile, &between, 15)
     }
 
     /// A thread of the value or key warpgroup has half a row of dV or dK, and of S or dP, whose place the operands of
@@ -103,6 +107,8 @@ impl Recipe for WideHopperBackward {
             dq_warps_d: 1,
             stage_bytes: stage_bytes(variant, tile),
             query_registers: Some(QUERY_REGISTERS),
+            hides_index: false,
+            stores_first: STORE_FIRST.contains(&variant.head_dim.qk),
             deterministic: DeterministicTile::of(variant),
         })
     }
