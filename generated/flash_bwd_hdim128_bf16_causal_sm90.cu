@@ -24,7 +24,7 @@
 // TMA fetches whole tiles. Rows behind the last of a sequence are zeros or, in a packed tensor or one with unused rows,
 // those of others, which the consumers clear.
 //
-// Plan: 198792 bytes of shared memory; dK, dV, S and dP need about 224 of 240 registers.
+// Plan: 198800 bytes of shared memory; dK, dV, S and dP need about 224 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_bwd_hdim128_bf16_causal_sm90.cu
 
@@ -95,7 +95,7 @@ constexpr int DQ_COLUMNS = PARTS == CONSUMERS ? HEAD_DIM : ALIKE ? HEAD_DIM / 2 
 //   V (then dV) at 131072 (32768 bytes)
 //   two tiles of dS at 163840 (32768 bytes)
 //   stages of shifts and deltas at 196608 (1536 bytes)
-//   mbarriers at 198656 (136 bytes)
+//   mbarriers at 198656 (144 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t DOUT_OFFSET = 49152;
 constexpr uint32_t K_OFFSET = 98304;
@@ -103,7 +103,7 @@ constexpr uint32_t V_OFFSET = 131072;
 constexpr uint32_t GRADIENTS_OFFSET = 163840;
 constexpr uint32_t SHIFTS_OFFSET = 196608;
 constexpr uint32_t BARRIERS_OFFSET = 198656;
-constexpr uint32_t SHARED_BYTES = 198792;
+constexpr uint32_t SHARED_BYTES = 198800;
 constexpr uint32_t STAGE_BYTES = 16384;  // a stage of Q or of dO
 constexpr uint32_t GRADIENT_BYTES = CONSUMERS * gradient_tile::bytes;
 constexpr uint32_t ROW_BYTES = 2 * BLOCK_M * sizeof(float);  // shifts and deltas of a step
@@ -219,25 +219,6 @@ KGEN_DEVICE void mask(scores& s, view seen) {
     }
 }
 
-// Writes a warp's rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
-template <class Tile, bool VECTOR, int TILES>
-KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row,
-                            uint16_t* to, int64_t row_stride, int valid_rows) {
-    KGEN_UNROLL
-    for (int t = 0; t < TILES; ++t) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            KGEN_UNROLL
-            for (int j = 0; j < HEAD_DIM / 8; ++j) {
-                store_shared(tile + chunk_offset<Tile>(row + t * 16 + h * 8 + lane_index() / 4, j * 8) + lane_index() %
-                             4 * 4, pack<element>(sums[t][j][2 * h] * factor, sums[t][j][2 * h + 1] * factor));
-            }
-        }
-    }
-    warp_sync();
-    store_warp_rows<Tile, HEAD_DIM, TILES * 16, VECTOR>(to, row_stride, tile, row, valid_rows);
-}
-
 struct parameters {
     bwd_arguments call;
     tile_maps<query_tile> q, dout;
@@ -268,6 +249,7 @@ struct barriers {
     KGEN_DEVICE uint32_t ds_full(uint32_t tile) const { return base + (4 * STAGES + tile) * 8; }
     KGEN_DEVICE uint32_t ds_empty(uint32_t tile) const { return base + (4 * STAGES + 2 + tile) * 8; }
     KGEN_DEVICE uint32_t keys() const { return base + (4 * STAGES + 4) * 8; }
+    KGEN_DEVICE uint32_t values() const { return base + (4 * STAGES + 5) * 8; }
 };
 
 KGEN_DEVICE void init_barriers(barriers barrier) {
@@ -281,7 +263,8 @@ KGEN_DEVICE void init_barriers(barriers barrier) {
         mbarrier_init(barrier.ds_full(tile), CONSUMER_THREADS / 32);
         mbarrier_init(barrier.ds_empty(tile), CONSUMER_THREADS / 32);
     }
-    mbarrier_init(barrier.keys(), 2 * CONSUMERS);  // K and V of each warpgroup
+    mbarrier_init(barrier.keys(), CONSUMERS);    // K of each warpgroup
+    mbarrier_init(barrier.values(), CONSUMERS);  // V
     fence_mbarrier_init();
 }
 
@@ -313,6 +296,76 @@ KGEN_DEVICE assignment assigned_keys(const bwd_arguments& p) {
     return {batch, head_k, first_key, sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k)};
 }
 
+// Eight elements to device memory.
+template <bool VECTOR>
+KGEN_DEVICE void store_elements(uint16_t* to, words4 elements) {
+    if constexpr (VECTOR) {
+        store_global(static_cast<void*>(to), elements);
+    } else {
+        const uint32_t words[4] = {elements.x, elements.y, elements.z, elements.w};
+        KGEN_UNROLL
+        for (int i = 0; i < 8; ++i) store_global(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
+    }
+}
+
+// Stores a warp's 16 rows of a tile. Unlike store_warp_rows() it does not wait for a piece before it loads the next
+// one: nothing else runs on the multiprocessor meanwhile.
+template <class Tile, bool VECTOR, int START = 0>
+KGEN_DEVICE void store_rows(uint16_t* to, int64_t row_stride, uint32_t tile, int first_row, int valid_rows) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START), chunks = width / 8, pass_rows = 32 / chunks,
+            passes = 16 / pass_rows;
+        const int row = first_row + lane_index() / chunks, chunk = lane_index() % chunks, column = START + chunk * 8;
+        words4 pieces[passes];
+        KGEN_UNROLL
+        for (int pass = 0; pass < passes; ++pass)
+            pieces[pass] = load_shared(tile + Tile::panel_offset(START) +
+                                       swizzled<width>(row + pass * pass_rows, chunk));
+        KGEN_UNROLL
+        for (int pass = 0; pass < passes; ++pass) {
+            const int pass_row = row + pass * pass_rows;
+            if (pass_row < valid_rows && (START + width <= HEAD_DIM || column < HEAD_DIM))
+                store_elements<VECTOR>(to + pass_row * row_stride + column, pieces[pass]);
+        }
+        store_rows<Tile, VECTOR, START + width>(to, row_stride, tile, first_row, valid_rows);
+    }
+}
+
+// Writes a warp's 16 rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
+template <class Tile, bool VECTOR>
+KGEN_DEVICE void write_rows(const float (&sums)[1][HEAD_DIM / 8][4], float factor, uint32_t tile, int row, uint16_t* to,
+                            int64_t row_stride, int valid_rows) {
+    const lane_offsets lanes = lanes_by_row(row);
+    KGEN_UNROLL
+    for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
+        uint32_t fragment[4];
+        KGEN_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const int j = 2 * step + i / 2, h = i % 2;
+            fragment[i] = j < HEAD_DIM / 8 ? pack<element>(sums[0][j][2 * h] * factor, sums[0][j][2 * h + 1] * factor)
+                                           : 0u;
+        }
+        stmatrix_x4(fragment_address<Tile>(tile, lanes, 0, step), fragment);
+    }
+    warp_sync();
+    store_rows<Tile, VECTOR>(to, row_stride, tile, row, valid_rows);
+}
+
+// Writes dK or dV of a warp's keys through a tile; `first` is the first key of the warpgroup.
+KGEN_DEVICE void write_key_gradient(const float (&sums)[1][HEAD_DIM / 8][4], float factor, const assignment& work,
+                                    int first, bool vector, uint32_t tile, void* gradient, int64_t batch_stride,
+                                    int64_t row_stride, int64_t head_stride) {
+    uint16_t* to = static_cast<uint16_t*>(gradient) +
+                   sequence_offset(work.keys, work.batch, work.head_k, batch_stride, row_stride, head_stride);
+    to += first * row_stride;
+    const int warp_key = warp_index() % 4 * 16, rows = work.keys.rows - first;
+    if (vector) {
+        write_rows<key_tile, true>(sums, factor, tile, warp_key, to, row_stride, rows);
+    } else {
+        write_rows<key_tile, false>(sums, factor, tile, warp_key, to, row_stride, rows);
+    }
+}
+
 // What a block does: its keys, and the tiles of queries that see them.
 struct block_work {
     assignment keys;
@@ -338,7 +391,18 @@ KGEN_DEVICE block_work work_of_block(const bwd_arguments& p) {
     return {work, queries, first_tile, end_query, first_seeing};
 }
 
-// The producer thread: fetches K and V of the block, then Q and dO of each step.
+// Prefetches the tensor maps, ahead of the first copies.
+KGEN_DEVICE void prefetch_maps(const parameters& given) {
+    if (given.call.seqlen_q == 0) return;  // there are none
+    prefetch_tile_maps(given.k);
+    prefetch_tile_maps(given.q);
+    prefetch_tile_maps(given.v);
+    prefetch_tile_maps(given.dout);
+    tma_prefetch_map(given.rows);
+}
+
+// The producer thread: fetches K of the block, the first Q, V, then dO and Q of each step: the block's first product
+// takes K and Q.
 KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t shared, barriers barrier) {
     const bwd_arguments& p = given.call;
     const auto [batch, head_k, first_key, keys] = work.keys;
@@ -347,9 +411,8 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
     for (int t = 0; t < KEY_TILES; ++t) {
         fetch_tile(shared + K_OFFSET + t * key_tile::bytes, given.k, barrier.keys(), k_row + t * TILE_KEYS, head_k,
                    k_batch);
-        fetch_tile(shared + V_OFFSET + t * key_tile::bytes, given.v, barrier.keys(), k_row + t * TILE_KEYS, head_k,
-                   k_batch);
     }
+    bool lacks_values = true;
     const int group = p.num_heads / p.num_heads_k;
     const int q_batch = work.queries.packed ? 0 : batch;
     ring_place<STAGES> place;
@@ -365,6 +428,14 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
             mbarrier_arrive_expect_tx(barrier.q_full(place.stage), ROW_BYTES);
             tma_load(shared + SHIFTS_OFFSET + place.stage * ROW_BYTES, given.rows, barrier.q_full(place.stage), 0,
                      head_place + tile);
+            if (lacks_values) {
+                lacks_values = false;
+                KGEN_UNROLL
+                for (int t = 0; t < KEY_TILES; ++t) {
+                    fetch_tile(shared + V_OFFSET + t * key_tile::bytes, given.v, barrier.values(),
+                               k_row + t * TILE_KEYS, head_k, k_batch);
+                }
+            }
             mbarrier_wait(barrier.dout_empty(place.stage), place.parity ^ 1);
             fetch_tile(shared + DOUT_OFFSET + place.stage * STAGE_BYTES, given.dout, barrier.dout_full(place.stage),
                        row, head, q_batch);
@@ -373,8 +444,8 @@ KGEN_DEVICE void fetch(const parameters& given, const block_work& work, uint32_t
 }
 
 // The shifts or deltas of the lane's two of eight queries, the j-th of those whose values begin at `from`.
-KGEN_DEVICE void load_row_values(float (&values)[2], uint32_t from, int j) {
-    load_shared_pair(from + (j * 8 + lane_index() % 4 * 2) * 4, values[0], values[1]);
+KGEN_DEVICE void load_row_values(float (&values)[2], uint32_t from, int j, int lane) {
+    load_shared_pair(from + (j * 8 + lane % 4 * 2) * 4, values[0], values[1]);
 }
 
 // P^T = exp2(log2_scale S^T + shift), with one shift per query, of eight queries, the j-th of the tile, in place of S^T
@@ -399,17 +470,18 @@ KGEN_DEVICE void score_gradients_of(weights& ds, int j, const float (&p)[4], con
 }
 
 // Writes dS of 64 queries and a warp's 16 keys, starting at column `warp_key` of the tile.
-KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key) {
-    const uint32_t row = lane_index() % 8 + lane_index() / 16 * 8, chunk = warp_key / 8 + lane_index() / 8 % 2;
-    const uint32_t lane = tile + swizzled<TILE_KEYS>(row, chunk);
+KGEN_DEVICE void store_gradients(const weights& ds, uint32_t tile, int warp_key, int lane) {
+    const uint32_t row = lane % 8 + lane / 16 * 8, chunk = warp_key / 8 + lane / 8 % 2;
+    const uint32_t to = tile + swizzled<TILE_KEYS>(row, chunk);
     KGEN_UNROLL
-    for (int step = 0; step < 4; ++step) stmatrix_x4_transposed(lane + step * (16 * TILE_KEYS * 2), ds[step]);
+    for (int step = 0; step < 4; ++step) stmatrix_x4_transposed(to + step * (16 * TILE_KEYS * 2), ds[step]);
 }
 
 // Sums of dQ are stored in the order in which threads hold them, so that every addition of a warp is four full lines:
 // for each 64 queries and 8 columns, four floats per thread of a warpgroup. The thread's first of those of 64 queries:
 constexpr int PART_FLOATS = 64 * HEAD_DIM_PADDED;
-KGEN_DEVICE float* first_sum_of(float* tile, int column_block, int thread) {
+template <class Float>
+KGEN_DEVICE Float* first_sum_of(Float* tile, int column_block, int thread) {
     return tile + (column_block * 128 + thread) * 4;
 }
 
@@ -429,31 +501,15 @@ KGEN_DEVICE void multiply_gradients(query_sums& dq, uint32_t gradients, uint32_t
     wgmma_commit();
 }
 
-// Adds them to the sums of the step's queries.
+// Adds them to the sums of the step's queries; `thread` of the warpgroup.
 template <int WARPGROUP>
-KGEN_DEVICE void add_query_gradients(float* tile, const query_sums& dq, int warpgroup) {
-    const int thread = static_cast<int>(thread_index() % 128);
+KGEN_DEVICE void add_query_gradients(float* tile, const query_sums& dq, int warpgroup, int thread) {
     float* sums = first_sum_of(tile, warpgroup * (DQ_COLUMNS / 8), thread);
     constexpr int columns = WARPGROUP == 0 ? DQ_COLUMNS : HEAD_DIM - DQ_COLUMNS;
     KGEN_UNROLL
     for (int j = 0; j < DQ_COLUMNS / 8; ++j) {
         if (j * 8 < columns) add_global(sums + j * 512, floats4{dq[j][0], dq[j][1], dq[j][2], dq[j][3]});
     }
-}
-
-// Writes dK and dV of a warp's keys through the warpgroup's tiles of K and V; `first` is the first key of these.
-template <bool VECTOR>
-KGEN_DEVICE void write_key_gradients(const bwd_arguments& p, const assignment& work, int first, const key_sums& dk,
-                                     const key_sums& dv, uint32_t k, uint32_t v) {
-    const auto [batch, head_k, first_key, keys] = work;
-    const int warp_key = warp_index() % 4 * 16, rows = keys.rows - first;
-    uint16_t* to_dk = static_cast<uint16_t*>(p.dk) +
-                      sequence_offset(keys, batch, head_k, p.dk_batch_stride, p.dk_row_stride, p.dk_head_stride);
-    uint16_t* to_dv = static_cast<uint16_t*>(p.dv) +
-                      sequence_offset(keys, batch, head_k, p.dv_batch_stride, p.dv_row_stride, p.dv_head_stride);
-    write_rows<key_tile, VECTOR>(dk, p.softmax_scale, k, warp_key, to_dk + first * p.dk_row_stride, p.dk_row_stride,
-                                 rows);
-    write_rows<key_tile, VECTOR>(dv, 1.0f, v, warp_key, to_dv + first * p.dv_row_stride, p.dv_row_stride, rows);
 }
 
 // A consumer warpgroup: dK and dV of its 64 keys, and its share of dQ of each step.
@@ -464,22 +520,27 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
     const uint32_t k_tiles = shared + K_OFFSET, k = k_tiles + warpgroup * key_tile::bytes,
         v = shared + V_OFFSET + warpgroup * key_tile::bytes;
     const int warp_key = warp_index() % 4 * 16;  // of the warpgroup's keys
-    const int lane_key = warpgroup * TILE_KEYS + warp_key + static_cast<int>(lane_index() / 4);
-    const int consumer = static_cast<int>(thread_index()) - 128;
+    // Of the warpgroup. Through a shuffle: ptxas would read the thread index anew in each step, behind all loads from
+    // shared memory, which takes up to 1.2 times the time.
+    const int thread = static_cast<int>(shuffle(thread_index() % 128, static_cast<int>(lane_index()))),
+        lane = thread % 32;
+    const auto lane_key = [&] {
+        return warpgroup * TILE_KEYS + static_cast<int>(warp_index() % 4 * 16 + lane_index() / 4);
+    };
     // What lies behind a sequence may be NaN, which no weight of zero removes.
     const auto clear_behind = [&](uint32_t tile, int rows) {
-        clear_rows_from<query_tile>(tile, rows, consumer, CONSUMER_THREADS);
+        clear_rows_from<query_tile>(tile, rows, warpgroup * 128 + thread, CONSUMER_THREADS);
         fence_proxy_async();
         barrier_wait(1, CONSUMER_THREADS);
     };
     const auto release = [&](uint32_t empty) {
-        if (lane_index() == 0) mbarrier_arrive(empty);
+        if (lane == 0) mbarrier_arrive(empty);
     };
 
     // The first step multiplies the second tile of dS as if it were that of a step before; nothing is added.
     if (SUMS_DQ && work.has_queries()) {
         clear_rows_from<gradient_tile>(shared + GRADIENTS_OFFSET + GRADIENT_BYTES + warpgroup * gradient_tile::bytes, 0,
-                                       static_cast<int>(thread_index() % 128), 128);
+                                       thread, 128);
         fence_proxy_async();
         barrier_wait(1, CONSUMER_THREADS);
     }
@@ -490,8 +551,9 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         mbarrier_wait(barrier.keys(), 0);
         const int own_rows = max(0, work.key_rows() - warpgroup * TILE_KEYS);
         if (own_rows < TILE_KEYS) {
-            clear_rows_from<key_tile>(k, own_rows, static_cast<int>(thread_index() % 128), 128);
-            clear_rows_from<key_tile>(v, own_rows, static_cast<int>(thread_index() % 128), 128);
+            clear_rows_from<key_tile>(k, own_rows, thread, 128);
+            mbarrier_wait(barrier.values(), 0);
+            clear_rows_from<key_tile>(v, own_rows, thread, 128);
             fence_proxy_async();
         }
         if (work.key_rows() < BLOCK_N) barrier_wait(1, CONSUMER_THREADS);
@@ -517,7 +579,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
     // Shifts or deltas of 64 queries.
     const auto load_values = [&](float (&values)[8][2], uint32_t from) {
         KGEN_UNROLL
-        for (int j = 0; j < 8; ++j) load_row_values(values[j], from, j);
+        for (int j = 0; j < 8; ++j) load_row_values(values[j], from, j, lane);
     };
     // Starts S^T of the queries in a stage, and loads the first shifts meanwhile.
     const auto start_scores = [&](uint32_t stage) {
@@ -531,6 +593,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         await_queries();
         start_scores(place.stage);
         wgmma_wait<0>(s[0]);
+        mbarrier_wait(barrier.values(), 0);  // V comes after the first Q
     }
     while (heads_left > 0) {
         const uint32_t stage = place.stage;
@@ -546,7 +609,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
 
         // the first query of the tile that sees the block's first key
         const int diagonal = work.first_seeing - first_query;
-        if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key});
+        if (diagonal > 1 - BLOCK_N) mask(s, {diagonal + lane_key()});
         KGEN_UNROLL
         for (int part = 0; part < PARTS; ++part) {
             float delta[8][2];
@@ -569,7 +632,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
                 // stored before dK starts, and published after that: the stores end meanwhile.
                 if (part == 0) mbarrier_wait(barrier.ds_empty(ds_place.stage), ds_place.parity ^ 1 ^ ds_place.stage);
                 store_gradients(ds, shared + GRADIENTS_OFFSET + ds_place.stage * GRADIENT_BYTES +
-                                    warpgroup * gradient_tile::bytes + part * PART_BYTES, warp_key);
+                                    warpgroup * gradient_tile::bytes + part * PART_BYTES, warp_key, lane);
             }
             wgmma_fence();
             multiply_part_by_columns<element, query_tile, 64, HEAD_DIM>(dk[0], ds, q, part * 64);
@@ -603,7 +666,7 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
             release(barrier.ds_empty(ds_place.stage ^ 1));
             if (last_place >= 0)
                 add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq,
-                                               warpgroup);
+                                               warpgroup, thread);
             last_place = this_place;
             ds_place.next();
         } else {
@@ -616,29 +679,37 @@ KGEN_DEVICE void multiply_steps(const parameters& given, const block_work& work,
         release(barrier.q_empty(stage));
     }
 
+    const int first = work.keys.first_key + warpgroup * TILE_KEYS;
+    const auto write_dv = [&] {
+        write_key_gradient(dv, 1.0f, work.keys, first, given.vector, v, p.dv, p.dv_batch_stride, p.dv_row_stride,
+                           p.dv_head_stride);
+    };
     if (SUMS_DQ && last_place >= 0) {
         query_sums dq;
         mbarrier_wait(barrier.ds_full(ds_place.stage ^ 1), ds_place.parity ^ ds_place.stage ^ 1);
         multiply_gradients<WARPGROUP>(dq, shared + GRADIENTS_OFFSET + (ds_place.stage ^ 1) * GRADIENT_BYTES, k_tiles,
                                       warpgroup);
+        write_dv();  // while the product runs
         wgmma_wait<0>(dq);
-        add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq, warpgroup);
-    }
-    barrier_wait(1, CONSUMER_THREADS);  // no warpgroup still reads K
-    const int first = work.keys.first_key + warpgroup * TILE_KEYS;
-    if (given.vector) {
-        write_key_gradients<true>(p, work.keys, first, dk, dv, k, v);
+        add_query_gradients<WARPGROUP>(p.dq_sums + static_cast<int64_t>(last_place) * TILING.dq_floats, dq, warpgroup,
+                                       thread);
     } else {
-        write_key_gradients<false>(p, work.keys, first, dk, dv, k, v);
+        barrier_wait(1, CONSUMER_THREADS);  // no warp still reads V; otherwise it has been read for the last dS
+        write_dv();
     }
+    warp_sync();
+    // Through the tile of V too: the other warpgroup may still read K.
+    write_key_gradient(dk, p.softmax_scale, work.keys, first, given.vector, v, p.dk, p.dk_batch_stride, p.dk_row_stride,
+                       p.dk_head_stride);
 }
 
 KGEN_KERNEL(GRADIENT_THREADS, 1) gradients(KGEN_PARAMETER parameters given) {
-    const block_work work = work_of_block(given.call);
-    if (work.key_rows() <= 0) return;
     const uint32_t shared = shared_base();
     const barriers barrier = {shared + BARRIERS_OFFSET};
     if (thread_index() == 0) init_barriers(barrier);
+    if (thread_index() == 32) prefetch_maps(given);
+    const block_work work = work_of_block(given.call);
+    if (work.key_rows() <= 0) return;
     block_sync();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -716,15 +787,28 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     const float* lse = p.lse + (queries.packed ? queries.first_row : batch * p.lse_batch_stride) +
                        head * p.lse_head_stride;
     float* shifts = p.row_shifts + place * (2 * BLOCK_M);
-    for (int first = 0; first < BLOCK_M; first += THREADS / ROW_LANES) {
-        const int row_in_tile = first + thread_index() / ROW_LANES;
-        const int row = tile * BLOCK_M + row_in_tile;
-        float delta = 0.0f;
-        if (row < queries.rows && chunk < ROW_CHUNKS) {  // values beyond, read from the next tile, are not used
-            const words4 a = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
-            const words4 b = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
-            const uint32_t left[4] = {a.x, a.y, a.z, a.w};
-            const uint32_t right[4] = {b.x, b.y, b.z, b.w};
+    constexpr int PASS_ROWS = THREADS / ROW_LANES;
+    constexpr int PASSES = (BLOCK_M + PASS_ROWS - 1) / PASS_ROWS;
+    constexpr int AT_ONCE = PASSES < 4 ? PASSES : 4;  // whose loads run together
+    for (int first = 0; first < BLOCK_M; first += AT_ONCE * PASS_ROWS) {
+        words4 of_o[AT_ONCE], of_dout[AT_ONCE];
+        KGEN_UNROLL
+        for (int pass = 0; pass < AT_ONCE; ++pass) {
+            const int row_in_tile = first + pass * PASS_ROWS + thread_index() / ROW_LANES,
+                row = tile * BLOCK_M + row_in_tile;
+            of_o[pass] = of_dout[pass] = words4{0, 0, 0, 0};
+            if (row_in_tile < BLOCK_M && row < queries.rows && chunk < ROW_CHUNKS) {
+                of_o[pass] = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
+                of_dout[pass] = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
+            }
+        }
+        KGEN_UNROLL
+        for (int pass = 0; pass < AT_ONCE; ++pass) {
+            const int row_in_tile = first + pass * PASS_ROWS + thread_index() / ROW_LANES,
+                row = tile * BLOCK_M + row_in_tile;
+            const uint32_t left[4] = {of_o[pass].x, of_o[pass].y, of_o[pass].z, of_o[pass].w};
+            const uint32_t right[4] = {of_dout[pass].x, of_dout[pass].y, of_dout[pass].z, of_dout[pass].w};
+            float delta = 0.0f;
             KGEN_UNROLL
             for (int i = 0; i < 4; ++i) {
                 float a_low, a_high, b_low, b_high;
@@ -732,18 +816,18 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
                 unpack<element>(right[i], b_low, b_high);
                 delta = fused_multiply_add(a_low, b_low, fused_multiply_add(a_high, b_high, delta));
             }
-        }
-        KGEN_UNROLL
-        for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) delta += shuffle_xor(delta, lanes);
-        if (row_in_tile < BLOCK_M && chunk == 0) {
-            const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
-            store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
-            // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
-            if (p.dlse != nullptr && row_lse != -infinity()) {
-                const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
-                delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+            KGEN_UNROLL
+            for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) delta += shuffle_xor(delta, lanes);
+            if (row_in_tile < BLOCK_M && chunk == 0) {
+                const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
+                store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
+                // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
+                if (p.dlse != nullptr && row_lse != -infinity()) {
+                    const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
+                    delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+                }
+                store_global(shifts + BLOCK_M + row_in_tile, delta);
             }
-            store_global(shifts + BLOCK_M + row_in_tile, delta);
         }
     }
 }
@@ -753,22 +837,27 @@ template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
     if (tile * BLOCK_M >= queries.rows) return;
-    float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats;
+    const float* sums = p.dq_sums + (first_tile_of<BLOCK_M>(p, queries, batch, head) + tile) * TILING.dq_floats;
     const uint32_t shared = shared_base();
     constexpr int row_groups = BLOCK_M / 16, column_step = THREADS / 32 / row_groups;
+    constexpr int column_blocks = (HEAD_DIM / 8 + column_step - 1) / column_step;  // of a warp
     const int warp = warp_index(), group = warp % row_groups;
     const int row = group * 16 + lane_index() / 4;
+    const auto column_block = [&](int i) { return i * column_step + warp / row_groups; };
+    const auto has_column = [&](int i) { return HEAD_DIM / 8 % column_step == 0 || column_block(i) < HEAD_DIM / 8; };
+    floats4 x[column_blocks];  // all loads run at once
     KGEN_UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; j += column_step) {
-        const int column_block = j + warp / row_groups;
-        if (HEAD_DIM / 8 % column_step != 0 && column_block >= HEAD_DIM / 8) continue;
-        const float* at = first_sum_of(sums + group / 4 * PART_FLOATS, column_block, group % 4 * 32 + lane_index());
-        float x[4];
-        KGEN_UNROLL
-        for (int e = 0; e < 4; ++e) x[e] = load_global(at + e) * p.softmax_scale;
-        const uint32_t to = lane_index() % 4 * 4;
-        store_shared(shared + chunk_offset<query_tile>(row, column_block * 8) + to, pack<element>(x[0], x[1]));
-        store_shared(shared + chunk_offset<query_tile>(row + 8, column_block * 8) + to, pack<element>(x[2], x[3]));
+    for (int i = 0; i < column_blocks; ++i) {
+        const float* at = first_sum_of(sums + group / 4 * PART_FLOATS, column_block(i), group % 4 * 32 + lane_index());
+        if (has_column(i)) x[i] = load_global(reinterpret_cast<const floats4*>(at));
+    }
+    KGEN_UNROLL
+    for (int i = 0; i < column_blocks; ++i) {
+        if (!has_column(i)) continue;
+        const uint32_t to = shared + chunk_offset<query_tile>(row, column_block(i) * 8) + lane_index() % 4 * 4;
+        const uint32_t to_next = shared + chunk_offset<query_tile>(row + 8, column_block(i) * 8) + lane_index() % 4 * 4;
+        store_shared(to, pack<element>(x[i].x * p.softmax_scale, x[i].y * p.softmax_scale));
+        store_shared(to_next, pack<element>(x[i].z * p.softmax_scale, x[i].w * p.softmax_scale));
     }
     block_sync();
     uint16_t* dq = static_cast<uint16_t*>(p.dq) + tile * BLOCK_M * p.dq_row_stride +

@@ -547,15 +547,28 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     const float* lse = p.lse + (queries.packed ? queries.first_row : batch * p.lse_batch_stride) +
                        head * p.lse_head_stride;
     float* shifts = p.row_shifts + place * (2 * BLOCK_M);
-    for (int first = 0; first < BLOCK_M; first += THREADS / ROW_LANES) {
-        const int row_in_tile = first + thread_index() / ROW_LANES;
-        const int row = tile * BLOCK_M + row_in_tile;
-        float delta = 0.0f;
-        if (row < queries.rows && chunk < ROW_CHUNKS) {  // values beyond, read from the next tile, are not used
-            const words4 a = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
-            const words4 b = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
-            const uint32_t left[4] = {a.x, a.y, a.z, a.w};
-            const uint32_t right[4] = {b.x, b.y, b.z, b.w};
+    constexpr int PASS_ROWS = THREADS / ROW_LANES;
+    constexpr int PASSES = (BLOCK_M + PASS_ROWS - 1) / PASS_ROWS;
+    constexpr int AT_ONCE = PASSES < 4 ? PASSES : 4;  // whose loads run together
+    for (int first = 0; first < BLOCK_M; first += AT_ONCE * PASS_ROWS) {
+        words4 of_o[AT_ONCE], of_dout[AT_ONCE];
+        KGEN_UNROLL
+        for (int pass = 0; pass < AT_ONCE; ++pass) {
+            const int row_in_tile = first + pass * PASS_ROWS + thread_index() / ROW_LANES,
+                row = tile * BLOCK_M + row_in_tile;
+            of_o[pass] = of_dout[pass] = words4{0, 0, 0, 0};
+            if (row_in_tile < BLOCK_M && row < queries.rows && chunk < ROW_CHUNKS) {
+                of_o[pass] = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
+                of_dout[pass] = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
+            }
+        }
+        KGEN_UNROLL
+        for (int pass = 0; pass < AT_ONCE; ++pass) {
+            const int row_in_tile = first + pass * PASS_ROWS + thread_index() / ROW_LANES,
+                row = tile * BLOCK_M + row_in_tile;
+            const uint32_t left[4] = {of_o[pass].x, of_o[pass].y, of_o[pass].z, of_o[pass].w};
+            const uint32_t right[4] = {of_dout[pass].x, of_dout[pass].y, of_dout[pass].z, of_dout[pass].w};
+            float delta = 0.0f;
             KGEN_UNROLL
             for (int i = 0; i < 4; ++i) {
                 float a_low, a_high, b_low, b_high;
@@ -563,18 +576,18 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
                 unpack<element>(right[i], b_low, b_high);
                 delta = fused_multiply_add(a_low, b_low, fused_multiply_add(a_high, b_high, delta));
             }
-        }
-        KGEN_UNROLL
-        for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) delta += shuffle_xor(delta, lanes);
-        if (row_in_tile < BLOCK_M && chunk == 0) {
-            const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
-            store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
-            // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
-            if (p.dlse != nullptr && row_lse != -infinity()) {
-                const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
-                delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+            KGEN_UNROLL
+            for (int lanes = 1; lanes < ROW_LANES; lanes *= 2) delta += shuffle_xor(delta, lanes);
+            if (row_in_tile < BLOCK_M && chunk == 0) {
+                const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
+                store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
+                // (dLSE of a row that sees no key may be anything: merging by LSE gives 0/0 there.)
+                if (p.dlse != nullptr && row_lse != -infinity()) {
+                    const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
+                    delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+                }
+                store_global(shifts + BLOCK_M + row_in_tile, delta);
             }
-            store_global(shifts + BLOCK_M + row_in_tile, delta);
         }
     }
 }

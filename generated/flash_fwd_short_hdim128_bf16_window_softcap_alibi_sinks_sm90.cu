@@ -42,7 +42,6 @@
 #include "kgen/split_params.cuh"
 #include "kgen/split_plan.cuh"
 #include "kgen/sync.cuh"
-#include "kgen/tensor_map.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
 #include "kgen/tma_tile.cuh"
@@ -665,11 +664,6 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
     }
 }
 
-template <class Tile>
-KGEN_DEVICE void prefetch_maps(const tile_maps<Tile>& maps) {
-    for (const tensor_map& map : maps.of_width) tma_prefetch_map(map);
-}
-
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     const kgen_fwd_params& p = given.call;
     const uint32_t shared = shared_base();
@@ -686,9 +680,9 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
         fence_mbarrier_init();
         if (warpgroup == 0 && p.seqlen_k > 0) {  // without keys there are no maps
-            prefetch_maps(given.q);
-            prefetch_maps(given.k);
-            prefetch_maps(given.v);
+            prefetch_tile_maps(given.q);
+            prefetch_tile_maps(given.k);
+            prefetch_tile_maps(given.v);
         }
     }
     if (thread_index() == 32) {

@@ -24,6 +24,12 @@ struct tile_maps {
     }
 };
 
+// Prefetches the maps, ahead of the first copy.
+template <class Tile>
+KGEN_DEVICE void prefetch_tile_maps(const tile_maps<Tile>& maps) {
+    for (const tensor_map& map : maps.of_width) tma_prefetch_map(map);
+}
+
 // The rows of a box, and the heads it takes them from.
 struct tile_box {
     uint32_t rows, heads;
